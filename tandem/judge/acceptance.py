@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import chain, count, takewhile
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,26 +38,20 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
     Raises:
         BenchError: a line of counters.jsonl that is no scrape.
     """
-    server_counters = _read_counters(table)
+    spreads, remarks = _read_counters(table)
     rows = []
     for arm in (table.baseline, *table.variants) if table.arms else ():
-        arm_mask, remarks = table.arm_mask(arm), server_counters.remarks.get(arm, ())
-        rows.append(_estimate_class(table, arm, None, server_counters.spreads, remarks))
+        arm_mask = table.arm_mask(arm)
+        rows.append(_estimate_class(table, arm, None, spreads, remarks[arm]))
         rows += [
-            _estimate_class(table, arm, table.classes[code], server_counters.spreads, remarks)
+            _estimate_class(table, arm, table.classes[code], spreads, remarks[arm])
             for code in np.unique(table.class_[arm_mask]).tolist()
         ]
     return tuple(rows)
 
 
-class _ServerCounters(NamedTuple):
-    """What was counted: by arm and class, under loads without concurrency and rate; what limits it, by arm."""
-
-    spreads: Spreads
-    remarks: dict[str, list[str]]
-
-
-def _read_counters(table: RequestTable) -> _ServerCounters:
+def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
+    """Return what was counted, by arm and class, under loads without concurrency and rate; what limits it, by arm."""
     changes, drop_reasons = counters.pair_scrapes(counters.read_scrapes(table.folder / counters.FILE))
     numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
 
@@ -78,7 +71,7 @@ def _read_counters(table: RequestTable) -> _ServerCounters:
     drops = (reason.partition(": ")[::2] for reason in drop_reasons)
     for arm, sentence in chain(metrics.sentences, drops):
         remarks.setdefault(arm, []).append(sentence)
-    return _ServerCounters(metrics.spreads, remarks)
+    return metrics.spreads, remarks
 
 
 def _estimate_class(

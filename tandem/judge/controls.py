@@ -13,9 +13,9 @@ token must besides differ by more than MAX_LAG_S, below which the client speaks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import product
-from typing import Literal, NamedTuple
+from operator import itemgetter
+from typing import Literal
 
 import numpy as np
 
@@ -91,42 +91,44 @@ def check_controls(table: RequestTable) -> RunControls:
     )
 
 
-class _ControlCell(NamedTuple):
-    """One cell of the baseline's second go; `name` is for a sentence."""
-
-    floor: NoiseFloor
-    estimate: LogRatioEstimate
-    name: str
-    is_different: bool
-
-
 def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFloor, ...]]:
     """Return whether the baseline is itself, and what it differs from itself by in every cell."""
     table = pairing.table
     if table.control is None:
         return ("absent", "no noise floor: the baseline was not asked against itself (--control-rounds)"), ()
-    cells = _estimate_control_cells(pairing, table.control)
-    floors = tuple(cell.floor for cell in cells)
-    if not cells:
+    estimates = _estimate_control_cells(pairing, table.control)
+    floors, names, differences = [], [], []
+    for (class_code, load_code, metric), (estimate, lag_ms) in estimates.items():
+        class_, load, ratio = table.classes[class_code], table.loads[load_code], estimate.convert()
+        floor = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
+        floors.append(NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor))
+        place = f"{format_metric(metric)} of {class_} at {format_load(load)}"
+        names.append(f"{place}, {ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
+        is_late = metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S
+        if is_late and is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates)):
+            differences.append((-abs(estimate.log), names[-1]))
+    if not floors:
         reason = "no class has 3 prompts that both goes at the baseline answered in rounds that count"
         return ("absent", f"no noise floor: {reason}"), ()
-    failures = sorted((cell for cell in cells if cell.is_different), key=lambda cell: -abs(cell.estimate.log))
-    if not failures:
-        worst_cell = max(cells, key=lambda cell: cell.floor.ratio)
-        floor_text = f"the highest noise floor is {worst_cell.floor.ratio:.3g}, of {worst_cell.name}"
-        sentence = f"asked twice, {table.baseline} is itself in {len(cells)} of {len(cells)} cells; {floor_text}"
-        return ("passed", sentence), floors
-    names = [cell.name for cell in failures[:_MAX_CELLS]]
-    names += [f"and {len(failures) - _MAX_CELLS} more"] if len(failures) > _MAX_CELLS else []
+    if not differences:
+        ratios = [floor.ratio for floor in floors]
+        floor_text = f"the highest noise floor is {max(ratios):.3g}, of {names[ratios.index(max(ratios))]}"
+        sentence = f"asked twice, {table.baseline} is itself in {len(floors)} of {len(floors)} cells; {floor_text}"
+        return ("passed", sentence), tuple(floors)
+    names = [name for _, name in sorted(differences, key=itemgetter(0))]
+    names[_MAX_CELLS:] = [f"and {len(names) - _MAX_CELLS} more"] if len(names) > _MAX_CELLS else []
     sentence = (
         f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: {'; '.join(names)}; "
         "something beside the servers changes what is measured: see that nothing else uses them or this machine, "
         "and run again"
     )
-    return ("failed", sentence), floors
+    return ("failed", sentence), tuple(floors)
 
 
-def _estimate_control_cells(pairing: RequestPairing, control: str) -> list[_ControlCell]:
+def _estimate_control_cells(
+    pairing: RequestPairing, control: str
+) -> dict[tuple[int, int, str], tuple[LogRatioEstimate, float]]:
+    """Return the estimate of each class, load and metric, and by how many ms the medians of prompts differ."""
     table, rows, estimates = pairing.table, pairing.table.arm_mask(control), {}
     places = sorted(set(zip(table.class_[rows].tolist(), table.load[rows].tolist(), strict=True)))
     for (class_, load), metric in product(places, JUDGED_METRICS):
@@ -135,21 +137,7 @@ def _estimate_control_cells(pairing: RequestPairing, control: str) -> list[_Cont
         if estimate is not None:
             lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
             estimates[class_, load, metric] = estimate, lag_ms
-    cells = []
-    for (class_code, load_code, metric), (estimate, lag_ms) in estimates.items():
-        class_, load, ratio = table.classes[class_code], table.loads[load_code], estimate.convert()
-        floor_ratio = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
-        cells.append(
-            _ControlCell(
-                floor=NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor_ratio),
-                estimate=estimate,
-                name=f"{format_metric(metric)} of {class_} at {format_load(load)}, "
-                f"{ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})",
-                is_different=is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates))
-                and (metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S),
-            )
-        )
-    return cells
+    return estimates
 
 
 def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[BottleneckRound, ...]]:
@@ -169,7 +157,24 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
         if reason:
             reasons.setdefault(load.round, reason)
     marked = tuple(BottleneckRound(round=number, sentence=reasons[number]) for number in sorted(reasons))
-    return _judge_client_load(table, loads, marked), marked
+    rounds = set(table.round.tolist())
+    marked_rounds = reasons.keys() & rounds
+    if not marked_rounds:
+        cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
+        work = f"the client took at most {cpu:.0%} of a CPU in a round"
+        return ("passed", f"{work}, and its event loop woke up to {_MS * lag_s:.1f} ms late nine times in ten"), marked
+    numbers = ", ".join(str(bottleneck.round) for bottleneck in marked[:_MAX_ROUNDS])
+    numbers += ", ..." if len(marked) > _MAX_ROUNDS else ""
+    numbers += f" ({marked[0].sentence})"
+    variants = [table.arms.index(name) for name in table.variants]
+    if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
+        scope, change = (
+            "in every round that compares arms",
+            "lower --concurrency, or measure from a machine with idle CPUs",
+        )
+        return ("failed", f"the client was the bottleneck {scope}: in round {numbers}; {change}"), marked
+    counts = f"{len(marked_rounds)} of {len(rounds)} rounds"
+    return ("caution", f"the client was the bottleneck in {counts}, which are left out: {numbers}"), marked
 
 
 def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
@@ -185,30 +190,6 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
         f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten, beside a median request "
         f"of {np.median(values_ms):.0f} ms"
     )
-
-
-def _judge_client_load(
-    table: RequestTable, loads: Sequence[RoundLoad], marked: Sequence[BottleneckRound]
-) -> CheckFinding:
-    rounds = set(table.round.tolist())
-    variants = [table.arms.index(name) for name in table.variants]
-    marked_rounds = {bottleneck.round for bottleneck in marked} & rounds
-    if not marked_rounds:
-        cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
-        return "passed", (
-            f"the client took at most {cpu:.0%} of a CPU in a round, and its event loop woke up to {_MS * lag_s:.1f} "
-            "ms late nine times in ten"
-        )
-    numbers = ", ".join(str(bottleneck.round) for bottleneck in marked[:_MAX_ROUNDS])
-    numbers += ", ..." if len(marked) > _MAX_ROUNDS else ""
-    numbers += f" ({marked[0].sentence})"
-    if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
-        return "failed", (
-            f"the client was the bottleneck in every round that compares arms: in round {numbers}; lower "
-            "--concurrency, or measure from a machine with idle CPUs"
-        )
-    counts = f"{len(marked_rounds)} of {len(rounds)} rounds"
-    return "caution", f"the client was the bottleneck in {counts}, which are left out: {numbers}"
 
 
 def _check_placement(table: RequestTable) -> CheckFinding:

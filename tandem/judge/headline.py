@@ -13,28 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
-
-import numpy as np
+from typing import cast, get_args
 
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.schedule import LoadLevel
-from tandem.judge import comparability, verdict_reason
+from tandem.judge import comparability, schema, verdict_reason
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
-from tandem.judge.schema import (
-    CellVerdict,
-    CellWord,
-    EvidenceScope,
-    Headline,
-    OutputEquality,
-    OutputFinding,
-    OverallVerdict,
-    RatioEstimate,
-    RunControls,
-    VariantFinding,
-)
+from tandem.judge.schema import CellVerdict, CellWord, Headline, OutputFinding, RatioEstimate
 from tandem.judge.text_format import count_things, format_load, format_number, format_short_ratio, shorten_text
 
 TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
@@ -44,24 +31,19 @@ MAX_CLASSES = 4
 """Classes that a sentence names; the rest are counted."""
 
 _MAX_OPPOSITIONS = 2  # reasons of mixed classes that a sentence has
-_OUTPUT_SUFFIXES: Mapping[OutputFinding, str] = {
-    "the same": "",
-    "not shown": ", output not shown to be the same",
-    "not the same": " but not the same output",
+_OUTPUT_TEXTS: Mapping[OutputFinding, tuple[str, str]] = {
+    "the same": ("", "; outputs are the same"),
+    "not shown": (", output not shown to be the same", "; that outputs are the same is not shown"),
+    "not the same": (" but not the same output", ", but its outputs are not the same"),
 }
-_OUTPUT_SENTENCES: Mapping[OutputFinding, str] = {
-    "the same": "; outputs are the same",
-    "not shown": "; that outputs are the same is not shown",
-    "not the same": ", but its outputs are not the same",
-}
-_ClassAtLoad = tuple[str, LoadLevel]
+"""What is added to the word faster, and to a sentence."""
 
 
 def build_headlines(
     table: RequestTable,
     cells: Sequence[CellVerdict],
-    controls: RunControls,
-    equality: Sequence[OutputEquality],
+    controls: schema.RunControls,
+    equality: Sequence[schema.OutputEquality],
     *,
     margin: float,
 ) -> tuple[Headline, ...]:
@@ -80,52 +62,47 @@ def build_headlines(
         cells_of_variant = tuple(cell for cell in cells if cell.variant == variant)
         outputs = next((entry for entry in equality if entry.variant == variant), None)
         facts = _HeadlineFacts(pairing, variant, cells_of_variant, controls, outputs, margin)
-        finding = _decide_finding(facts)
-        names = {
-            word: tuple(map(format_cell, word_cells)) if finding != "void" else ()
-            for word, word_cells in facts.cells_by_word.items()
-        }
+        finding, output = _decide_finding(facts), facts.output
+        names = [tuple(map(format_cell, part)) for part in facts.words.values()] if finding != "void" else [()] * 5
+        classes = dict(zip(("faster", "slower", "same", "mixed", "undecided"), names, strict=True))
         headlines.append(
             Headline(
                 variant=variant,
-                verdict=combine_verdict(finding, facts.evidence, facts.output),
+                verdict=combine_verdict(finding, facts.evidence, output),
                 finding=finding,
                 evidence=facts.evidence,
-                output=facts.output,
+                output=output,
                 sentence=_write_sentence(facts, finding),
                 reasons=tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in _list_reasons(facts, finding))),
-                faster=names["faster"],
-                slower=names["slower"],
-                same=names["same"],
-                mixed=names["mixed"],
-                undecided=names["no evidence"],
                 metric=DECIDING_METRIC,
+                **classes,
             )
         )
     return tuple(headlines)
 
 
-def combine_verdict(finding: VariantFinding, evidence: EvidenceScope, output: OutputFinding) -> OverallVerdict:
+def combine_verdict(
+    finding: schema.VariantFinding, evidence: schema.EvidenceScope, output: OutputFinding
+) -> schema.OverallVerdict:
     """Return a finding with its reservations."""
-    if finding in {"no evidence", "not comparable", "void"}:
-        return cast("OverallVerdict", finding)
-    start_suffix = "" if evidence == "across-starts" else " within one start"
-    output_suffix = _OUTPUT_SUFFIXES[output] if finding == "faster" else ""
-    return cast("OverallVerdict", f"{finding}{start_suffix}{output_suffix}")
+    text: str = finding
+    if finding not in {"no evidence", "not comparable", "void"} and evidence == "one-start":
+        text += " within one start"
+    return cast("schema.OverallVerdict", text + (_OUTPUT_TEXTS[output][0] if finding == "faster" else ""))
 
 
 @dataclass(frozen=True)
 class _HeadlineFacts:
-    """What is known of one variant."""
+    """What is known of one variant; `cells` are its own."""
 
     pairing: RequestPairing
     variant: str
     cells: tuple[CellVerdict, ...]
-    controls: RunControls
-    equality: OutputEquality | None
+    controls: schema.RunControls
+    equality: schema.OutputEquality | None
     margin: float
 
-    @cached_property
+    @property
     def arms(self) -> tuple[str, str]:
         """The baseline and the variant."""
         return self.pairing.table.baseline, self.variant
@@ -145,75 +122,65 @@ class _HeadlineFacts:
         return [comparability.count_content(self.pairing, arm) for arm in self.arms[::-1]]
 
     @cached_property
-    def deciding_cells(self) -> tuple[CellVerdict, ...]:
-        return tuple(cell for cell in self.cells if cell.metric == DECIDING_METRIC)
+    def cells_with_interval(self) -> list[CellVerdict]:
+        return [cell for cell in self.cells if cell.metric == DECIDING_METRIC and cell.p is not None]
 
     @cached_property
-    def cells_with_interval(self) -> tuple[CellVerdict, ...]:
-        return tuple(cell for cell in self.deciding_cells if cell.p is not None)
-
-    @cached_property
-    def cells_by_word(self) -> Mapping[CellWord, list[CellVerdict]]:
+    def words(self) -> dict[CellWord, list[CellVerdict]]:
         """Classes at loads by their word; equal times of answers of other lengths are no evidence."""
-        words: tuple[CellWord, ...] = ("faster", "slower", "same", "mixed", "no evidence")
-        cells: dict[CellWord, list[CellVerdict]] = {word: [] for word in words}
-        for cell in self.deciding_cells:
+        words: dict[CellWord, list[CellVerdict]] = {word: [] for word in get_args(CellWord)}
+        for cell in self.cells:
             is_other_work = cell.verdict == "same" and (cell.class_, cell.load) in self.different_lengths
-            cells["no evidence" if is_other_work else cell.verdict].append(cell)
-        return cells
+            if cell.metric == DECIDING_METRIC:
+                words["no evidence" if is_other_work else cell.verdict].append(cell)
+        return words
 
-    @cached_property
-    def evidence(self) -> EvidenceScope:
+    @property
+    def evidence(self) -> schema.EvidenceScope:
         """What the verdict holds for: across starts where that is so in every class that is judged."""
         scopes = {cell.evidence for cell in self.cells_with_interval}
         return "across-starts" if scopes == {"across-starts"} else "one-start"
 
     @cached_property
-    def length_ratios(self) -> Mapping[_ClassAtLoad, RatioEstimate]:
+    def length_ratios(self) -> dict[tuple[str, LoadLevel], RatioEstimate]:
         """Tokens of the variant's answers as a ratio of the baseline's, where servers counted them."""
-        table, (baseline, variant), ratios = self.pairing.table, self.arms, {}
+        table, ratios = self.pairing.table, {}
         level = 1 - (1 - LEVEL) / max(len(self.cells_with_interval), 1)
         for cell in self.cells_with_interval:
-            class_, load = table.classes.index(cell.class_), table.loads.index(cell.load)
-            pairs = self.pairing.pairs(
-                baseline=baseline, variant=variant, class_=class_, load=load, metric=LENGTH_METRIC
-            )
+            places = {"class_": table.classes.index(cell.class_), "load": table.loads.index(cell.load)}
+            pairs = self.pairing.pairs(baseline=table.baseline, variant=self.variant, metric=LENGTH_METRIC, **places)
             estimate = estimate_log_ratio(-pairs.logs, level=level)  # of a length, more is more
             if estimate is not None:
                 ratios[cell.class_, cell.load] = estimate.convert()
         return ratios
 
     @cached_property
-    def different_lengths(self) -> Mapping[_ClassAtLoad, RatioEstimate]:
+    def different_lengths(self) -> dict[tuple[str, LoadLevel], RatioEstimate]:
         """The same where answers are of other lengths beyond doubt."""
         ratios = self.length_ratios.items()
         return {place: ratio for place, ratio in ratios if compare_lengths(ratio, self.margin) != "alike"}
 
     @cached_property
-    def is_altered(self) -> bool:
-        """Whether the variant's output is shown to be another: other text, other lengths, or more broken answers."""
+    def output(self) -> OutputFinding:
+        """Whether the variant's outputs are shown to be the baseline's: no other text, length or broken answers."""
         equality = self.equality
         if self.different_lengths or equality is None:
-            return bool(self.different_lengths)
-        if equality.lengths is not None and compare_lengths(equality.lengths, self.margin) != "alike":
-            return True
-        garbage, other = equality.garbage, equality.garbage_of_baseline
-        others = (other.n, other.of) if other else (0, garbage.of if garbage else 0)
-        has_more_garbage = garbage is not None and comparability.is_more_frequent(garbage.n, garbage.of, *others)
-        return equality.result == "differs" or has_more_garbage
-
-    @cached_property
-    def output(self) -> OutputFinding:
-        """Whether the variant's outputs are shown to be the baseline's."""
-        if self.is_altered:
+            return "not the same" if self.different_lengths else "not shown"
+        is_altered = equality.result == "differs"
+        if equality.lengths is not None:
+            is_altered |= compare_lengths(equality.lengths, self.margin) != "alike"
+        if equality.garbage is not None:
+            garbage, other = equality.garbage, equality.garbage_of_baseline
+            others = (other.n, other.of) if other else (0, garbage.of)
+            is_altered |= comparability.is_more_frequent(garbage.n, garbage.of, *others)
+        if is_altered:
             return "not the same"
         has_mostly_refusals = any(2 * counts.refusal_count > counts.answer_count for counts in self.content_counts)
-        is_shown = not has_mostly_refusals and self.equality is not None and self.equality.result == "the same"
-        return "the same" if is_shown else "not shown"
+        return "the same" if equality.result == "the same" and not has_mostly_refusals else "not shown"
 
 
-def _decide_finding(facts: _HeadlineFacts) -> VariantFinding:
-    cells = facts.cells_by_word
+def _decide_finding(facts: _HeadlineFacts) -> schema.VariantFinding:
+    cells = facts.words
     if facts.controls.void:
         return "void"
     if facts.failures.is_biased:
@@ -225,14 +192,14 @@ def _decide_finding(facts: _HeadlineFacts) -> VariantFinding:
     return "same" if cells["same"] and not cells["no evidence"] else "no evidence"
 
 
-def _write_sentence(facts: _HeadlineFacts, finding: VariantFinding) -> str:
+def _write_sentence(facts: _HeadlineFacts, finding: schema.VariantFinding) -> str:
     baseline, variant = facts.arms
     if finding == "void":
         return f"The run is void, so nothing is concluded of {variant}: {facts.controls.void[0].rstrip('.')}."
     if finding == "not comparable":
         failures_text = facts.failures.describe(baseline, variant)
         return f"{variant} cannot be compared with {baseline}, only what both answered could: {failures_text}."
-    comparison, refusals_text = _describe_comparison(facts), ""
+    comparison, refusals_text, prefix = _describe_comparison(facts), "", ""
     if not facts.invalid_reason and any(counts.refusal_count for counts in facts.content_counts):
         texts = []
         for counts in facts.content_counts:
@@ -240,27 +207,24 @@ def _write_sentence(facts: _HeadlineFacts, finding: VariantFinding) -> str:
             text = f"{counts.refusal_count} of {counts.answer_count} answers of {counts.arm}"
             texts.append(f"{text} ({words})" if words else text)
         refusals_text = f"; the content check refused {' and '.join(texts)}"
-    if finding == "no evidence" and not facts.cells_by_word["same"]:
+    if finding == "no evidence" and not facts.words["same"]:
         return f"{comparison}{_explain_nothing(facts)}{refusals_text}."
-    prefix = ""
     if facts.evidence == "one-start" and finding != "no evidence":
         table = facts.pairing.table
         rows = table.arm_mask(baseline) | table.arm_mask(variant)
         starts = set(zip(table.arm[rows].tolist(), table.start[rows].tolist(), strict=True))
         has_several = len(starts) > 2  # noqa: PLR2004 - one of each arm
         prefix = "Within the starts that were measured, " if has_several else "Within one start of each server, "
-    return f"{prefix}{comparison}{_OUTPUT_SENTENCES[facts.output]}{refusals_text}."
+    return f"{prefix}{comparison}{_OUTPUT_TEXTS[facts.output][1]}{refusals_text}."
 
 
 def _explain_nothing(facts: _HeadlineFacts) -> str:
     """Return why no class could be judged at all; empty where some had an estimate."""
-    cells = facts.deciding_cells
+    cells = [cell for part in facts.words.values() for cell in part]
     few_reason = verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
     if facts.invalid_reason or few_reason:
         return f": {facts.invalid_reason or few_reason}"
-    if not cells:
-        return ": the run has no record"
-    reasons = {cell.why for cell in cells}
+    reasons = {cell.why for cell in cells} or {"the run has no record"}
     if len(reasons) > 1 or facts.cells_with_interval:
         return ""
     return f": {'in every class, ' if len(cells) > 1 else ''}{reasons.pop()}"
@@ -268,27 +232,31 @@ def _explain_nothing(facts: _HeadlineFacts) -> str:
 
 def _describe_comparison(facts: _HeadlineFacts) -> str:
     """Return how the classes of a variant compare, without an end."""
-    cells, baseline, variant = facts.cells_by_word, *map(shorten_text, facts.arms)
+    cells, baseline, variant = facts.words, *map(shorten_text, facts.arms)
     has_one_load = len({cell.load for part in cells.values() for cell in part}) == 1
 
     def name_prompts(part: Sequence[CellVerdict]) -> str:
         names = [cell.class_ if has_one_load else f"{cell.class_} ({format_load(cell.load)})" for cell in part]
-        return f"{_join_names(names)} prompts"
+        names = [shorten_text(name) for name in names]
+        if len(names) > MAX_CLASSES:
+            names = [*names[: MAX_CLASSES - 1], f"{len(names) - MAX_CLASSES + 1:,} more"]
+        return f"{_join_parts(names)} prompts"
+
+    def describe_range(part: Sequence[CellVerdict]) -> str:
+        ratios = [cell.speed_up for cell in part if cell.speed_up]
+        ends = min(ratio.low or ratio.value for ratio in ratios), max(ratio.high or ratio.value for ratio in ratios)
+        return f"{name_prompts(part)} {' to '.join(dict.fromkeys(map(format_short_ratio, ends)))} times as fast"
 
     calls: tuple[CellWord, ...] = ("faster", "slower")
-    phrases = [
-        (f"{name_prompts(cells[word])} {_format_range(cells[word])} times as fast", "") for word in calls if cells[word]
-    ]
+    phrases = [(describe_range(cells[word]), "") for word in calls if cells[word]]
     if cells["same"]:
         phrases.append((f"{name_prompts(cells['same'])} as fast", f" (to within {100 * facts.margin:g} %)"))
     for is_better in (True, False):  # by the median, called or not
         part = [cell for cell in cells["mixed"] if (cell.speed_up is not None and cell.speed_up.value > 1) == is_better]
-        if part:
-            reasons = {cell.opposition: cell.class_ for cell in part if cell.opposition}
-            texts = [f"of {shorten_text(class_)} {reason}" for reason, class_ in reasons.items()]
-            opposition = " and ".join(texts[:_MAX_OPPOSITIONS] if len(reasons) > 1 else reasons)
-            by_median = f"{name_prompts(part)} {_format_range(part)} times as fast"
-            phrases.append((by_median, f" by the median, but {opposition}"))
+        reasons = {cell.opposition: cell.class_ for cell in part if cell.opposition}
+        texts = [f"of {shorten_text(class_)} {reason}" for reason, class_ in reasons.items()]
+        opposition = " and ".join(texts[:_MAX_OPPOSITIONS] if len(reasons) > 1 else reasons)
+        phrases += [(describe_range(part), f" by the median, but {opposition}")] if part else []
     if not phrases:
         return f"There is no evidence whether {variant} is faster or slower than {baseline}"
     (first_phrase, first_suffix), *more_phrases = phrases
@@ -298,22 +266,8 @@ def _describe_comparison(facts: _HeadlineFacts) -> str:
     return f"{variant} answers {_join_parts(answers)}{open_text}"
 
 
-def _join_names(names: Sequence[str]) -> str:
-    """Return the first few of many names, and how many more there are."""
-    short_names = [shorten_text(name) for name in names]
-    if len(short_names) > MAX_CLASSES:
-        short_names = [*short_names[: MAX_CLASSES - 1], f"{len(short_names) - MAX_CLASSES + 1:,} more"]
-    return _join_parts(short_names)
-
-
 def _join_parts(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-
-
-def _format_range(cells: Sequence[CellVerdict]) -> str:
-    ratios = [cell.speed_up for cell in cells if cell.speed_up]
-    low, high = min(ratio.low or ratio.value for ratio in ratios), max(ratio.high or ratio.value for ratio in ratios)
-    return " to ".join(dict.fromkeys(map(format_short_ratio, (low, high))))
 
 
 def format_cell(cell: CellVerdict) -> str:
@@ -321,7 +275,7 @@ def format_cell(cell: CellVerdict) -> str:
     return f"{cell.class_} at {format_load(cell.load)}"
 
 
-def _list_reasons(facts: _HeadlineFacts, finding: VariantFinding) -> Iterator[str]:
+def _list_reasons(facts: _HeadlineFacts, finding: schema.VariantFinding) -> Iterator[str]:
     """Yield what limits a verdict, most important first."""
     yield from facts.controls.void
     if facts.failures.variant_failures or facts.failures.baseline_failures:
@@ -331,7 +285,7 @@ def _list_reasons(facts: _HeadlineFacts, finding: VariantFinding) -> Iterator[st
     yield from _list_absent_checks(facts)
     if finding in {"void", "not comparable"} or facts.invalid_reason:
         return
-    open_cells = [cell for cell in facts.cells_by_word["no evidence"] if cell.verdict == "no evidence"]
+    open_cells = [cell for cell in facts.words["no evidence"] if cell.verdict == "no evidence"]
     yield from (f"{format_cell(cell)}: {cell.why}" for cell in open_cells[:MAX_CLASSES])
     if len(open_cells) > MAX_CLASSES:
         yield f"{len(open_cells) - MAX_CLASSES:,} more classes are undecided; each cell says why"
@@ -340,7 +294,7 @@ def _list_reasons(facts: _HeadlineFacts, finding: VariantFinding) -> Iterator[st
 def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
     if facts.equality is None:
         yield "outputs were not held against each other"
-    elif facts.is_altered or facts.equality.result != "the same":
+    elif facts.output == "not the same" or facts.equality.result != "the same":
         yield facts.equality.sentence
     has_lengths = facts.length_ratios or (facts.equality is not None and facts.equality.lengths is not None)
     if not has_lengths and facts.cells_with_interval:
@@ -359,8 +313,7 @@ def _list_absent_checks(facts: _HeadlineFacts) -> Iterator[str]:
     controls, table = facts.controls, facts.pairing.table
     if not controls.floors and not any("noise floor" in caution for caution in controls.cautions):
         yield "no noise floor: the baseline was not asked against itself"
-    placements = table.placement[table.arm_mask(facts.variant)]
-    placement_count = len(np.unique(placements[placements != UNKNOWN]))
+    placement_count = len(set(table.placement[table.arm_mask(facts.variant)].tolist()) - {UNKNOWN})
     is_checked = any(check.name == "placement" and check.result != "absent" for check in controls.checks)
     if placement_count < 2 and not is_checked:  # noqa: PLR2004 - here, then there
         placement_text = "1 placement" if placement_count else "no placement is recorded"

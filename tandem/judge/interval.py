@@ -158,11 +158,6 @@ def mask_full_rounds(by_round: Values) -> BoolArray:
     return mask
 
 
-def resample_prompts(count: int) -> Values:
-    """Return the weight of each prompt in each resample of `count` prompts. Shapes: (resamples, count)."""
-    return _plan_resampling(count)[0]
-
-
 def combine_variances(log: float, own_noise: RoundNoise, shared_noise: RoundNoise, level: float) -> LogRatioEstimate:
     """Return an estimate whose variance is the sum of two, each with its degrees of freedom; Student's interval."""
     variance = own_noise.variance + shared_noise.variance
@@ -211,7 +206,7 @@ def _estimate_over_prompts(logs: Values, shared_noise: RoundNoise, level: float)
         return _build_exact_estimate(mean, count - 1.0)
     curve = _GRID
     if se >= _NO_WIDTH:
-        weights, lower_index, upper_share = _plan_resampling(count)
+        weights, lower_index, upper_share = plan_resampling(count)
         means = np.sort(weights @ (logs - logs.mean())) / se
         curve = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
     skewness_ratio = (se**2 / variance) ** 1.5  # a mean's skewness, once something without any is added to it
@@ -221,8 +216,11 @@ def _estimate_over_prompts(logs: Values, shared_noise: RoundNoise, level: float)
 
 
 @lru_cache(maxsize=32)
-def _plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
-    """Return weights of the prompts in each resample, and between which sorted means the curve's points lie."""
+def plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
+    """Return the weight of each prompt in each resample, and between which sorted means the curve's points lie.
+
+    Shapes: weights (resamples, count).
+    """
     draws = min(_RESAMPLES, max(1_000, _NUMBERS // count))
     rng = np.random.default_rng([0, count])
     weights = rng.multinomial(count, np.full(count, 1 / count), size=draws) / count

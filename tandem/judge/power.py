@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -113,10 +114,7 @@ def plan_prompts(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> 
     prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
     rounds = np.array([max(parts.round_count, 1) for parts in spreads], np.intp)
 
-    def decide(counts: IntArray) -> BoolArray:
-        return _mask_decidable(spreads, targets, counts, rounds)
-
-    return _find_fewest(prompts, MOST_PROMPTS, decide)
+    return _find_fewest(prompts, MOST_PROMPTS, partial(_mask_decidable, spreads, targets, round_counts=rounds))
 
 
 def plan_rounds(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[int | None]:
@@ -124,10 +122,7 @@ def plan_rounds(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> l
     prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
     rounds = np.array([parts.round_count or MOST_ROUNDS for parts in spreads], np.intp)  # no plan without rounds
 
-    def decide(counts: IntArray) -> BoolArray:
-        return _mask_decidable(spreads, targets, prompts, counts)
-
-    return _find_fewest(rounds, MOST_ROUNDS, decide)
+    return _find_fewest(rounds, MOST_ROUNDS, partial(_mask_decidable, spreads, targets, prompts))
 
 
 def _find_fewest(current: IntArray, limit: int, decide: Callable[[IntArray], BoolArray]) -> list[int | None]:

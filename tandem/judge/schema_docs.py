@@ -1,13 +1,11 @@
 """docs/verdict.md: every field of verdict.json, written from the code that writes the file.
 
-`python -m tandem.judge.schema_docs` writes the page, with `--check` it only compares; a test keeps it current.
+`python -m tandem.judge.schema_docs` writes the page; a test keeps it current.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
-import sys
 from pathlib import Path
 from typing import get_args
 
@@ -57,18 +55,5 @@ def render_page() -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    """Write or compare the page; 1 where it is stale."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="compare and write nothing")
-    if not parser.parse_args().check:
-        PAGE_PATH.write_text(render_page())
-        return 0
-    is_stale = not PAGE_PATH.exists() or PAGE_PATH.read_text() != render_page()
-    if is_stale:
-        sys.stderr.write(f"{PAGE_PATH.name} is stale: python -m tandem.judge.schema_docs\n")
-    return int(is_stale)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    PAGE_PATH.write_text(render_page())

@@ -122,7 +122,7 @@ def _estimate_mean(pairs: CellPairs, noise: RoundNoise, level: float) -> TailEst
 def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: float) -> TailEstimate:
     requests, prompts = pairs.requests, len(pairs.prompts)
     draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES))
-    weights = np.vstack([np.full((1, prompts), 1 / prompts), interval.resample_prompts(prompts)[:draws]])
+    weights = np.vstack([np.full((1, prompts), 1 / prompts), interval.plan_resampling(prompts)[0][:draws]])
     baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(variant)
     # resampling n makes it too small by (n - 1) / n

@@ -137,15 +137,12 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     for name, rows in timeline.compare_arms():
         is_first = rows["round"] == rows["round"].min()
         owner = np.unique(rows["unit"], return_inverse=True)[1]
-        size = int(owner.max()) + 1
-        sides = [rows[is_first]["log"], rows[~is_first]["log"]], [owner[is_first], owner[~is_first]]
-        counts = [np.bincount(side, minlength=size) for side in sides[1]]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            early, late = (
-                np.bincount(side, logs, minlength=size) / count
-                for logs, side, count in zip(*sides, counts, strict=True)
-            )
-        change = estimate_log_ratio((early - late)[(counts[0] > 0) & (counts[1] > 0)])
+        means = []
+        for side in (is_first, ~is_first):
+            counts = np.bincount(owner[side], minlength=int(owner.max()) + 1)
+            with np.errstate(invalid="ignore"):  # a prompt that was not asked then is NaN, and so absent
+                means.append(np.bincount(owner[side], rows["log"][side], minlength=len(counts)) / counts)
+        change = estimate_log_ratio(means[0] - means[1])
         if change is not None:
             changes[name] = change
     return changes

@@ -6,16 +6,8 @@ assumed; without one the tokens stand alone, and how to give one is said.
 
 from __future__ import annotations
 
+from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, ClaimVerdict, Verdict
-from tandem.judge.text_format import (
-    ABSENT,
-    format_interval,
-    format_level,
-    format_load,
-    format_metric,
-    format_number,
-    format_times,
-)
 from tandem.report.charts import ReportSection
 from tandem.report.markup import build_sentence, build_table, render_template
 
@@ -39,10 +31,10 @@ def build_cost_section(verdict: Verdict) -> ReportSection:
     for row in verdict.cost[:MAX_ROWS]:
         usd = row.usd_per_million_good_tokens
         own_usd = None if row.arm == verdict.baseline else baseline_usd.get(row.load)
-        prices = [ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)]
-        change = f"{100 * (usd / own_usd - 1):+.0f} %" if usd is not None and own_usd else ABSENT
-        work = (f"{row.good_tokens:,}", format_number(row.busy_s))
-        rows.append((row.arm, format_load(row.load), prices[0], change, *work, prices[1]))
+        prices = [fmt.ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)]
+        change = f"{100 * (usd / own_usd - 1):+.0f} %" if usd is not None and own_usd else fmt.ABSENT
+        work = (f"{row.good_tokens:,}", fmt.format_number(row.busy_s))
+        rows.append((row.arm, fmt.format_load(row.load), prices[0], change, *work, prices[1]))
     if rows:
         figures = ("USD per million good output tokens", "Against the baseline", "Good output tokens")
         heads = ("Arm", "Load", *figures, "Seconds asked", "USD per hour")
@@ -62,13 +54,13 @@ def _count_omitted(count: int, words: str) -> str | None:
 
 def build_controls_section(verdict: Verdict) -> ReportSection:
     """Return the section on controls."""
-    controls, interval = verdict.controls, f"{format_level(verdict)} interval"
+    controls, interval = verdict.controls, f"{fmt.format_level(verdict)} interval"
     floor_count, omission = len(controls.floors), _count_omitted(len(controls.marked), "more are in")
     floor_rows = []
     for floor in sorted(controls.floors, key=lambda floor: -floor.ratio)[:MAX_ROWS]:
-        place = (floor.class_, format_load(floor.load), format_metric(floor.metric))
-        speed_up = (format_times(floor.speed_up.value), format_interval(floor.speed_up))
-        floor_rows.append((*place, *speed_up, format_times(floor.ratio)))
+        place = (floor.class_, fmt.format_load(floor.load), fmt.format_metric(floor.metric))
+        speed_up = (fmt.format_times(floor.speed_up.value), fmt.format_interval(floor.speed_up))
+        floor_rows.append((*place, *speed_up, fmt.format_times(floor.ratio)))
     rounds = [f"round {bottleneck.round}: {bottleneck.sentence}" for bottleneck in controls.marked[:MAX_ROWS]]
     floor_note = f"The widest {MAX_ROWS} of {floor_count:,}; all are in {FILE}." if floor_count > MAX_ROWS else None
     part = render_template(
@@ -98,13 +90,11 @@ def build_claims_section(verdict: Verdict) -> ReportSection:
     return ReportSection(name="claims", short="Claims", title=title, parts=(part,))
 
 
-def build_definitions_section(verdict: Verdict) -> ReportSection:
-    """Return the section of definitions."""
-    part = render_template("definitions", definitions=verdict.definitions)
-    return ReportSection(name="definitions", short="Definitions", title="Definitions", parts=(part,))
-
-
-def build_recompute_section(verdict: Verdict) -> ReportSection:
-    """Return how the report is made again."""
-    part = render_template("recompute", verdict=verdict, file=FILE)
-    return ReportSection(name="recompute", short="Recompute", title="How to recompute this", parts=(part,))
+def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
+    """Return the definitions, and how the report is made again."""
+    definitions = render_template("definitions", definitions=verdict.definitions)
+    recompute = render_template("recompute", verdict=verdict, file=FILE)
+    return [
+        ReportSection(name="definitions", short="Definitions", title="Definitions", parts=(definitions,)),
+        ReportSection(name="recompute", short="Recompute", title="How to recompute this", parts=(recompute,)),
+    ]

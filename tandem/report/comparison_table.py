@@ -10,17 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width, wrap_text
+from tandem.judge import text_format as fmt
 from tandem.judge.compare.schema import ComparisonRow, RunComparison
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.judge.text_format import (
-    ABSENT,
-    format_interval,
-    format_load,
-    format_number,
-    format_percent,
-    format_times,
-    shorten_text,
-)
 
 WIDTH = 100
 MAX_CLASSES = 40
@@ -43,7 +35,7 @@ def render_lines(comparison: RunComparison) -> Iterator[str]:
         rows = [row for row in comparison.rows if row.kind == kind]
         for arm, load in dict.fromkeys((row.arm, row.load) for row in rows):
             yield ""
-            yield from _wrap_text(f"{shorten_text(arm)} at {format_load(load)}: {title}; after against before")
+            yield from _wrap_text(f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before")
             yield from _render_table([row for row in rows if (row.arm, row.load) == (arm, load)])
     if comparison.rows:
         yield ""
@@ -68,7 +60,9 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:
     for agreement in comparison.outputs:
         share, counts = agreement.identical, f"{agreement.identical.n} of {agreement.identical.of}"
-        yield from _wrap_text(f"{agreement.arm}: {counts} outputs are identical ({format_percent(share.n / share.of)})")
+        yield from _wrap_text(
+            f"{agreement.arm}: {counts} outputs are identical ({fmt.format_percent(share.n / share.of)})"
+        )
     reasons = Counter(row.why for row in comparison.rows if row.verdict == "no evidence")
     for reason, count in reasons.items():
         yield from _wrap_text(f"no evidence: {reason} ({count} of {len(comparison.rows)} rows)")
@@ -103,16 +97,16 @@ def _format_line(class_: str, metrics: Mapping[str, ComparisonRow]) -> str:
     row, others = metrics.get(DECIDING_METRIC), ""
     for name in ("tpot_ms", "ttft_ms"):
         other = metrics.get(name)
-        others += f" {_format_ratio(other):>6}{_MARKS[other.verdict]}" if other else f" {ABSENT:>7}"
-    columns = [ABSENT, ABSENT, ABSENT, ABSENT, ABSENT, ""]
+        others += f" {_format_ratio(other):>6}{_MARKS[other.verdict]}" if other else f" {fmt.ABSENT:>7}"
+    columns = [fmt.ABSENT, fmt.ABSENT, fmt.ABSENT, fmt.ABSENT, fmt.ABSENT, ""]
     if row is not None:
-        format_value = format_times if row.kind == "gain" else format_number
+        format_value = fmt.format_times if row.kind == "gain" else fmt.format_number
         values = (format_value(row.before), format_value(row.after))
-        columns = [str(row.prompts), *values, _format_ratio(row), format_interval(row.speed_up), row.verdict]
+        columns = [str(row.prompts), *values, _format_ratio(row), fmt.format_interval(row.speed_up), row.verdict]
     prompts, before, after, ratio, interval, word = columns
     figures = f"{prompts:>7} {before:>7} {after:>7} {ratio:>6} {interval:>15} {word:<11}"
     return f"  {fit_width(class_, _CLASS)} {figures}{others}"
 
 
 def _format_ratio(row: ComparisonRow) -> str:
-    return format_times(row.speed_up.value if row.speed_up else None)
+    return fmt.format_times(row.speed_up.value if row.speed_up else None)

@@ -13,8 +13,8 @@ from markupsafe import Markup
 
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
+from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
-from tandem.judge.text_format import format_metric, format_number, metric_unit, shorten_text
 from tandem.report import colors, sampling
 from tandem.report.charts import FULL_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.markup import build_sentence, build_table
@@ -61,7 +61,7 @@ class _BoxPlot(NamedTuple):
     @property
     def label(self) -> str:
         """The metric and its unit."""
-        return f"{format_metric(self.metric)}, {metric_unit(self.metric)}"
+        return f"{fmt.format_metric(self.metric)}, {fmt.metric_unit(self.metric)}"
 
 
 def build_distribution_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
@@ -70,8 +70,8 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS] if requests.arms else ()
     good_mask, load_count = sampling.mask_good_requests(verdict, requests), len(requests.loads)
     names, short = (
-        [sampling.format_cell_name(cell, load_count=load_count, short=short) for cell in cells]
-        for short in (False, True)
+        [f"{cell.class_}, {format_place(cell.load)}" if load_count > 1 else cell.class_ for cell in cells]
+        for format_place in (fmt.format_load, fmt.format_short_load)
     )
     drawn = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
     parts: list[Markup | ReportChart] = []
@@ -99,13 +99,13 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
 
 def _build_box_chart(plot: _BoxPlot, omission_note: str) -> ReportChart:
     rows = (
-        (plot.names[box.row], plot.arms[box.arm], f"{box.n:,}", *map(format_number, box.quantiles))
+        (plot.names[box.row], plot.arms[box.arm], f"{box.n:,}", *map(fmt.format_number, box.quantiles))
         for box in plot.boxes
     )
     heads = ("Class", "Arm", "Requests", "p5", "p25", "Median", "p75", "p95")
     return ReportChart(
         name=f"spread-{plot.metric.replace('_', '-')}",
-        title=f"{format_metric(plot.metric)} of single requests, {metric_unit(plot.metric)}",
+        title=f"{fmt.format_metric(plot.metric)} of single requests, {fmt.metric_unit(plot.metric)}",
         caption="The box holds the middle half of the requests, the line in it is the median, which stands on the "
         "right as a figure; the thin line runs from p5 to p95."
         f"{' Each tick is a request.' if plot.has_dots else ''}{omission_note}",
@@ -122,9 +122,9 @@ def _build_box_spec(plot: _BoxPlot, width: int) -> VegaSpec:
     dots: list[dict[str, Any]] = []
     for box in plot.boxes:
         offset = (box.arm - (len(plot.arms) - 1) / 2) * _BOX_PX / row_layout.step
-        row = {"row": box.row + row_layout.shift + offset, "arm": shorten_text(plot.arms[box.arm])}
+        row = {"row": box.row + row_layout.shift + offset, "arm": fmt.shorten_text(plot.arms[box.arm])}
         quantiles = dict(zip(("p5", "p25", "p50", "p75", "p95"), box.quantiles, strict=True))
-        values.append({**row, "median": format_number(box.quantiles[2]), **quantiles})
+        values.append({**row, "median": fmt.format_number(box.quantiles[2]), **quantiles})
         dots += [{"at": dot, **row} for dot in box.values if plot.has_dots]
     low = min(box.quantiles[0] for box in plot.boxes)
     high = max(max(box.quantiles[-1], *box.values) if plot.has_dots else box.quantiles[-1] for box in plot.boxes)
@@ -136,7 +136,7 @@ def _build_box_spec(plot: _BoxPlot, width: int) -> VegaSpec:
     axis |= {"values": _choose_log_ticks(low, high, row_layout)} if is_log else {}
     axis |= {} if is_log else {"tickCount": 4 if row_layout.narrow else 8}
     y = row_layout.encode_rows(len(names))
-    scale = {shorten_text(name): colors.arm_color(place) for place, name in enumerate(plot.arms)}
+    scale = {fmt.shorten_text(name): colors.arm_color(place) for place, name in enumerate(plot.arms)}
     color = encode_nominal("arm", scale, legend={"symbolType": "square", "columnPadding": 30})
     look = {"y": y, "color": color | {"legend": None}}
     line = {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, "y": y, "color": color}
@@ -157,7 +157,7 @@ def _build_median_layers(row_layout: RowLayout, look: dict[str, Any], plot: _Box
         return [build_layer("text", {**look, "text": {"field": "median"}}, fontWeight="bold", **style)]
     medians: dict[int, list[str]] = {}
     for box in plot.boxes:
-        medians.setdefault(box.row, []).append(format_number(box.quantiles[2]))
+        medians.setdefault(box.row, []).append(fmt.format_number(box.quantiles[2]))
     rows = [{"row": row + row_layout.name_offset, "medians": " \u2192 ".join(arms)} for row, arms in medians.items()]
     text = build_layer("text", {"y": look["y"], "text": {"field": "medians"}}, rows, **style)
     return add_text_halo(text, row_layout)

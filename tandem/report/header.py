@@ -12,16 +12,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from tandem.bench.simulation import SIMULATED_BAND
+from tandem.judge import text_format as fmt
 from tandem.judge.schema import Headline, OutputFinding, VariantFinding, Verdict
-from tandem.judge.text_format import (
-    format_interval,
-    format_level,
-    format_load,
-    format_metric,
-    format_percent,
-    format_times,
-    select_cells,
-)
 from tandem.report.markup import render_template
 
 _MAX_NAMES = 8  # names of classes in one line; the plot has more
@@ -83,7 +75,7 @@ def build_header(verdict: Verdict) -> Markup:
         "Measured": verdict.created_utc,
         "Requests": f"{verdict.requests:,}{failure_text}",
         "Margin of the same": f"{100 * verdict.margin:g} %",
-        "Intervals": format_level(verdict),
+        "Intervals": fmt.format_level(verdict),
         "Run": verdict.run,
     }
     return render_template(
@@ -122,28 +114,28 @@ def _list_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str
 
     An undecided speed-up is no figure for the head of a page.
     """
-    cells = select_cells(verdict, headline)
+    cells = fmt.select_cells(verdict, headline)
     speed_ups = [(cell, cell.speed_up) for cell in cells if cell.speed_up and cell.verdict != "no evidence"]
     speed_ups.sort(key=lambda entry: entry[1].value)
     names = ("Best class", "Weakest class") if len(speed_ups) > 1 else ("Speed-up",)
     has_loads = len({cell.load for cell in cells}) > 1
     for name, (cell, ratio) in zip(names, (*speed_ups[-1:], *speed_ups[:1]), strict=False):
-        interval_text = f" ({format_interval(ratio)})" if ratio.low is not None else ""
-        place = f"{cell.class_} at {format_load(cell.load)}" if has_loads else cell.class_
-        title = f"{name}, {format_metric(headline.metric)}"
-        yield title, format_times(ratio.value), f"{place}{interval_text}: {cell.verdict}"
+        interval_text = f" ({fmt.format_interval(ratio)})" if ratio.low is not None else ""
+        place = f"{cell.class_} at {fmt.format_load(cell.load)}" if has_loads else cell.class_
+        title = f"{name}, {fmt.format_metric(headline.metric)}"
+        yield title, fmt.format_times(ratio.value), f"{place}{interval_text}: {cell.verdict}"
     for equality in verdict.equality:
         share = equality.identical
         if equality.variant == headline.variant and share is not None and share.of:
             detail = f"{share.n:,} of {share.of:,} by {equality.by}: {equality.result}"
-            yield "Identical outputs", format_percent(share.n / share.of), detail
+            yield "Identical outputs", fmt.format_percent(share.n / share.of), detail
     baseline_costs = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
     for row in verdict.cost:
         baseline_usd, usd = baseline_costs.get(row.load), row.usd_per_million_good_tokens
         if row.arm == headline.variant and baseline_usd and usd is not None:
             change = 100 * (usd / baseline_usd - 1)
             detail = f"{abs(change):.0f} % {'less' if change < 0 else 'more'} than the baseline's ${baseline_usd:,.2f}"
-            yield "A million good output tokens", f"${usd:,.2f}", f"{detail}, at {format_load(row.load)}"
+            yield "A million good output tokens", f"${usd:,.2f}", f"{detail}, at {fmt.format_load(row.load)}"
             return
 
 

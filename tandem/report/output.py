@@ -13,16 +13,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tandem.judge.schema import (
-    FILE,
-    ClassEquality,
-    DivergenceExample,
-    HistogramBin,
-    OutputEquality,
-    ShareEstimate,
-    Verdict,
-)
-from tandem.judge.text_format import ABSENT, format_interval, format_number, format_percent, shorten_text
+from tandem.judge import schema
+from tandem.judge import text_format as fmt
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer
 from tandem.report.markup import build_sentence, build_table, clean_value, render_template
 from tandem.report.row_layout import build_row_spec, compute_row_layout
@@ -42,7 +34,7 @@ _TIE = {
 }
 
 
-def build_output_section(verdict: Verdict) -> ReportSection:
+def build_output_section(verdict: schema.Verdict) -> ReportSection:
     """Return the section."""
     parts = [
         part
@@ -54,16 +46,16 @@ def build_output_section(verdict: Verdict) -> ReportSection:
     return ReportSection(name="output", short="Output", title="Is the output the same?", parts=tuple(parts))
 
 
-def _build_variant_parts(equality: OutputEquality, place: int, baseline: str) -> Iterator[Markup | ReportChart]:
-    ratio = equality.lengths
+def _build_variant_parts(equality: schema.OutputEquality, place: int, baseline: str) -> Iterator[Markup | ReportChart]:
+    ratio, length_text = equality.lengths, fmt.ABSENT
+    if ratio is not None:
+        length_text = f"{fmt.format_number(ratio.value)} ({fmt.format_interval(ratio)})"
     facts = {
         "Compared by": equality.by,
         "Identical": _format_share(equality.identical),
         "Yardstick: the baseline against itself": _format_share(equality.yardstick),
         "Differing pairs that are near ties": _format_share(equality.near_ties),
-        "Output tokens, as a ratio of the baseline's": f"{format_number(ratio.value)} ({format_interval(ratio)})"
-        if ratio is not None
-        else ABSENT,
+        "Output tokens, as a ratio of the baseline's": length_text,
         "Refused by the content check": _format_share(equality.garbage),
         "Refused of the baseline": _format_share(equality.garbage_of_baseline),
     }
@@ -79,23 +71,23 @@ def _build_variant_parts(equality: OutputEquality, place: int, baseline: str) ->
         yield render_template("examples", examples=examples, variant=equality.variant, baseline=baseline)
 
 
-def _format_share(share: ShareEstimate | None) -> str:
+def _format_share(share: schema.ShareEstimate | None) -> str:
     if share is None or not share.of:
         return "not known"
-    interval = f", {format_percent(share.low)} to {format_percent(share.high)}" if share.low is not None else ""
-    return f"{share.n:,} of {share.of:,} ({format_percent(share.n / share.of)}{interval})"
+    interval = f", {fmt.format_percent(share.low)} to {fmt.format_percent(share.high)}" if share.low is not None else ""
+    return f"{share.n:,} of {share.of:,} ({fmt.format_percent(share.n / share.of)}{interval})"
 
 
-def _build_identical_chart(equality: OutputEquality, place: int) -> ReportChart:
-    classes: Sequence[ClassEquality] = equality.classes
+def _build_identical_chart(equality: schema.OutputEquality, place: int) -> ReportChart:
+    classes: Sequence[schema.ClassEquality] = equality.classes
     note = ""
     if len(classes) > MAX_CLASSES:
         classes = sorted(classes, key=lambda entry: _compute_share(entry.identical))[:MAX_CLASSES]
-        note = f" The {MAX_CLASSES} of {len(equality.classes):,} classes that differ most; all are in {FILE}."
+        note = f" The {MAX_CLASSES} of {len(equality.classes):,} classes that differ most; all are in {schema.FILE}."
     rows = ((entry.class_, _format_share(entry.identical), _format_share(entry.yardstick)) for entry in classes)
     return ReportChart(
         name=f"identical-{place}",
-        title=f"Identical outputs per class, {shorten_text(equality.variant)}",
+        title=f"Identical outputs per class, {fmt.shorten_text(equality.variant)}",
         caption="The mark is the share of pairs that are identical, its line the interval; the upright line is the "
         f"yardstick, the baseline's own share against itself.{note}",
         spec=lambda width: _build_share_spec(classes, width),
@@ -104,11 +96,11 @@ def _build_identical_chart(equality: OutputEquality, place: int) -> ReportChart:
     )
 
 
-def _compute_share(share: ShareEstimate) -> float:
+def _compute_share(share: schema.ShareEstimate) -> float:
     return share.n / share.of if share.of else 1.0
 
 
-def _build_share_spec(classes: Sequence[ClassEquality], width: int) -> VegaSpec:
+def _build_share_spec(classes: Sequence[schema.ClassEquality], width: int) -> VegaSpec:
     names = [entry.class_ for entry in classes]
     row_layout = compute_row_layout(width, names, figure_px=90, step=26)
     values = []
@@ -137,12 +129,12 @@ def _build_share_spec(classes: Sequence[ClassEquality], width: int) -> VegaSpec:
     return build_row_spec(row_layout, names, values, layers)
 
 
-def _build_divergence_chart(equality: OutputEquality, place: int) -> ReportChart:
+def _build_divergence_chart(equality: schema.OutputEquality, place: int) -> ReportChart:
     unit = "characters" if equality.by == "characters" else "tokens"
     rows = [(_format_bin(bar), f"{bar.n:,}") for bar in equality.first_divergence]
     return ReportChart(
         name=f"first-divergence-{place}",
-        title=f"Where the outputs of {shorten_text(equality.variant)} first differ",
+        title=f"Where the outputs of {fmt.shorten_text(equality.variant)} first differ",
         caption=f"Pairs that differ, by the number of {unit} before the first difference.",
         spec=lambda width: _build_histogram_spec(equality.first_divergence, unit, width),
         table=build_table("First difference", (unit.capitalize(), "Pairs"), rows, numbers=(1,)),
@@ -151,13 +143,13 @@ def _build_divergence_chart(equality: OutputEquality, place: int) -> ReportChart
     )
 
 
-def _format_bin(bar: HistogramBin) -> str:
+def _format_bin(bar: schema.HistogramBin) -> str:
     if bar.last is None:
         return f"{bar.first:,} and more"
     return f"{bar.first:,}" if bar.last == bar.first + 1 else f"{bar.first:,} to {bar.last - 1:,}"
 
 
-def _build_histogram_spec(bars: Sequence[HistogramBin], unit: str, width: int) -> VegaSpec:
+def _build_histogram_spec(bars: Sequence[schema.HistogramBin], unit: str, width: int) -> VegaSpec:
     values = [{"bin": _format_bin(bar), "n": bar.n, "told": f"{bar.n:,}" if bar.n else ""} for bar in bars]
     axis = {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > _MAX_LEVEL_LABELS else 0}
     x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25}, "axis": axis}
@@ -175,7 +167,7 @@ def _build_histogram_spec(bars: Sequence[HistogramBin], unit: str, width: int) -
     }
 
 
-def _describe_example(example: DivergenceExample, unit: str) -> dict[str, object]:
+def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str, object]:
     """Return where two texts first differ, and both with the words marked that the other does not have there."""
     before, after = (_WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured))
     opcodes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()

@@ -18,7 +18,7 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge.schema import Verdict
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
-from tandem.report.charts import ReportChart, ReportSection, write_png
+from tandem.report.charts import ReportChart, write_png
 from tandem.report.colors import build_css_variables
 from tandem.report.markup import TEMPLATES, render_template
 
@@ -54,10 +54,18 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
         appendix.build_cost_section(verdict),
         appendix.build_controls_section(verdict),
         appendix.build_claims_section(verdict),
-        appendix.build_definitions_section(verdict),
-        appendix.build_recompute_section(verdict),
+        *appendix.build_closing_sections(verdict),
     ]
-    page, parts = _render_page(verdict, sections), [part for section in sections for part in section.parts]
+    style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    page = render_template(
+        "report",
+        title=f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}",
+        style=Markup(style),  # noqa: S704 - ours
+        header=header.build_header(verdict),
+        sections=sections,
+        version=verdict.version,
+    )
+    parts = [part for section in sections for part in section.parts]
     html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER
     new_html, new_charts = folder / f"{REPORT_FILE}.new", folder / f"{CHARTS_FOLDER}.new"
     band = SIMULATED_BAND if verdict.simulated else None
@@ -83,15 +91,3 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
         with suppress(OSError):
             new_html.unlink(missing_ok=True)
     return ReportFiles(html=html, charts=pictures)
-
-
-def _render_page(verdict: Verdict, sections: list[ReportSection]) -> str:
-    style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    return render_template(
-        "report",
-        title=f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}",
-        style=Markup(style),  # noqa: S704 - ours
-        header=header.build_header(verdict),
-        sections=sections,
-        version=verdict.version,
-    )

@@ -14,7 +14,7 @@ from tandem.bench.columns import BoolArray
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
 from tandem.judge.schema import Verdict
-from tandem.judge.text_format import choose_telling_cells, format_load, format_short_load, select_cells
+from tandem.judge.text_format import choose_telling_cells, select_cells
 
 
 class ChartCell(NamedTuple):
@@ -57,9 +57,3 @@ def mask_cell(requests: RequestTable, cell: ChartCell) -> BoolArray:
     """Return which requests were asked there."""
     mask: BoolArray = (requests.class_ == cell.class_code) & (requests.load == cell.load_code)
     return mask
-
-
-def format_cell_name(cell: ChartCell, *, load_count: int, short: bool = False) -> str:
-    """Return how a row is called; its load is said where there are several."""
-    load_text = format_short_load(cell.load) if short else format_load(cell.load)
-    return f"{cell.class_}, {load_text}" if load_count > 1 else cell.class_

@@ -16,31 +16,9 @@ from typing import Any
 from markupsafe import Markup
 
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.schema import FILE, CellVerdict, Headline, OutputFinding, TailSpeedUp, Verdict
-from tandem.judge.text_format import (
-    ABSENT,
-    TIMES,
-    choose_telling_cells,
-    format_interval,
-    format_level,
-    format_load,
-    format_metric,
-    format_number,
-    format_short_load,
-    format_times,
-    metric_unit,
-    select_cells,
-    shorten_text,
-)
-from tandem.report.charts import (
-    FULL_PX,
-    NARROW_PX,
-    ReportChart,
-    ReportSection,
-    VegaSpec,
-    build_layer,
-    encode_nominal,
-)
+from tandem.judge import schema
+from tandem.judge import text_format as fmt
+from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
 from tandem.report.markup import build_sentence, build_table, render_template
@@ -53,7 +31,7 @@ _STEP_PX, _SMALL_STEP_PX = 30, 24
 _MAX_SPEED_UP = 50.0  # a speed-up beyond is drawn at the edge
 _MIN_SPAN = 1.25  # each side of 1
 _AXIS_MARGIN = 1.04
-_COLORS_OF_FASTER: Mapping[OutputFinding, str] = {
+_COLORS_OF_FASTER: Mapping[schema.OutputFinding, str] = {
     "the same": "",
     "not shown": " Faster is amber: that outputs are the same is not shown.",
     "not the same": " Faster is red: outputs are not the same.",
@@ -61,7 +39,7 @@ _COLORS_OF_FASTER: Mapping[OutputFinding, str] = {
 _FINE_TICK_SPAN, _MIDDLE_TICK_SPAN = 2.2, 7.0  # spans up to which ticks are tenths, and halves
 
 
-def build_speed_section(verdict: Verdict) -> ReportSection:
+def build_speed_section(verdict: schema.Verdict) -> ReportSection:
     """Return the section."""
     parts: list[Markup | ReportChart] = []
     for place, headline in enumerate(verdict.headlines[:MAX_VARIANTS]):
@@ -70,15 +48,17 @@ def build_speed_section(verdict: Verdict) -> ReportSection:
         rows = sorted(cells, key=lambda cell: cell.metric != headline.metric)
         if len(rows) > MAX_TABLE_ROWS:
             others = [cell for cell in cells if cell.metric != headline.metric]
-            rows = [*choose_telling_cells(select_cells(verdict, headline), MAX_TABLE_ROWS), *others][:MAX_TABLE_ROWS]
-        note = f"{len(rows):,} of {len(cells):,} cells, those that say most; all are in {FILE}."
+            rows = [*fmt.choose_telling_cells(fmt.select_cells(verdict, headline), MAX_TABLE_ROWS), *others][
+                :MAX_TABLE_ROWS
+            ]
+        note = f"{len(rows):,} of {len(cells):,} cells, those that say most; all are in {schema.FILE}."
         title = f"Every judged figure of {headline.variant}"
         table = _build_cells_table(title, rows, verdict, is_of_one_metric=False)
         if rows:
             note_text = note if len(rows) < len(cells) else None
             parts.append(render_template("card", summary=title, table=table, sentences=(), note=note_text))
     if len(verdict.headlines) > MAX_VARIANTS:
-        parts.append(build_sentence(f"{len(verdict.headlines) - MAX_VARIANTS:,} more variants are in {FILE}."))
+        parts.append(build_sentence(f"{len(verdict.headlines) - MAX_VARIANTS:,} more variants are in {schema.FILE}."))
     if not verdict.cells:
         parts.append(build_sentence("No figure could be judged: no prompt was answered by both arms."))
     return ReportSection(name="speed", short="Speed-up", title="Speed-up per class", parts=tuple(parts))
@@ -88,8 +68,8 @@ def build_speed_section(verdict: Verdict) -> ReportSection:
 class _ForestPlot:
     """What a forest plot draws: the cells of a variant in their order, and how many there are."""
 
-    headline: Headline
-    cells: list[CellVerdict]
+    headline: schema.Headline
+    cells: list[schema.CellVerdict]
     cell_count: int
     load_count: int
     margin: float
@@ -101,7 +81,7 @@ class _ForestPlot:
         return {word: TONES[find_tone(self.headline, word).class_] for word in SHAPES}
 
 
-def build_forest_charts(verdict: Verdict, headline: Headline, variant_index: int) -> list[ReportChart]:
+def build_forest_charts(verdict: schema.Verdict, headline: schema.Headline, variant_index: int) -> list[ReportChart]:
     """Return the plot of a variant by its deciding metric, then smaller ones of the others, with the same rows.
 
     Args:
@@ -116,7 +96,7 @@ def build_forest_charts(verdict: Verdict, headline: Headline, variant_index: int
     charts = []
     for number, (metric, cells) in enumerate(by_metric.items()):
         if not number:
-            first_cells = sorted(choose_telling_cells(cells, MAX_FOREST_ROWS), key=_sort_key)
+            first_cells = sorted(fmt.choose_telling_cells(cells, MAX_FOREST_ROWS), key=_sort_key)
             rows = {(cell.class_, cell.load): row for row, cell in enumerate(first_cells)}
         drawn = [cell for cell in cells if (cell.class_, cell.load) in rows]
         drawn.sort(key=lambda cell: rows[cell.class_, cell.load])
@@ -128,16 +108,16 @@ def build_forest_charts(verdict: Verdict, headline: Headline, variant_index: int
             margin=verdict.margin,
             is_small=number > 0,
         )
-        arms = f"{shorten_text(headline.variant)} over {shorten_text(verdict.baseline)}"
+        arms = f"{fmt.shorten_text(headline.variant)} over {fmt.shorten_text(verdict.baseline)}"
         if drawn:
             charts.append(
                 ReportChart(
                     name=f"speed-up-{variant_index}{f'-{number}' if number else ''}",
-                    title=f"{format_metric(metric)}: speed-up of {arms}",
+                    title=f"{fmt.format_metric(metric)}: speed-up of {arms}",
                     caption=_format_caption(plot, verdict),
                     spec=partial(_build_forest_spec, plot),
                     table=_build_cells_table(
-                        f"{format_metric(metric)} of {headline.variant}", drawn, verdict, is_of_one_metric=True
+                        f"{fmt.format_metric(metric)} of {headline.variant}", drawn, verdict, is_of_one_metric=True
                     ),
                     width_px=NARROW_PX if number else FULL_PX,
                     has_slide=not number,
@@ -146,13 +126,13 @@ def build_forest_charts(verdict: Verdict, headline: Headline, variant_index: int
     return charts
 
 
-def _sort_key(cell: CellVerdict) -> tuple[float, float]:
+def _sort_key(cell: schema.CellVerdict) -> tuple[float, float]:
     load_value = cell.load.concurrency if cell.load.concurrency is not None else cell.load.rate_per_s or 0
     return load_value, -(cell.speed_up.value if cell.speed_up else 1.0)
 
 
-def _format_caption(plot: _ForestPlot, verdict: Verdict) -> str:
-    place = f"the fastest and the slowest; all are in {FILE} of the run {verdict.folder}"
+def _format_caption(plot: _ForestPlot, verdict: schema.Verdict) -> str:
+    place = f"the fastest and the slowest; all are in {schema.FILE} of the run {verdict.folder}"
     note = f" Drawn are {len(plot.cells)} of {plot.cell_count:,}, {place}." if len(plot.cells) < plot.cell_count else ""
     counts = Counter(cell.verdict for cell in plot.cells)
     if plot.is_small:
@@ -165,45 +145,45 @@ def _format_caption(plot: _ForestPlot, verdict: Verdict) -> str:
         )
     color = _COLORS_OF_FASTER[plot.headline.output] if counts["faster"] else ""
     return (
-        f"Each mark is the geometric mean over prompts, its line the {format_level(verdict)} interval; right of 1 the "
-        f"variant is better. The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is "
+        f"Each mark is the geometric mean over prompts, its line the {fmt.format_level(verdict)} interval; right of 1 "
+        f"the variant is better. The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is "
         f"the same. {floor}{color}{note}"
     )
 
 
 def _build_cells_table(
-    caption: str, cells: Sequence[CellVerdict], verdict: Verdict, *, is_of_one_metric: bool
+    caption: str, cells: Sequence[schema.CellVerdict], verdict: schema.Verdict, *, is_of_one_metric: bool
 ) -> Markup:
     """Return cells with all that the verdict says of them; where of several metrics, with the tails of E2E."""
     rows = []
     for cell in cells:
         for tail in (None, *(() if is_of_one_metric else cell.tails)):
-            metric = f"{format_metric(cell.metric)}{f' {tail.statistic}' if tail else ''}"
-            place = [cell.class_, *([] if is_of_one_metric else [metric]), format_load(cell.load)]
+            metric = f"{fmt.format_metric(cell.metric)}{f' {tail.statistic}' if tail else ''}"
+            place = [cell.class_, *([] if is_of_one_metric else [metric]), fmt.format_load(cell.load)]
             rows.append([*place, *_format_figures(cell, tail)])
     place_heads = ["Class", *([] if is_of_one_metric else ["Metric"]), "Load"]
-    figure_heads = ["Prompts", "Rounds", "Baseline", "Variant", "Speed-up", f"{format_level(verdict)} interval"]
+    figure_heads = ["Prompts", "Rounds", "Baseline", "Variant", "Speed-up", f"{fmt.format_level(verdict)} interval"]
     heads = [*place_heads, *figure_heads, "Adjusted p", "Noise floor", "Detectable", "Verdict", "Why"]
     return build_table(caption, heads, rows, numbers=range(len(place_heads), len(heads) - 2), class_="cells")
 
 
-def _format_figures(cell: CellVerdict, tail: TailSpeedUp | None) -> Iterator[str]:
+def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -> Iterator[str]:
     """Yield the columns of a cell, or of one statistic beside its median."""
-    figures, unit = tail or cell, metric_unit(cell.metric)
+    figures, unit = tail or cell, fmt.metric_unit(cell.metric)
     yield from (f"{cell.prompts:,}", f"{cell.rounds:,}")
     for value in (figures.baseline, figures.measured):
-        yield f"{format_number(value)} {unit}" if value is not None else ABSENT
-    yield format_times(figures.speed_up.value if figures.speed_up else None)
-    yield format_interval(figures.speed_up)
-    yield format_number(figures.adjusted_p)
-    yield format_times(cell.noise_floor)
-    yield ABSENT if tail else format_times(cell.detectable)
+        yield f"{fmt.format_number(value)} {unit}" if value is not None else fmt.ABSENT
+    yield fmt.format_times(figures.speed_up.value if figures.speed_up else None)
+    yield fmt.format_interval(figures.speed_up)
+    yield fmt.format_number(figures.adjusted_p)
+    yield fmt.format_times(cell.noise_floor)
+    yield fmt.ABSENT if tail else fmt.format_times(cell.detectable)
     yield figures.verdict
     yield "beside the median, over all requests" if tail else cell.why
 
 
 def _build_forest_spec(plot: _ForestPlot, width: int) -> VegaSpec:
-    format_place = format_short_load if is_narrow(width) else format_load
+    format_place = fmt.format_short_load if is_narrow(width) else fmt.format_load
     names = [f"{cell.class_}, {format_place(cell.load)}" if plot.load_count > 1 else cell.class_ for cell in plot.cells]
     step = _SMALL_STEP_PX if plot.is_small else _STEP_PX
     row_layout = compute_row_layout(width, names, figure_px=290, step=step)
@@ -212,16 +192,16 @@ def _build_forest_spec(plot: _ForestPlot, width: int) -> VegaSpec:
     high = max([_MIN_SPAN, *(ratio.high or ratio.value for ratio in ratios)]) * _AXIS_MARGIN
     low, high = max(low, 1 / _MAX_SPEED_UP), min(high, _MAX_SPEED_UP)
     x, y = row_layout.encode_values("log", low, high, clamp=True), row_layout.encode_rows(len(names))
-    title = f"speed-up: left of 1{TIMES} slower, right of it faster"
+    title = f"speed-up: left of 1{fmt.TIMES} slower, right of it faster"
     axis = {"grid": True, "orient": "bottom", "tickSize": 4, "title": None if plot.is_small else title}
     axis |= {"values": _choose_ticks(low, high, is_sparse=row_layout.narrow)}
-    axis |= {"labelExpr": f"format(datum.value, '~g') + '{TIMES}'"}
+    axis |= {"labelExpr": f"format(datum.value, '~g') + '{fmt.TIMES}'"}
     values = []
     for row, (cell, ratio) in enumerate(zip(plot.cells, ratios, strict=True)):
         floor, value = cell.noise_floor or 1.0, ratio.value
         ends = {"low": value if ratio.low is None else ratio.low, "high": value if ratio.high is None else ratio.high}
-        texts = {"figure": format_times(value), "short": f"{format_times(value)} {cell.verdict}"}
-        texts["interval"] = format_interval(ratio) if ratio.low is not None else "no interval"
+        texts = {"figure": fmt.format_times(value), "short": f"{fmt.format_times(value)} {cell.verdict}"}
+        texts["interval"] = fmt.format_interval(ratio) if ratio.low is not None else "no interval"
         floor_ends = {"floor": max(1 / floor, low), "ceiling": min(floor, high)}
         marks = {"row": row + row_layout.shift, "value": value, "verdict": cell.verdict}
         values.append({**marks, **ends, **floor_ends, **texts})

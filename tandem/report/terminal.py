@@ -11,22 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import fit_width, wrap_text
+from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, Headline, OutputEquality, Verdict
-from tandem.judge.text_format import (
-    choose_telling_cells,
-    clean_text,
-    filter_speculation,
-    format_interval,
-    format_level,
-    format_load,
-    format_metric,
-    format_number,
-    format_percent,
-    format_short_load,
-    format_times,
-    metric_unit,
-    select_cells,
-)
 from tandem.judge.verdict_reason import describe_sample_sizes
 
 WIDTH = 100
@@ -86,28 +72,28 @@ def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
     all_cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
     if not all_cells:
         return
-    deciding_cells = select_cells(verdict, headline)
+    deciding_cells = fmt.select_cells(verdict, headline)
     candidates = all_cells if len(all_cells) <= MOST_ROWS else deciding_cells or all_cells
-    rows = choose_telling_cells(candidates, MOST_ROWS)
+    rows = fmt.choose_telling_cells(candidates, MOST_ROWS)
     if len(verdict.headlines) > 1:
         yield f"{fit_width(headline.variant, WIDTH - 1).rstrip()}:"
-    headings = [f"{format_level(verdict)} {name}" if name == "interval" else name for name, _ in _COLUMNS]
+    headings = [f"{fmt.format_level(verdict)} {name}" if name == "interval" else name for name, _ in _COLUMNS]
     yield _format_row("class", headings, "verdict")
     for cell in rows:
-        metric = f"{format_metric(cell.metric)} {_UNITS.get(metric_unit(cell.metric), '')}"
-        ratio, values = cell.speed_up, map(format_number, (cell.baseline, cell.measured))
-        speed_up = (format_times(ratio.value if ratio else None), format_interval(ratio))
-        yield _format_row(cell.class_, [format_short_load(cell.load), metric, *values, *speed_up], cell.verdict)
+        metric = f"{fmt.format_metric(cell.metric)} {_UNITS.get(fmt.metric_unit(cell.metric), '')}"
+        ratio, values = cell.speed_up, map(fmt.format_number, (cell.baseline, cell.measured))
+        speed_up = (fmt.format_times(ratio.value if ratio else None), fmt.format_interval(ratio))
+        yield _format_row(cell.class_, [fmt.format_short_load(cell.load), metric, *values, *speed_up], cell.verdict)
     if len(rows) < len(all_cells):
         row_ids = {id(cell) for cell in rows}
         counts = Counter(cell.verdict for cell in all_cells if id(cell) not in row_ids).most_common()
         counts_text = ", ".join(f"{number:,} {word}" for word, number in counts)
         text = f"… {len(all_cells) - len(rows):,} more cells ({counts_text}); shown are those by"
-        yield from _wrap_text(f"{text} {format_metric(headline.metric)} that say most; all are in {FILE}")
+        yield from _wrap_text(f"{text} {fmt.format_metric(headline.metric)} that say most; all are in {FILE}")
     open_cells = [cell for cell in deciding_cells if describe_sample_sizes(cell)]
     for cell in open_cells[:MOST_LINES]:
         plans = " or ".join(f"{size} in all" for size in describe_sample_sizes(cell))
-        place = f"{fit_width(cell.class_, _NAME).rstrip()} at {format_load(cell.load)}"
+        place = f"{fit_width(cell.class_, _NAME).rstrip()} at {fmt.format_load(cell.load)}"
         yield from _wrap_text(f"{place}: {plans} would decide it")
     yield from _count_omitted(len(open_cells), MOST_LINES, "undecided")
     yield ""
@@ -148,7 +134,7 @@ def _render_equality(equality: OutputEquality) -> Iterator[str]:
     figures = []
     for label, share in (("identical", equality.identical), ("the baseline against itself", equality.yardstick)):
         if share is not None:
-            percent = format_percent(share.n / share.of if share.of else None)
+            percent = fmt.format_percent(share.n / share.of if share.of else None)
             figures.append(f"{label} {share.n:,} of {share.of:,} ({percent})")
     if figures:
         yield from _wrap_text(f"by {equality.by}: {'; '.join(figures)}", "  ", "  ")
@@ -156,7 +142,7 @@ def _render_equality(equality: OutputEquality) -> Iterator[str]:
 
 
 def _render_acceptance(verdict: Verdict) -> Iterator[str]:
-    rows = filter_speculation(verdict.acceptance)
+    rows = fmt.filter_speculation(verdict.acceptance)
     if not rows:
         for sentence in [row.sentence for row in verdict.acceptance if row.sentence][:1]:
             yield from _wrap_text(f"acceptance: {sentence}")
@@ -166,7 +152,7 @@ def _render_acceptance(verdict: Verdict) -> Iterator[str]:
     yield f"{' '.join(heads)} {'tokens/step':>11} {'steps/token':>12} from"
     for row in rows[:MOST_ROWS]:
         names = f"{fit_width(row.class_, name_width)} {fit_width(row.arm, _ARM)}"
-        length, steps = format_number(row.acceptance_length), format_number(row.target_steps_per_token)
+        length, steps = fmt.format_number(row.acceptance_length), fmt.format_number(row.target_steps_per_token)
         yield f"{names} {length:>11} {steps:>12} {row.method}"
     yield from _count_omitted(len(rows), MOST_ROWS)
     yield ""
@@ -175,7 +161,7 @@ def _render_acceptance(verdict: Verdict) -> Iterator[str]:
 def _render_cost(verdict: Verdict) -> Iterator[str]:
     rows = [row for row in verdict.cost if row.usd_per_million_good_tokens is not None]
     for row in rows[:MOST_ROWS]:
-        place = f"{fit_width(row.arm, 40).rstrip()} at {format_load(row.load)}"
+        place = f"{fit_width(row.arm, 40).rstrip()} at {fmt.format_load(row.load)}"
         usd = f"{row.usd_per_million_good_tokens:,.2f} USD per million good output tokens"
         yield from _wrap_text(f"cost of {place}: {usd}", "")
     yield from _count_omitted(len(rows), MOST_ROWS)
@@ -193,7 +179,7 @@ def _render_claims(verdict: Verdict) -> Iterator[str]:
         return
     yield f"the post's claims (why: {FILE} and the report)"
     for claim in verdict.claims:
-        against = clean_text(f" (against {', '.join(claim.against)})" if claim.against else "")
+        against = fmt.clean_text(f" (against {', '.join(claim.against)})" if claim.against else "")
         text = fit_width(claim.text, WIDTH - _CLAIM - _ANSWER - 2 - len(against)).rstrip()
         yield f"{fit_width(claim.claim, _CLAIM)} {claim.answer:<{_ANSWER}} {text}{against}"
     yield ""

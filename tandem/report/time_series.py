@@ -16,8 +16,8 @@ from tandem.bench.columns import BoolArray
 from tandem.bench.fault import BenchError
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
+from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
-from tandem.judge.text_format import format_load, format_number, metric_unit, select_cells, shorten_text
 from tandem.metrics import find_metric, list_post_figures
 from tandem.report import colors, sampling
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
@@ -90,11 +90,11 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
     """Return the two classes that are drawn, with a sentence on which they are and why."""
     load_code = int(np.bincount(requests.load).argmax())
     load = requests.loads[load_code]
-    load_text = f"at {format_load(load)}" + (", the load with the most requests" if len(requests.loads) > 1 else "")
+    load_text = f"at {fmt.format_load(load)}" + (", the load with the most requests" if len(requests.loads) > 1 else "")
     names: list[str] = list(POST_CLASSES)
     sentence = f"The post's two prompts, {names[0]} (structured) and {names[1]} (open-ended), {load_text}."
     if not all(name in requests.classes for name in POST_CLASSES):
-        cells = select_cells(verdict, verdict.headlines[0]) if verdict.headlines else ()
+        cells = fmt.select_cells(verdict, verdict.headlines[0]) if verdict.headlines else ()
         ratios = {cell.class_: cell.speed_up.value for cell in cells if cell.load == load and cell.speed_up}
         names = sorted(ratios, key=lambda name: -ratios[name])
         names = names or [requests.classes[code] for code in dict.fromkeys(requests.class_[requests.load == load_code])]
@@ -112,7 +112,7 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
     for kind, cell in enumerate(cells):
         for arm, name in enumerate((requests.baseline, variant if variant in requests.arms else requests.variants[0])):
             mask = sampling.mask_cell(requests, cell) & good_mask & requests.arm_mask(name)
-            yield _ChartLine(shorten_text(f"{cell.class_}, {name}"), mask, arm, kind)
+            yield _ChartLine(fmt.shorten_text(f"{cell.class_}, {name}"), mask, arm, kind)
 
 
 def _format_duration(seconds: int) -> str:
@@ -143,15 +143,15 @@ def _build_figure_chart(
             name,
             str(np.datetime64(int(window.at_s), "s")).replace("T", " "),
             f"{window.n:,}",
-            format_number(window.value),
+            fmt.format_number(window.value),
         )
         for name, windows in points.items()
         for window in windows
     )
-    heads = ("Series", "UTC", "Requests", f"Median, {metric_unit(metric)}")
+    heads = ("Series", "UTC", "Requests", f"Median, {fmt.metric_unit(metric)}")
     return ReportChart(
         name=f"over-time-{metric.replace('_', '-')}",
-        title=f"{title}, {metric_unit(metric)}",
+        title=f"{title}, {fmt.metric_unit(metric)}",
         caption=caption,
         spec=lambda width: _build_line_spec(chart_lines, points, width),
         table=build_table(title, heads, rows, numbers=(2, 3)),

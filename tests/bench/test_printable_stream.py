@@ -9,7 +9,7 @@ import unicodedata
 import pytest
 
 from tandem.bench.progress import CLEAR_LINE, RunProgress
-from tandem.bench.terminal_text import PrintableStream
+from tandem.bench.terminal_text import PrintableStream, fit_width
 
 HIDDEN = "\x00\x07\x08\t\r\x1b\x7f\x85\x9b\u200b\u2028\u202e\u2066\ufeff\ud800"
 
@@ -62,3 +62,11 @@ def test_progress_clears_its_line_through_a_printable_stream() -> None:
     asyncio.run(end())
 
     assert out.getvalue() == CLEAR_LINE
+
+
+@pytest.mark.parametrize(
+    ("name", "fitted"),
+    [("abc", "abc  "), ("abcdef", "abcd…"), ("\u57fa" * 3, "\u57fa\u57fa…"), ("a\nb", "a\u240ab  ")],
+)
+def test_a_name_takes_its_columns_and_no_more(name: str, fitted: str) -> None:
+    assert fit_width(name, 5) == fitted

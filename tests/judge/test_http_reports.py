@@ -98,41 +98,20 @@ def words_of(verdict: Verdict) -> list[str]:
     return [headline.verdict for headline in verdict.headlines] + [cell.verdict for cell in verdict.cells]
 
 
-# two small reports, for every run of the tests: this machine is busy with others, so no word is asserted
+# a small report, for every run of the tests: this machine is busy with others, so no word is asserted
 
 
-@pytest.fixture(scope="module")
-def verdicts() -> dict[float, Verdict]:
-    return {
-        speed_up: measure_report(speed_up, f"{SEED} {speed_up}", pace=4, classes=("chat",), prompts=4)
-        for speed_up in (1.0, SPEED_UP)
-    }
-
-
-def test_every_request_of_a_report_is_answered(verdicts) -> None:
-    requests = 4 * 2 * (ROUNDS + CONTROL_ROUNDS)
-
-    assert [(verdict.requests, verdict.failed) for verdict in verdicts.values()] == [(requests, 0)] * 2
-
-
-def test_outputs_of_both_servers_are_the_same(verdicts) -> None:
-    assert {equal.result for verdict in verdicts.values() for equal in verdict.equality} == {"the same"}
-
-
-def test_a_server_half_as_fast_again_is_measured_as_faster(verdicts) -> None:
-    speed_up = next(cell.speed_up for cell in verdicts[SPEED_UP].cells if cell.metric == "e2e_ms")
-
+def test_a_server_half_as_fast_again_is_measured_as_faster() -> None:
+    verdict = measure_report(SPEED_UP, f"{SEED}", pace=4, classes=("chat",), prompts=4)
+    speed_up = next(cell.speed_up for cell in verdict.cells if cell.metric == "e2e_ms")
+    assert (verdict.requests, verdict.failed) == (4 * 2 * (ROUNDS + CONTROL_ROUNDS), 0)
+    assert [equal.result for equal in verdict.equality] == ["the same"]
     assert speed_up.value > 1.05
 
 
 @pytest.mark.parametrize("word", ["faster within one start", "slower", "mixed", "faster but not the same output"])
 def test_a_word_with_a_reserve_is_counted(word) -> None:
     assert is_decided(word)
-
-
-@pytest.mark.parametrize("word", ["same", "no evidence", "void", "not comparable"])
-def test_a_word_without_a_difference_is_not_counted(word) -> None:
-    assert not is_decided(word)
 
 
 # the proof
@@ -164,7 +143,6 @@ def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
 @pytest.mark.xdist_group("http reports")
 def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
     verdicts = measure_reports(1.0, proof_seed)
-
     print_words(verdicts, proof_seed)
     void = sum(bool(verdict.controls.void) for verdict in verdicts)
     false = sum(any(map(is_decided, words_of(verdict))) for verdict in verdicts)
@@ -176,7 +154,6 @@ def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
 @pytest.mark.xdist_group("http reports")
 def test_nearly_all_reports_find_a_true_speed_up(proof_seed) -> None:
     verdicts = measure_reports(SPEED_UP, proof_seed)
-
     print_words(verdicts, proof_seed)
     found = sum("faster" in verdict.headlines[0].verdict for verdict in verdicts)
     assert found >= LEAST_FOUND * REPORTS

@@ -57,7 +57,6 @@ def found(
 )
 def test_each_method_gives_its_figures_and_says_its_bias(tmp_path, counted, method, length, per_position, bias):
     said = found(tmp_path, turn(counted) if counted else None)["spec", "repeat"]
-
     assert (said.method, said.acceptance_length, said.per_position) == (method, length, per_position)
     assert said.target_steps_per_token == 6 / 16
     assert bias in said.sentence
@@ -69,7 +68,6 @@ def test_chunks_of_failed_requests_are_not_in_it(tmp_path):
         measured.record(request_id="b", arm="spec"),
         measured.failed(request_id="c", arm="spec", prompt_id="p1"),
     ]
-
     assert found(tmp_path, None, records)["spec", "all"].acceptance_length == 7 / 2
 
 
@@ -88,9 +86,7 @@ def test_answers_that_nobody_counted_leave_it_absent(tmp_path):
 
 def test_an_arm_that_does_not_speculate_has_steps_and_no_acceptance(tmp_path):
     plain = measured.arm("base", role="baseline", speculation=manifest.Speculation(method=None))
-
     said = found(tmp_path, None, arms=(plain, measured.arm("spec")))["base", "all"]
-
     assert said.acceptance_length is None
     assert said.target_steps_per_token == 6 / 16
     assert "it does not speculate" in said.sentence.lower()
@@ -98,22 +94,18 @@ def test_an_arm_that_does_not_speculate_has_steps_and_no_acceptance(tmp_path):
 
 def test_loads_of_a_class_are_summed_and_not_averaged(tmp_path):
     more = {name: 9 * value for name, value in (STEPS | DRAFTS).items()} | {"accepted_tokens": 18.0}
-
     said = found(tmp_path, [*turn(STEPS | DRAFTS), *turn(more, concurrency=8)])["spec", "repeat"]
-
     assert said.acceptance_length == 1 + (10 + 18) / (4 + 36)
 
 
 def test_counters_of_a_turn_that_mixes_classes_are_those_of_all_alone(tmp_path):
     said = found(tmp_path, turn(STEPS | DRAFTS, class_=None))
-
     assert said["spec", "all"].method == "counters"
     assert said["spec", "repeat"].method == "tokens per chunk"
 
 
 def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
     more = {name: 2 * value for name, value in (STEPS | DRAFTS).items()}
-
     assert "another client asked it" not in found(tmp_path / "one", turn(STEPS | DRAFTS))["spec", "all"].sentence
     assert "another client asked it" in found(tmp_path / "two", turn(more))["spec", "all"].sentence
     assert "another client asked it" in found(tmp_path / "all", turn(more, class_=None))["spec", "all"].sentence
@@ -121,7 +113,6 @@ def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
 
 def test_a_page_that_could_not_be_had_is_told(tmp_path):
     said = found(tmp_path, turn(None))["spec", "all"]
-
     assert said.method == "tokens per chunk"
     assert "/metrics could not be had" in said.sentence
 
@@ -157,7 +148,6 @@ def test_a_request_that_failed_at_one_load_voids_no_turn_of_another(tmp_path):
 
 def test_the_control_arm_has_none_of_its_own(tmp_path):
     records = [measured.record(request_id=arm, arm=arm) for arm in ("base", "spec", "base#2")]
-
     assert {arm for arm, _ in found(tmp_path, None, records)} == {"base", "spec"}
 
 
@@ -172,28 +162,3 @@ def test_a_real_vllm_has_the_figures_of_its_summary():
             assert one.acceptance_length == pytest.approx(cells[arm, class_, "acceptance_length"], abs=1e-6)
             assert len(one.per_position) == 7
             assert one.method == "counters"
-
-
-def test_the_twins_steps_by_its_counters_and_by_its_chunks_agree():
-    said = [one for one in compute_acceptance(read_request_table(TWINS)) if one.arm == "qwen-sd-vllm"]
-    whole, classes = said[0], said[1:]
-
-    assert (whole.class_, whole.method) == ("all", "steps of the counters")
-    assert {one.method for one in classes} == {"tokens per chunk"}
-    assert (classes[0].acceptance_length, classes[1].acceptance_length) == (7.0, pytest.approx(2.34, abs=0.01))
-    shares = [one.target_steps_per_token for one in classes]
-    assert sum(shares) / len(shares) == pytest.approx(whole.target_steps_per_token, rel=0.01)  # classes are as large
-
-
-def test_deleting_every_second_record_moves_what_is_derived_from_chunks(tmp_path):
-    records = [
-        measured.record(request_id="a", arm="base"),
-        measured.record(request_id="b", arm="spec", prompt_id="p1"),
-        measured.record(request_id="c", arm="base", prompt_id="p2"),
-        measured.record(request_id="d", arm="spec", prompt_id="p3", chunks=measured.BURSTS[:2], completion_tokens=1),
-    ]
-    whole = found(tmp_path / "whole", None, records)["spec", "all"]
-    half = found(tmp_path / "half", None, [records[0], records[3]])["spec", "all"]
-
-    assert (whole.target_steps_per_token, half.target_steps_per_token) == (4 / 9, 1.0)
-    assert half.acceptance_length is None

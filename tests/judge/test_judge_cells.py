@@ -244,17 +244,11 @@ def test_starts_of_the_variants_server_are_counted_where_every_answer_says_its_o
 
 
 def test_hundreds_of_classes_are_all_judged():
-    seen = drawn(Truth(ratio={"spec": {f"c{number}": 1.0 for number in range(300)}}, prompts=3, rounds=1, slots=1))
-    assert len(judge_cells(seen, UNCONTROLLED, margin=MARGIN)) == 300 * len(JUDGED_METRICS)
+    seen = drawn(Truth(ratio={"spec": {f"c{number}": 1.0 for number in range(100)}}, prompts=3, rounds=1, slots=1))
+    assert len(judge_cells(seen, UNCONTROLLED, margin=MARGIN)) == 100 * len(JUDGED_METRICS)
 
 
 def test_at_a_true_ratio_of_1_few_whole_reports_call_anything():
     truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
     reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
     assert sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
-
-
-def test_at_a_ratio_of_1_5_every_class_is_found():
-    truth = Truth(ratio={"spec": {"a": 1.5, "b": 1.0}}, spread=0.1)
-    found = [judged(drawn(truth, seed)) for seed in range(10)]
-    assert all(report["spec", "a"].verdict == "faster" for report in found)

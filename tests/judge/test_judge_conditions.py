@@ -41,10 +41,6 @@ def test_every_check_stands_there_once():
     ]  # fmt: skip
 
 
-def test_a_run_without_a_request_has_checks_too():
-    assert len(judged([]).checks) == 8
-
-
 @pytest.mark.parametrize(
     ("asked", "result", "sentence"),
     [
@@ -58,14 +54,12 @@ def test_a_run_without_a_request_has_checks_too():
 )
 def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(asked, result, sentence):
     found = judged(asked)
-
     assert check(found, "errors") == ControlCheck(name="errors", result=result, sentence=sentence)
     assert (sentence in found.void) == (result == "failed")
 
 
 def test_one_dead_variant_of_two_voids_nothing():
     asked = [*both(), *requests("other", error="closed")]
-
     assert check(judged(asked, arms=("base", "spec", "other")), "errors").result == "caution"
 
 
@@ -75,7 +69,6 @@ def test_one_dead_variant_of_two_voids_nothing():
 def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
     warm_up = {name: WarmUpEntry(requests=8, stable=one) for name, one in zip(("base", "spec"), stable, strict=True)}
     found = check(judged(both(), warm_up=warm_up), "warm-up")
-
     assert found.result == result
     assert ("spec was not stable" in found.sentence) == (result == "caution")
 
@@ -108,7 +101,6 @@ def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
     asked = [request for number in range(max(starts, 1)) for request in both(number)]
     seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
     found = check_controls(seen)
-
     assert check(found, "start").result == result
     assert not any("starts differ" in caution for caution in found.cautions)  # the word says it: within one start
 
@@ -123,7 +115,6 @@ def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = N
 
 def test_without_the_load_of_rounds_nothing_is_marked():
     found = judged(both())
-
     assert (check(found, "client load").result, found.marked) == ("absent", ())
 
 
@@ -141,7 +132,6 @@ def test_without_the_load_of_rounds_nothing_is_marked():
 )
 def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, marked):
     found = loaded(tmp_path, QUIET, load)
-
     assert [one.round for one in found.marked] == [1] * marked
     assert check(found, "client load").result == ("caution" if marked else "passed")
     assert not found.void
@@ -149,19 +139,16 @@ def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, m
 
 def test_a_run_whose_rounds_are_all_marked_is_void(tmp_path):
     found = loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET | {"client_cpu": 0.85})
-
     assert len(found.marked) == 2
     assert "the client was the bottleneck in every round that compares arms" in found.void[0]
 
 
 def test_a_quiet_control_round_saves_no_run_whose_other_rounds_are_marked(tmp_path):
     asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
-
     assert loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET, asked=asked).void
 
 
 def test_a_marked_control_round_gives_no_floor(tmp_path):
     asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
-
     assert loaded(tmp_path, QUIET, QUIET, asked=asked).floors
     assert not loaded(tmp_path, QUIET, QUIET | {"client_cpu": 0.95}, asked=asked).floors

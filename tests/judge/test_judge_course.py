@@ -65,7 +65,6 @@ def steady(_: At) -> float:
 
 def test_a_steady_run_passes():
     seen = asked(steady)
-
     assert {check(seen, name).result for name in ("drift", "order", "warm-up")} == {"passed"}
 
 
@@ -73,7 +72,6 @@ def test_a_steady_run_passes():
 def test_an_arm_that_drifts_is_named_with_its_change(step, word):
     found = check(asked(lambda at: step * at.round * (at.arm == "spec")), "drift")
     change = abs(math.expm1(3 * step))
-
     assert found.result == "caution"
     assert found.sentence.startswith("from its first round to its last, spec became ")
     assert float(found.sentence.split("became ")[1].split("%")[0]) == pytest.approx(100 * change, rel=0.05)
@@ -95,7 +93,6 @@ def test_noise_is_no_drift():
 
 def test_who_is_asked_second_and_slower_shows_as_an_order():
     found = check(asked(lambda at: 0.15 * at.second), "order")
-
     assert found.result == "caution"
     assert float(found.sentence.split("was ")[1].split("%")[0]) == pytest.approx(100 * math.expm1(0.15), rel=0.1)
 
@@ -106,7 +103,6 @@ def test_a_speed_up_is_no_order():
 
 def test_where_one_order_was_asked_its_effect_cannot_be_told_from_the_speed_up():
     found = check(asked(steady, halves=False), "order")
-
     assert (found.result, "one order only" in found.sentence) == ("caution", True)
 
 
@@ -120,13 +116,11 @@ def test_arms_that_are_asked_at_once_have_no_order():
         [Asked(arm=arm, prompt=f"p{number}") for number in range(4) for arm in ("base", "spec")],
         schedule="simultaneous",
     )
-
     assert check(at_once, "order").result == "absent"
 
 
 def test_a_cold_first_round_is_a_caution_with_the_arm():
     found = check(asked(lambda at: 0.3 * (at.round == 0) * (at.arm == "spec")), "warm-up")
-
     assert found.result == "caution"
     assert found.sentence.startswith("spec was 3")
     assert "% slower" in found.sentence

@@ -7,14 +7,7 @@ from observed import Asked, observed, table, with_figures
 
 from tandem.judge.cells import judge_cells
 from tandem.judge.headline import build_headlines
-from tandem.judge.schema import (
-    BottleneckRound,
-    ControlCheck,
-    OutputEquality,
-    RatioEstimate,
-    RunControls,
-    ShareEstimate,
-)
+from tandem.judge.schema import BottleneckRound, ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
@@ -87,13 +80,6 @@ def test_one_open_class_keeps_the_rest_from_being_the_same():
     )  # fmt: skip
     assert "for b prompts there is no evidence" in found.sentence
     assert any(reason.startswith("b at concurrency 4: the interval") for reason in found.reasons)
-
-
-def test_a_mixed_sentence_names_both_ways():
-    assert headline(run(a=2.0, b=0.5)).sentence == (
-        f"{WITHIN}spec answers a prompts 2.0 times as fast as base and b prompts 0.50 times as fast; outputs are the "
-        "same."
-    )
 
 
 def test_a_failed_control_voids_whatever_was_found():
@@ -256,10 +242,3 @@ def test_what_keeps_every_class_undecided_is_said_of_every_class(classes, told):
         f"There is no evidence whether spec is faster or slower than base{told} answered by both arms, and fewer than "
         "3 have no spread."
     )
-
-
-def test_every_variant_has_its_own_headline():
-    times = {"base": STEADY, "spec": [ms / 2 for ms in STEADY], "other": [ms * 2 for ms in STEADY]}
-    seen = table({"a": times})
-    found = build_headlines(seen, judge_cells(seen, UNCONTROLLED, margin=MARGIN), UNCONTROLLED, (), margin=MARGIN)
-    assert [(one.variant, one.finding) for one in found] == [("spec", "faster"), ("other", "slower")]

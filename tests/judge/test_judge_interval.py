@@ -26,19 +26,16 @@ def test_two_numbers_among_many_absent_ones_have_no_interval() -> None:
 
 def test_equal_values_have_an_interval_without_width() -> None:
     found = estimate_log_ratio(np.full(5, 0.3))
-
     assert (found.low, found.high, found.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
 
 
 def test_equal_values_of_nothing_are_no_difference() -> None:
     found = estimate_log_ratio(np.zeros(5))
-
     assert found.p == 1.0
 
 
 def test_the_estimate_is_the_mean_over_prompts() -> None:
     found = estimate_log_ratio(LOGS)
-
     assert found.log == pytest.approx(LOGS.mean())
 
 
@@ -46,7 +43,6 @@ def test_the_estimate_is_the_mean_over_prompts() -> None:
 def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
     logs = special.ndtri((np.arange(count) + 0.5) / count)
     found = estimate_log_ratio(logs)
-
     assert (found.high - found.low) / 2 == pytest.approx(
         special.stdtrit(count - 1, 0.975) * logs.std(ddof=1) / np.sqrt(count), rel=0.08
     )
@@ -54,7 +50,6 @@ def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
 
 def test_the_interval_leans_to_where_values_are_far_out() -> None:
     found = estimate_log_ratio(np.exp(RNG.normal(0, 1, 24)))
-
     assert found.high - found.log > found.log - found.low
 
 
@@ -63,13 +58,11 @@ def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level: flo
     for shift in np.linspace(-0.5, 0.5, 41):
         found = estimate_log_ratio(LOGS + shift)
         low, high = compute_interval(found, level)
-
         assert (low > 0 or high < 0) == (found.p < 1 - level)
 
 
 def test_the_interval_whose_level_is_1_less_p_ends_at_0() -> None:
     found = estimate_log_ratio(LOGS)
-
     assert compute_interval(found, 1 - found.p)[0] == pytest.approx(0, abs=1e-9)
 
 
@@ -77,7 +70,6 @@ def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
     rest = RNG.normal(0, 0.01, (12, 4))
     shared = rest + np.array([0.1, -0.1, 0.1, -0.1])
     alone, found = estimate_log_ratio(rest.mean(axis=1), rest), estimate_log_ratio(shared.mean(axis=1), shared)
-
     assert found.high - found.low > 10 * (alone.high - alone.low)
 
 
@@ -92,7 +84,6 @@ def by_start(starts: int) -> np.ndarray:
 def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts() -> None:
     cells = by_start(FEWEST_STARTS)
     found = estimate_log_ratio(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
-
     assert 5 <= found.df < 7
 
 
@@ -100,13 +91,11 @@ def test_what_swapped_placements_differ_by_does_not_widen_the_interval() -> None
     cells, placements = by_start(6), np.array([0, 1] * 3)
     moved = cells + 0.5 * (2 * placements - 1)
     found = [estimate_log_ratio(one.mean(axis=1), one, np.arange(6), placements=placements) for one in (cells, moved)]
-
     assert found[1].se == pytest.approx(found[0].se)
 
 
 def test_starts_that_nobody_recorded_are_no_factor() -> None:
     cells = by_start(6)
-
     assert estimate_log_ratio(cells.mean(axis=1), cells, np.full(6, -1)) == estimate_log_ratio(
         cells.mean(axis=1), cells
     )
@@ -117,5 +106,4 @@ def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up() 
     holed = cells.copy()
     holed[3, 2] = np.nan
     whole, found = (estimate_log_ratio(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
-
     assert found.log == pytest.approx(whole.log, abs=0.3 * whole.se)

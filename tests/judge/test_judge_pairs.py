@@ -86,7 +86,6 @@ def test_a_failed_request_is_in_no_pair_though_it_has_a_figure():
 def test_requests_of_a_pair_name_their_prompt_round_and_arm():
     requests = cell(table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=2)).requests
     rows = sorted(zip(*(column.tolist() for column in requests), strict=True))
-
     assert rows == [
         (0, 0, 0, 100), (0, 0, 1, 50), (0, 1, 0, 100), (0, 1, 1, 50),
         (1, 0, 0, 200), (1, 0, 1, 100), (1, 1, 0, 200), (1, 1, 1, 100),
@@ -126,19 +125,13 @@ def started(*starts):
 
 def test_rounds_that_share_a_start_have_one_code():
     codes = started(("b0", "s0"), ("b0", "s1"), ("b2", "s1"), ("b3", "s3"))
-
     assert codes[0] == codes[1] == codes[2] != codes[3]
 
 
 def test_a_round_is_unknown_where_one_record_did_not_say_its_start():
     codes = started(("b0", "s0"), ("b1", None))
-
     assert codes[0] != UNKNOWN
     assert codes[1] == UNKNOWN
-
-
-def test_no_recorded_start_is_unknown_everywhere():
-    assert list(started((None, None), (None, None))) == [UNKNOWN] * 2
 
 
 def test_starts_of_two_classes_do_not_join_each_other():
@@ -148,7 +141,6 @@ def test_starts_of_two_classes_do_not_join_each_other():
         for arm in ("base", "spec")
     ]  # fmt: skip
     codes = cell(observed(asked)).starts
-
     assert codes[0] != codes[1]
 
 
@@ -156,7 +148,6 @@ def test_a_start_within_a_round_joins_the_rounds_that_met_it():
     asked = [Asked(arm=arm, round=number, start=f"{arm}{number}") for number in range(3) for arm in ("base", "spec")]
     asked.append(Asked(arm="spec", round=1, slot=1, start="spec2"))
     codes = cell(observed(asked)).starts
-
     assert codes[0] != codes[1] == codes[2]
 
 

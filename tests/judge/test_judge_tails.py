@@ -68,14 +68,12 @@ def test_the_mean_is_of_requests_every_prompt_alike():
 def test_the_percentile_is_the_ninth_of_ten_requests():
     base = [float(number) for number in range(1, 11)]
     (cell,) = judge_e2e(table({"repeat": {"base": base, "spec": [ms / 2 for ms in base]}}))
-
     assert (tail(cell, "p90").baseline, tail(cell, "p90").measured) == (9.0, 4.5)
     assert tail(cell, "p90").speed_up.value == pytest.approx(2.0)
 
 
 def test_a_variant_that_is_faster_throughout_has_faster_tails():
     (cell,) = judge_e2e(drawn(Truth(ratio={"spec": {"a": 2.0}})))
-
     assert (cell.verdict, [tail.verdict for tail in cell.tails]) == ("faster", ["faster", "faster"])
 
 
@@ -85,7 +83,6 @@ def test_intervals_of_tails_hold_the_truth_of_most_runs():
     for seed in range(60):
         for each in judge_e2e(drawn(truth, seed))[0].tails:
             counted[each.statistic] += each.speed_up.low < 1.5 < each.speed_up.high
-
     assert counted["mean"] >= 52
     assert counted["p90"] >= 50
 
@@ -96,7 +93,6 @@ def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
     (headline,) = build_headlines(
         seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
     )
-
     assert headline.finding in {"mixed", "no evidence"}
     assert not headline.faster
 
@@ -116,14 +112,12 @@ def test_the_sentence_of_a_mixed_class_has_its_figures():
 def test_a_tail_that_may_be_slower_takes_the_word_away():
     seen = slow_sometimes(classes=1, share=0.07, seed=3, by=6.0)
     (cell,) = judge_e2e(seen)
-
     assert tail(cell, "mean").speed_up.low < 1 < tail(cell, "mean").speed_up.high
     assert (cell.verdict, "but the mean is" in cell.why) == ("no evidence", True)
 
 
 def test_a_slower_tail_beside_the_same_median_is_mixed():
     (cell,) = judge_e2e(slow_every_fourth(faster=1.0))
-
     assert (cell.verdict, cell.why.startswith("the median is the same, and the ")) == ("mixed", True)
 
 
@@ -133,7 +127,6 @@ def test_a_tail_within_the_noise_floor_makes_nothing_mixed(ratio, word):
         class_="repeat", load=LoadLevel(concurrency=4), metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=ratio
     )
     (cell,) = judge_e2e(slow_every_fourth(faster=1.95, by=3.0), RunControls(floors=(floor,)))
-
     assert cell.verdict == word
 
 
@@ -143,13 +136,11 @@ def test_few_slow_requests_of_many_classes_leave_no_class_faster():
         for seed in range(3)
         for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, seed=seed))
     ]
-
     assert "faster" not in words
 
 
 def test_few_slow_requests_of_many_classes_leave_no_class_the_same():
     words = [cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))]
-
     assert "same" not in words
 
 
@@ -172,11 +163,9 @@ def test_mixed_classes_of_either_way_are_told_apart():
 
 def test_only_e2e_has_tails():
     found = judge_cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), RunControls(), margin=MARGIN)
-
     assert {cell.metric for cell in found if cell.tails} == {"e2e_ms"}
 
 
 def test_tails_count_among_the_tests_of_a_report():
     (cell,) = judge_e2e(drawn(Truth(ratio={"spec": {"a": 2.0}}), 1))
-
     assert "among 6 tests" in cell.why

@@ -70,14 +70,12 @@ def test_the_page_names_every_reservation():
     reservations = words_of_the_page("reservation", "stands where")
     rest = {word.removeprefix(finding) for word in get_args(OverallVerdict) for finding in get_args(VariantFinding)
             if word.startswith(finding)}  # fmt: skip
-
     assert all(any(reservation in told for told in rest) for reservation in reservations)
     assert all(any(reservation in told for reservation in reservations) for told in rest if told)
 
 
 def test_every_finding_with_every_reservation_has_its_word():
     every = product(get_args(VariantFinding), get_args(EvidenceScope), get_args(OutputFinding))
-
     assert {combine_verdict(*told) for told in every} == set(get_args(OverallVerdict))
 
 
@@ -93,7 +91,6 @@ def test_fewer_than_four_rounds_have_no_word_and_say_how_many_have(ratio, word):
 def test_a_round_that_is_left_out_counts_as_none():
     seen = twice_as_fast(4)
     found = judge_cells(replace(seen, failed=seen.round == 3), RunControls(), margin=MARGIN)
-
     assert {cell.verdict for cell in found} == {"no evidence"}
 
 
@@ -102,7 +99,6 @@ def test_a_round_counts_with_half_of_its_prompts(answered, word):
     seen = twice_as_fast(4)
     late = (seen.round == 3) & (seen.prompt >= answered)
     found = judge_cells(replace(seen, failed=late), RunControls(), margin=MARGIN)
-
     assert next(cell.verdict for cell in found if cell.metric == "e2e_ms") == word
 
 
@@ -125,7 +121,6 @@ def test_few_starts_are_named_as_measured():
 
 def test_without_a_recorded_start_the_word_is_within_one_start():
     found = headline(twice_as_fast())
-
     assert (found.verdict, found.evidence) == ("faster within one start", "one-start")
     assert find_tone(found).class_ == "good"  # beside the same outputs alone
     assert found.sentence.startswith("Within one start of each server, spec answers ")
@@ -140,14 +135,8 @@ def test_six_starts_of_each_arm_are_evidence_across_starts(base, spec, evidence)
 
 def test_across_starts_the_word_stands_alone():
     found = headline(started(6, 6))
-
     assert found.verdict == "faster"
     assert found.sentence.startswith("spec answers ")
-
-
-@pytest.mark.parametrize(("ratio", "word"), [(0.5, "slower within one start"), (1.0, "same within one start")])
-def test_slower_and_same_are_reserved_too(ratio, word):
-    assert headline(twice_as_fast(ratio=ratio)).verdict == word
 
 
 UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)
@@ -156,7 +145,6 @@ UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence",
 @pytest.mark.parametrize("equal", [(), UNSHOWN])
 def test_outputs_that_are_not_shown_equal_are_in_the_word(equal):
     found = headline(twice_as_fast(), equal=equal)
-
     assert found.verdict == "faster within one start, output not shown to be the same"
     assert find_tone(found).class_ == "caution"
 
@@ -164,14 +152,12 @@ def test_outputs_that_are_not_shown_equal_are_in_the_word(equal):
 @pytest.mark.parametrize("word", ["loop", "refusal"])
 def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
     found = headline(twice_as_fast(content=word))
-
     assert (found.finding, found.output, find_tone(found).class_) == ("faster", "not shown", "caution")
 
 
 def test_other_outputs_are_in_the_word():
     differs = OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
     found = headline(twice_as_fast(), equal=(differs,))
-
     assert found.verdict == "faster within one start but not the same output"
     assert find_tone(found).class_ == "bad"
 
@@ -195,7 +181,6 @@ def test_the_sentence_counts_garbage_and_loops_of_either_arm(words, counts):
 def test_noise_from_round_to_round_is_seldom_called():
     truth = Truth(ratio={"spec": dict.fromkeys("abcd", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
     false = sum(headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(60))
-
     assert false <= 6
 
 
@@ -205,5 +190,4 @@ def test_noise_of_rounds_is_pooled_over_classes():
         cell.speed_up.high / cell.speed_up.low
         for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN) if cell.metric == "e2e_ms"
     ]  # fmt: skip
-
     assert sum(np.isclose(np.log(widths), np.median(np.log(widths)), rtol=0.1)) >= 6

@@ -1,7 +1,4 @@
-"""A run and its verdict as a report has them: times are made, figures come out of them by the plainest arithmetic.
-
-The statistics are not the judge's: a t interval of the mean log-ratio, so that what is drawn agrees with the records.
-"""
+"""A run and its verdict as a report has them: cells are the judge's, the rest is stated."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 from measured import arm, chunks, record, write_run
-from scipy import special
 
 from tandem.bench.manifest import SuiteEntry
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
+from tandem.judge.cells import judge_cells
 from tandem.judge.headline import combine_verdict
 from tandem.judge.schema import (
     BottleneckRound,
@@ -73,51 +70,10 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
     )  # fmt: skip
 
 
-def cells(seen: RequestTable, variant: str, *, margin: float = 0.05) -> tuple[CellVerdict, ...]:
-    """Every class, load and metric of a variant, judged by a t interval."""
-    found = []
-    for class_ in range(len(seen.classes)):
-        for load in range(len(seen.loads)):
-            there = (seen.class_ == class_) & (seen.load == load)
-            found += [cell for name in METRICS if (cell := _cell(seen, there, variant, name, margin)) is not None]
-    return tuple(found)
-
-
-def _cell(seen: RequestTable, there: Any, variant: str, name: str, margin: float) -> CellVerdict | None:
-    arms = [_by_prompt(seen, there & seen.arm_mask(arm), name) for arm in (seen.baseline, variant)]
-    both = sorted(set(arms[0]) & set(arms[1]))
-    if not both:
-        return None
-    base, measured = (np.array([one[prompt] for prompt in both]) for one in arms)
-    logs = np.log(base / measured) * (-1 if find_metric(name).better == "higher" else 1)
-    half = (
-        float(special.stdtrit(len(logs) - 1, 0.975) * logs.std(ddof=1) / math.sqrt(len(logs))) if len(both) > 2 else 0.0
-    )
-    low, value, high = (math.exp(float(logs.mean()) + side * half) for side in (-1, 0, 1))
-    inside = 1 / (1 + margin) < low and high < 1 + margin
-    word = "no evidence"
-    if half:
-        word = "same" if inside else "faster" if low > 1.02 else "slower" if high < 0.98 else "no evidence"
-    return CellVerdict(
-        variant=variant, class_=seen.classes[int(seen.class_[there][0])], load=seen.loads[int(seen.load[there][0])],
-        metric=name, prompts=len(both), rounds=len(set(seen.round[there].tolist())), baseline=float(np.median(base)),
-        measured=float(np.median(measured)), p=0.001, adjusted_p=0.01, noise_floor=1.02, verdict=word,
-        speed_up=RatioEstimate(value=value, low=low, high=high) if half else RatioEstimate(value=value),
-        why="the interval lies inside the margin" if inside else "the interval lies beside 1",
-        detectable=1.04 if half else None, more_prompts=24 if word == "no evidence" and half else None,
-    )  # fmt: skip
-
-
-def _by_prompt(seen: RequestTable, there: Any, name: str) -> dict[int, float]:
-    values = seen.figures[name]
-    fine = there & np.isfinite(values)
-    return {int(prompt): float(np.median(values[fine & (seen.prompt == prompt)])) for prompt in set(seen.prompt[fine])}
-
-
 def verdict(seen: RequestTable, **changes: Any) -> Verdict:
     """Everything that a verdict can hold, over the cells of these observations."""
     variant = seen.variants[0] if seen.variants else VARIANT
-    judged = cells(seen, variant) if variant in seen.arms else ()
+    judged = tuple(sorted(judge_cells(seen, RunControls(), margin=0.05), key=lambda cell: METRICS.index(cell.metric)))
     e2e = [cell for cell in judged if cell.metric == "e2e_ms"]
 
     def named(word: str) -> tuple[str, ...]:

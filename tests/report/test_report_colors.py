@@ -37,14 +37,12 @@ def test_text_can_be_read_on_every_ground(colors: Mapping[str, str]) -> None:
         for ground in ("card", "ground")
         if contrast(colors[name], colors[ground]) < 4.5
     ]
-
     assert weak == []
 
 
 @pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
 def test_words_can_be_read_on_their_tint(colors: Mapping[str, str]) -> None:
     weak = [name for name, tint in ON_TINT.items() if contrast(colors[name], colors[tint]) < 4.5]
-
     assert weak == []
 
 
@@ -54,5 +52,4 @@ def test_every_verdict_has_a_shape_of_its_own() -> None:
 
 def test_the_charts_have_the_colors_of_the_pages_tones() -> None:
     style = (Path(header.__file__).parent / "templates" / "report.css").read_text()
-
     assert dict(re.findall(r"^\.(\w+) \{ --tone: (var\(--[\w-]+\));", style, flags=re.MULTILINE)) == TONES

@@ -25,7 +25,7 @@ MEASURED = Path(__file__).parents[1] / "monitoring" / "measured" / "run"
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
-    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2))
+    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,6 @@ def said(section: ReportSection) -> str:
 
 def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
     drawn = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
-
     values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
     assert sorted(values, reverse=True) == [row["value"] for row in drawn]
 
@@ -75,7 +74,6 @@ def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: Out
 
 def test_a_chart_says_why_faster_is_not_green(verdict: Verdict) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
-
     assert "Faster is red: outputs are not the same." in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
 
 
@@ -107,7 +105,6 @@ def test_of_thousands_of_classes_the_fastest_and_the_slowest_are_drawn_and_the_r
 
 def test_a_box_has_the_quantiles_of_its_requests(seen: RequestTable, verdict: Verdict) -> None:
     drawn = rows(charts(distributions.build_distribution_section(verdict, seen))["spread-e2e-ms"])
-
     there = seen.arm_mask(seen.baseline) & (seen.class_ == seen.classes.index("json"))
     expected = np.quantile(seen.figures["e2e_ms"][there], (0.05, 0.25, 0.5, 0.75, 0.95))
     box = [row for row in drawn if row["arm"] == seen.baseline][1]
@@ -117,26 +114,21 @@ def test_a_box_has_the_quantiles_of_its_requests(seen: RequestTable, verdict: Ve
 def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
     marked = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
     section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marked), seen)
-
     ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
-
-    assert len(ticks) == 5 * 2 * 4  # classes, arms, prompts of the one round that is left
+    assert len(ticks) == 5 * 2 * 4 * 3  # classes, arms, prompts, the rounds that are left
 
 
 def test_a_control_round_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
     control = ~seen.arm_mask(seen.variants[0]) & (seen.round == 1)
     apart = dataclasses.replace(seen, round=np.where(control, 9, seen.round))
-
     ticks = charts(distributions.build_distribution_section(verdict, apart))["spread-e2e-ms"].spec(FULL_PX)["layer"][2][
         "data"
     ]["values"]
-
-    assert len(ticks) == 5 * (1 + 2) * 4  # classes; one round of the baseline, two of the variant; prompts
+    assert len(ticks) == 5 * (3 + 4) * 4  # classes; three rounds of the baseline, four of the variant; prompts
 
 
 def test_the_posts_figures_have_four_series(measured: RequestTable) -> None:
     drawn = charts(time_series.build_time_series_section(example.verdict(measured), measured))
-
     series = {row["series"] for row in rows(drawn["over-time-e2e-ms"])}
     assert len(drawn) == 5
     assert series == {f"{prompt}, {arm}" for prompt in ("repeat", "open") for arm in ("qwen-vllm", "qwen-sd-vllm")}
@@ -144,11 +136,9 @@ def test_the_posts_figures_have_four_series(measured: RequestTable) -> None:
 
 def test_a_point_over_time_is_the_median_of_its_window(measured: RequestTable) -> None:
     chart = charts(time_series.build_time_series_section(example.verdict(measured), measured))["over-time-tpot-ms"]
-
     repeat = [row["value"] for row in rows(chart) if row["series"] == "repeat, qwen-sd-vllm"]
     there = measured.arm_mask("qwen-sd-vllm") & (measured.class_ == measured.classes.index("repeat"))
     own = measured.figures["tpot_ms"][there]
-
     assert len(repeat) <= time_series.MAX_WINDOWS
     assert own.min() <= min(repeat) <= max(repeat) <= own.max()
     assert float(np.median(repeat)) == pytest.approx(float(np.median(own)), rel=0.1)
@@ -157,23 +147,19 @@ def test_a_point_over_time_is_the_median_of_its_window(measured: RequestTable) -
 def test_another_suite_draws_the_classes_at_both_ends_and_says_which(tmp_path: Path) -> None:
     folder = example.run(tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9})
     seen = read_request_table(folder)
-
     section = time_series.build_time_series_section(example.verdict(seen), seen)
-
     assert "did not ask the post's two prompts" in said(section)
     assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {"json", "story"}
 
 
 def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict: Verdict) -> None:
     section = acceptance.build_acceptance_section(verdict)
-
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
 
 
 def test_identical_shares_stand_beside_their_yardstick(verdict: Verdict) -> None:
     drawn = rows(charts(output.build_output_section(verdict))["identical-0"])
-
     assert [row["told"] for row in drawn] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
     assert {row["own"] for row in drawn} == {1.0}
 
@@ -182,8 +168,6 @@ def test_without_a_price_no_cost_is_made_up(verdict: Verdict) -> None:
     bare = TokenCost(
         arm=example.BASE, load=LoadLevel(concurrency=4), good_tokens=100, busy_s=3.0, sentence="give one with --price"
     )
-
     told = said(appendix.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
-
     assert "give one with --price" in told
     assert "0.00" not in told

@@ -10,7 +10,6 @@ import pytest
 
 from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.bench.terminal_text import fit_width
 from tandem.judge import text_format
 from tandem.judge.schema import RatioEstimate, RunControls, Verdict
 from tandem.report.terminal import WIDTH, render_lines
@@ -22,7 +21,7 @@ def columns(line: str) -> int:
 
 @pytest.fixture(scope="module")
 def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    return example.verdict(read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2)))
+    return example.verdict(read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4)))
 
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
@@ -35,7 +34,6 @@ def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
 
 def test_a_void_run_says_so_first(verdict: Verdict) -> None:
     void = msgspec.structs.replace(verdict, controls=RunControls(void=("the baseline differs from itself",)))
-
     assert list(render_lines(void))[:2] == [
         "VOID: this run does not support a verdict",
         "- the baseline differs from itself",
@@ -44,7 +42,6 @@ def test_a_void_run_says_so_first(verdict: Verdict) -> None:
 
 def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> None:
     row = next(line for line in render_lines(verdict) if line.startswith("repeat"))
-
     cell = verdict.cells[0]
     assert cell.speed_up
     assert row.split() == [
@@ -56,19 +53,16 @@ def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> No
 def test_no_line_is_wider_than_the_terminal(verdict: Verdict) -> None:
     notes = ("\u6ce8" * 300, "x" * 300)
     wide = msgspec.structs.replace(example.evil(verdict), baseline="\u57fa" * 90, notes=notes)
-
     assert max(map(columns, render_lines(wide))) <= WIDTH
 
 
 def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict: Verdict) -> None:
     told = "\n".join(render_lines(example.evil(verdict)))
-
     assert [sign for sign in told if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"] == []
 
 
 def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_counted(verdict: Verdict) -> None:
     told = list(render_lines(msgspec.structs.replace(verdict, cells=example.classes(3000))))
-
     rows = [line for line in told if line.startswith("class-")]
     assert len(rows) == 48
     assert {line.split()[-1] for line in rows} == {"faster", "slower"}
@@ -77,15 +71,12 @@ def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_c
 
 def test_an_undecided_cell_says_what_would_decide_it(verdict: Verdict) -> None:
     open_ = msgspec.structs.replace(verdict.cells[0], verdict="no evidence", more_prompts=1200, more_rounds=9)
-
     told = list(render_lines(msgspec.structs.replace(verdict, cells=(open_,))))
-
     assert "repeat at concurrency 4: 1,200 prompts in all or 9 rounds in all would decide it" in told
 
 
 def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
     told = list(render_lines(verdict))
-
     claims = told[told.index("the post's claims (why: verdict.json and the report)") + 1 :]
     assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [claim.claim for claim in verdict.claims]
     assert claims[1].endswith("(against C7)")
@@ -94,28 +85,13 @@ def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
 def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
     why = "The post's claims are not asked of these servers: they are simulated."
     told = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why)))
-
     assert why in told
     assert not any(line.startswith(("the post's claims", "C1")) for line in told)
 
 
 def test_a_verdict_on_nothing_says_that_no_variant_was_measured(verdict: Verdict) -> None:
     told = list(render_lines(msgspec.structs.replace(verdict, headlines=(), cells=(), cost=(), claims=(), equality=())))
-
     assert told[0] == "no verdict: no variant was measured against qwen-vllm"
-
-
-@pytest.mark.parametrize(
-    ("name", "width", "fitted"),
-    [
-        ("abc", 5, "abc  "),
-        ("abcdef", 5, "abcd…"),
-        ("\u57fa\u57fa\u57fa", 5, "\u57fa\u57fa…"),
-        ("a\nb", 5, "a\u240ab  "),
-    ],
-)
-def test_a_name_takes_its_columns_and_no_more(name: str, width: int, fitted: str) -> None:
-    assert fit_width(name, width) == fitted
 
 
 @pytest.mark.parametrize(
@@ -140,5 +116,4 @@ def test_a_ratio_without_interval_has_a_dash() -> None:
 
 def test_as_many_slower_as_faster_cells_are_kept_where_there_are_too_many() -> None:
     kept = text_format.choose_telling_cells((cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10)
-
     assert [cell.verdict for cell in kept].count("slower") == 5

@@ -12,27 +12,37 @@ is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 import msgspec
+import numpy as np
 
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge import verdict_reason
-from tandem.judge.claims import efficiency, speed
+from tandem.judge.claims import figure_answers
 from tandem.judge.claims.register import Claim, ClaimAnswer, read_register
-from tandem.judge.claims.variant_results import (
-    VariantResults,
-    describe_llmperf,
-    find_manifest_arm,
-    list_differences,
-)
+from tandem.judge.claims.variant_results import VariantResults, find_manifest_arm, join_first, list_differences
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls
+from tandem.judge.text_format import format_load, format_number
 
 RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 """What is answered once a run: it compares variants, or no run can answer it."""
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
 _MANIFEST_FIELDS = {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"}
+_NEVER_REASONS = {
+    "declared": (
+        "a run asks servers that already serve; `tandem check` refuses a pair of other tokenizers or vocabularies "
+        "(rules tokenizer-equal, vocabulary-equal) and warns of another family (draft-family)"
+    ),
+    "months": (
+        "one run is one moment of one pair of models: hold two runs beside each other with `tandem bench compare`, and "
+        "watch acceptance on the dashboard"
+    ),
+}
+"""Why no run answers such a claim."""
+
 _ANSWER_WORDS = {
     "confirmed": "is confirmed",
     "contradicted": "is contradicted",
@@ -122,7 +132,7 @@ def _answer_claim(claim: Claim, results: VariantResults | None, void_reason: str
     if results is not None:
         answer = _answer_by_results(claim, results, void_reason)
         if claim.llmperf and not is_of_run:
-            llmperf = describe_llmperf(results, (*claim.classes, *claim.beside))
+            llmperf = _describe_llmperf(results, (*claim.classes, *claim.beside))
     return ClaimVerdict(
         claim=claim.id,
         text=claim.text,
@@ -159,6 +169,25 @@ def _answer_by_results(claim: Claim, results: VariantResults, void_reason: str) 
     if not is_of_manifest and difference and answer.answer in {"confirmed", "contradicted"}:
         return answer.add_sentence(f"This is said of this run's servers, not of the post's: {difference}")
     return answer
+
+
+def _describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | None:
+    """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
+    table, texts = results.table, []
+    names = {"llmperf_inter_token_latency_ms": "by llmperf's definition", "tpot_ms": "TPOT"}
+    for class_, load in product([name for name in classes if name in table.classes], results.loads):
+        cell_mask = (table.class_ == table.classes.index(class_)) & (table.load == table.loads.index(load))
+        cell_mask &= results.pairing.row_mask() & ~table.failed
+        figures = []
+        for metric in filter(table.figures.__contains__, names):
+            is_known = cell_mask & np.isfinite(table.figures[metric])
+            values = [table.figures[metric][is_known & table.arm_mask(arm)] for arm in results.arms]
+            if all(map(len, values)):
+                before, after = (format_number(float(np.median(side))) for side in values)
+                figures.append(f"{names[metric]} {before} to {after} ms")
+        if figures:
+            texts.append(f"{class_} at {format_load(load)}: {', '.join(figures)}")
+    return join_first(texts) or None
 
 
 def _add_contradictions(verdict: ClaimVerdict, answers: Mapping[tuple[str, str | None], str]) -> ClaimVerdict:
@@ -212,37 +241,24 @@ def _answer_image(_: Claim, results: VariantResults) -> ClaimAnswer:
     return ClaimAnswer("confirmed", text)
 
 
-def _answer_declaration(*_: object) -> ClaimAnswer:
-    """Answer what a run cannot: such a pair is refused before it serves."""
-    return ClaimAnswer(
-        "not comparable",
-        "a run asks servers that already serve; `tandem check` refuses a pair of other tokenizers or vocabularies "
-        "(rules tokenizer-equal, vocabulary-equal) and warns of another family (draft-family)",
-    )
-
-
-def _answer_months(*_: object) -> ClaimAnswer:
+def _answer_never(claim: Claim, _: VariantResults) -> ClaimAnswer:
     """Answer what one run cannot."""
-    return ClaimAnswer(
-        "not comparable",
-        "one run is one moment of one pair of models: hold two runs beside each other with `tandem bench compare`, and "
-        "watch acceptance on the dashboard",
-    )
+    return ClaimAnswer("not comparable", _NEVER_REASONS[claim.asks])
 
 
 ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {
-    "best class": speed.answer_best_class,
-    "cells": speed.answer_cells,
-    "over time": speed.answer_over_time,
-    "pattern": speed.answer_pattern,
-    "drafts": efficiency.answer_drafts,
-    "windows of speculation": efficiency.answer_windows,
-    "cost": efficiency.answer_cost,
-    "equality": efficiency.answer_equality,
-    "steps": efficiency.answer_steps,
-    "declared": _answer_declaration,
+    "best class": figure_answers.answer_best_class,
+    "cells": figure_answers.answer_cells,
+    "over time": figure_answers.answer_over_time,
+    "pattern": figure_answers.answer_pattern,
+    "drafts": figure_answers.answer_drafts,
+    "windows of speculation": figure_answers.answer_windows,
+    "cost": figure_answers.answer_cost,
+    "equality": figure_answers.answer_equality,
+    "steps": figure_answers.answer_steps,
+    "declared": _answer_never,
     "set-up": _answer_setup,
-    "months": _answer_months,
+    "months": _answer_never,
     "image": _answer_image,
 }
 """What answers each word of tandem.judge.claims.register.AnswerMethod."""

@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -24,20 +22,12 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import comparability
+from tandem.judge import text_format as fmt
 from tandem.judge.claims.register import PostSetup
 from tandem.judge.decision import adjust_single_p, decide_speed_up
 from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate
-from tandem.judge.text_format import (
-    count_things,
-    format_interval,
-    format_load,
-    format_metric,
-    format_number,
-    format_times,
-    metric_unit,
-)
 
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
@@ -56,24 +46,17 @@ class MetricFinding:
 
     def __str__(self) -> str:
         """Say it with its figures."""
-        cell, name, unit = self.cell, format_metric(self.cell.metric), metric_unit(self.cell.metric)
-        text = f"{cell.class_} at {format_load(cell.load)}: {name} {format_number(cell.baseline)} to "
-        text += f"{format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
+        cell, name, unit = self.cell, fmt.format_metric(self.cell.metric), fmt.metric_unit(self.cell.metric)
+        text = f"{cell.class_} at {fmt.format_load(cell.load)}: {name} {fmt.format_number(cell.baseline)} to "
+        text += f"{fmt.format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
         if cell.speed_up:
-            text += f", {format_times(cell.speed_up.value)}"
-            text += f" ({format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
+            text += f", {fmt.format_times(cell.speed_up.value)}"
+            text += f" ({fmt.format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
         text += f", {cell.verdict}"
         if not self.round_count:
             return text
-        text += f" over {count_things(self.round_count, 'round')} of {count_things(cell.prompts, 'prompt')}"
+        text += f" over {fmt.count_things(self.round_count, 'round')} of {fmt.count_things(cell.prompts, 'prompt')}"
         return f"{text}, without a noise floor" if cell.noise_floor is None and cell.verdict != "no evidence" else text
-
-
-class RoundSpeedUps(NamedTuple):
-    """The log speed-up of each round of one cell, in the order of time, and their mean; None of too few rounds."""
-
-    logs: Values
-    estimate: LogRatioEstimate | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +142,7 @@ class VariantResults:
         """Return what a cell shows over its rounds, beside the noise floor over rounds."""
         floor, control = cell.noise_floor, self.table.control
         if floor is None and control is not None:
-            own_estimate = self.compare_rounds(control, cell).estimate
+            own_estimate = self.compare_rounds(control, cell)[1]
             floor = convert_log_ratio(max(-own_estimate.low, own_estimate.high)) if own_estimate else None
         logs, estimate = self.compare_rounds(self.variant, cell)
         # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
@@ -168,8 +151,8 @@ class VariantResults:
         speed_up = estimate.convert() if estimate else cell.speed_up
         return MetricFinding(replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor), len(logs))
 
-    def compare_rounds(self, arm: str, cell: CellVerdict) -> RoundSpeedUps:
-        """Return the speed-up of an arm against the baseline round by round."""
+    def compare_rounds(self, arm: str, cell: CellVerdict) -> tuple[Values, LogRatioEstimate | None]:
+        """Return the log speed-up of an arm in each round, in the order of time, and their mean; None of too few."""
         class_, load = self.table.classes.index(cell.class_), self.table.loads.index(cell.load)
         pairs = self.pairing.pairs(
             baseline=self.table.baseline, variant=arm, class_=class_, load=load, metric=cell.metric
@@ -177,7 +160,7 @@ class VariantResults:
         is_finite = np.isfinite(pairs.by_round)
         sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
-        return RoundSpeedUps(logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None)
+        return logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
 
     def explain_difference(self, *, allow_tuning: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.
@@ -238,22 +221,3 @@ def join_first(items: Iterable[object]) -> str:
     texts = [str(item) for item in items]
     remainder = f"; and {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
     return "; ".join(texts[:_MAX_TEXTS]) + remainder
-
-
-def describe_llmperf(results: VariantResults, classes: Sequence[str]) -> str | None:
-    """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
-    table, texts = results.table, []
-    names = {"llmperf_inter_token_latency_ms": "by llmperf's definition", "tpot_ms": "TPOT"}
-    for class_, load in product([name for name in classes if name in table.classes], results.loads):
-        cell_mask = (table.class_ == table.classes.index(class_)) & (table.load == table.loads.index(load))
-        cell_mask &= results.pairing.row_mask() & ~table.failed
-        figures = []
-        for metric in filter(table.figures.__contains__, names):
-            is_known = cell_mask & np.isfinite(table.figures[metric])
-            values = [table.figures[metric][is_known & table.arm_mask(arm)] for arm in results.arms]
-            if all(map(len, values)):
-                before, after = (format_number(float(np.median(side))) for side in values)
-                figures.append(f"{names[metric]} {before} to {after} ms")
-        if figures:
-            texts.append(f"{class_} at {format_load(load)}: {', '.join(figures)}")
-    return join_first(texts) or None

@@ -11,7 +11,8 @@ shorter answers is not called faster.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -51,7 +52,6 @@ _GROUNDS = {
 """Why a row has its word, by what decided it."""
 
 _RowKind = Literal["figure", "gain"]
-_RoundsByCell = dict[tuple[str, str, LoadLevel], set[int]]
 
 
 def compare_runs(before: Path, after: Path, *, margin: float) -> RunComparison:
@@ -69,105 +69,126 @@ def compare_runs(before: Path, after: Path, *, margin: float) -> RunComparison:
 
 def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) -> RunComparison:
     """Compare two runs that are read already; else as `compare_runs`."""
-    tables, common = (before, after), find_common_parts(before, after)
-    controls = [check_controls(table) for table in tables]
-    suites: list[Collection[str]] = [common.suites.values(), common.suites.keys()]
-    masks = [
-        _mask_rows(table, common.arms, names, checks)
-        for table, names, checks in zip(tables, suites, controls, strict=True)
-    ]
-    merged_run = _merge_runs(tables, masks, common)
-    rounds = [_list_rounds(table, mask) for table, mask in zip(tables, masks, strict=True)]
-    floors = [
-        {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in controls_of_run.floors}
-        for controls_of_run in controls
+    common = find_common_parts(before, after)
+    sides = [
+        _RunSide(_BEFORE, before, check_controls(before), common.arms, common.suites.values()),
+        _RunSide(_AFTER, after, check_controls(after), common.arms, common.suites.keys()),
     ]
     differences = find_differences(before.run, after.run, common)
     settings = ", ".join(difference.what for difference in differences if difference.blocks)
-    void_reasons = [reason for controls_of_run in controls for reason in controls_of_run.void]
     block_reason = f"the runs were asked differently ({settings})" if settings else ""
-    if void_reasons:
-        block_reason = f"a run is void: {void_reasons[0]}"
-    is_greedy = not before.run.temperature and not after.run.temperature
+    for reason in [reason for side in sides for reason in side.controls.void][:1]:
+        block_reason = f"a run is void: {reason}"
     arms: list[tuple[_RowKind, str]] = [("figure", arm) for arm in common.arms]
     if before.baseline == after.baseline:
         arms += [("gain", arm) for arm in common.arms if arm != before.baseline]
+    merged_run = _merge_runs(sides, common)
     estimates = list(_estimate_rows(RequestPairing(merged_run), arms, before.baseline))
     p_values = iter(adjust_p_values(np.array([entry.estimate.p for entry in estimates if entry.estimate])).tolist())
     rows = []
     for entry in estimates:
         place = (entry.draft.class_, entry.draft.load, entry.draft.metric)
+        floors = [side.floors.get(place) for side in sides]
         row = msgspec.structs.replace(
             entry.draft,
             adjusted_p=next(p_values) if entry.estimate else None,
-            noise_floor=floors[0][place] * floors[1][place] if place in floors[0].keys() & floors[1].keys() else None,
+            noise_floor=floors[0] * floors[1] if floors[0] and floors[1] else None,
         )
-        bar_reason = block_reason or _explain_few_rounds(row, before.baseline, rounds) or row.why
+        bar_reason = block_reason or _explain_few_rounds(row, before.baseline, sides) or row.why
         word, reason = _decide_row(entry._replace(draft=row), bar_reason, margin)
         rows.append(msgspec.structs.replace(row, verdict=word, why=reason))
+    is_greedy = not before.run.temperature and not after.run.temperature
     return RunComparison(
-        before=_summarize_run(before, controls[0], common),
-        after=_summarize_run(after, controls[1], common),
+        before=_summarize_run(sides[0]),
+        after=_summarize_run(sides[1]),
         differences=differences,
         alike=list_similarities(before.run, after.run, common),
         rows=tuple(rows),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
         margin=margin,
-        notes=tuple(_list_notes(tables, common, controls, estimates)),
+        notes=tuple(_list_notes(sides, common, estimates)),
     )
 
 
-def _mask_rows(table: RequestTable, arms: Sequence[str], suites: Collection[str], controls: RunControls) -> BoolArray:
-    """Return which requests are compared: none of other suites, of arms of one run alone, and of marked rounds."""
-    arm_codes = [code for code, name in enumerate(table.arms) if name in arms]
-    prompts = [code for code, prompt in enumerate(table.prompts) if prompt.suite in suites]
-    is_marked = np.isin(table.round, controls.marked_rounds)
-    mask: BoolArray = ~is_marked & np.isin(table.arm, arm_codes) & np.isin(table.prompt, prompts)
-    return mask
+@dataclass(frozen=True)
+class _RunSide:
+    """One of both runs; `arms` and `suites` are those that are compared, by its own names."""
+
+    prefix: str
+    table: RequestTable
+    controls: RunControls
+    arms: tuple[str, ...]
+    suites: Collection[str]
+
+    @cached_property
+    def arm_rows(self) -> BoolArray:
+        return np.isin(self.table.arm, [code for code, name in enumerate(self.table.arms) if name in self.arms])
+
+    @cached_property
+    def mask(self) -> BoolArray:
+        """Which requests are compared: none of other suites, of arms of one run alone, and of marked rounds."""
+        prompts = [code for code, prompt in enumerate(self.table.prompts) if prompt.suite in self.suites]
+        is_marked = np.isin(self.table.round, self.controls.marked_rounds)
+        mask: BoolArray = ~is_marked & self.arm_rows & np.isin(self.table.prompt, prompts)
+        return mask
+
+    @cached_property
+    def floors(self) -> dict[tuple[str, LoadLevel, str], float]:
+        return {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.controls.floors}
+
+    @cached_property
+    def rounds(self) -> dict[tuple[str, str, LoadLevel], set[int]]:
+        """Rounds in which each arm answered in a class at a load, control rounds left out."""
+        table, rounds = self.table, dict[tuple[str, str, LoadLevel], set[int]]()
+        mask = self.mask & ~table.failed & ~table.control_round_mask()
+        columns = [column[mask] for column in (table.arm, table.class_, table.load, table.round)]
+        for arm, class_, load, round_ in np.unique(np.column_stack(columns), axis=0).tolist():
+            rounds.setdefault((table.arms[arm], table.classes[class_], table.loads[load]), set()).add(round_)
+        return rounds
 
 
-def _merge_runs(tables: Sequence[RequestTable], masks: Sequence[BoolArray], common: CommonParts) -> RequestTable:
+def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
     """Return one run that has each arm twice; its rounds are one, since no round of one run belongs to one of another.
 
     Suites have the earlier run's names.
     """
 
     def join_columns(columns: Sequence[Any]) -> Any:
-        return np.concatenate([column[mask] for column, mask in zip(columns, masks, strict=True)])
+        return np.concatenate([column[side.mask] for column, side in zip(columns, sides, strict=True)])
 
-    def join_codes(names: Sequence[Sequence[Any]], column: str) -> tuple[tuple[Any, ...], Any]:
-        """Return names that serve both runs, and the codes of the rows that are kept."""
-        codes = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(names)))}
-        code_columns = [
-            np.array([codes[name] for name in part_names], np.intp)[getattr(table, column)]
-            for part_names, table in zip(names, tables, strict=True)
-        ]
-        return tuple(codes), join_columns(code_columns)
-
-    arm_names = [[prefix + name for name in run.arms] for prefix, run in zip((_BEFORE, _AFTER), tables, strict=True)]
+    tables, codes = [side.table for side in sides], {}
     later_prompts = [
         prompt._replace(suite=common.suites.get(prompt.suite, prompt.suite)) for prompt in tables[1].prompts
     ]
-    arms, arm = join_codes(arm_names, "arm")
-    prompts, prompt = join_codes([tables[0].prompts, later_prompts], "prompt")
-    classes, class_ = join_codes([table.classes for table in tables], "class_")
-    loads, load = join_codes([table.loads for table in tables], "load")
-    zeros = np.zeros(len(arm), np.intp)
+    names: dict[str, list[Sequence[Any]]] = {
+        "arm": [[side.prefix + name for name in side.table.arms] for side in sides],
+        "prompt": [tables[0].prompts, later_prompts],
+        "class_": [table.classes for table in tables],
+        "load": [table.loads for table in tables],
+    }
+    columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
+    for column, parts in names.items():  # names that serve both runs, and the codes of the rows that are kept
+        codes[column] = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(parts)))}
+        own_codes = [np.array([codes[column][name] for name in part], np.intp) for part in parts]
+        columns[column] = join_columns(
+            [part[getattr(table, column)] for part, table in zip(own_codes, tables, strict=True)]
+        )
+    refusals = [[code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT] for table in tables]
+    contents = [
+        np.where(table.content == UNKNOWN, UNKNOWN, np.where(np.isin(table.content, part), _REFUSAL, _SOUND))
+        for table, part in zip(tables, refusals, strict=True)
+    ]
     figures = {
         metric: join_columns([table.figures.get(metric, np.full(len(table), np.nan)) for table in tables])
         for metric in (*JUDGED_METRICS, LENGTH_METRIC)
     }
-    columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
-    columns |= {"arm": arm, "prompt": prompt, "class_": class_, "load": load, "round": zeros, "error": zeros}
-    refusals = [[code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT] for table in tables]
-    contents = [
-        np.where(table.content == UNKNOWN, UNKNOWN, np.where(np.isin(table.content, codes), _REFUSAL, _SOUND))
-        for table, codes in zip(tables, refusals, strict=True)
-    ]
-    columns |= {"content": join_columns(contents)}
-    columns |= {"hit_token_limit": zeros.astype(bool), "line_offsets": zeros}
-    names: dict[str, Any] = {"arms": arms, "prompts": prompts, "classes": classes, "loads": loads}
-    return replace(tables[0], contents=("sound", "refused"), figures=figures, torn_lines=(), **names, **columns)
+    zeros = np.zeros(len(columns["arm"]), np.intp)
+    columns |= {"content": join_columns(contents), "hit_token_limit": zeros.astype(bool)}
+    columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros)
+    plurals = {"arms": "arm", "prompts": "prompt", "classes": "class_", "loads": "load"}
+    shared_names: dict[str, Any] = {plural: tuple(codes[column]) for plural, column in plurals.items()}
+    shared_names["contents"] = ("sound", "refused")
+    return replace(tables[0], figures=figures, torn_lines=(), **shared_names, **columns)
 
 
 class _RowEstimate(NamedTuple):
@@ -192,11 +213,9 @@ def _estimate_rows(
     for kind, arm in arms:
         own_arms, baseline_arms = (_BEFORE + arm, _AFTER + arm), (_BEFORE + baseline, _AFTER + baseline)
         pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
-        losses = [_ArmLosses.from_arms(pairing, *pair) for pair in pairs]
-        if kind == "gain":
-            losses += [_ArmLosses.from_arms(pairing, *pair) for pair in (baseline_arms, own_arms)]
+        loss_pairs = pairs if kind == "figure" else [*pairs, baseline_arms, own_arms]
+        losses = _explain_losses(pairing, loss_pairs, kind)
         for cell in cells:
-            reason = next(filter(None, (entry.explain_loss(*cell, kind) for entry in losses)), "")
             length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, cell, LENGTH_METRIC)[0])
             length_ratio = length_estimate.convert() if length_estimate else None
             for metric in JUDGED_METRICS:
@@ -216,7 +235,7 @@ def _estimate_rows(
                     speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
                     p=estimate.p if estimate else None,
                     verdict="no evidence",
-                    why=reason,
+                    why=losses.get(cell[0] * len(table.loads) + cell[1], ""),
                 )
                 yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
 
@@ -243,67 +262,40 @@ def _average_ratio(logs: Values) -> float:
     return convert_log_ratio(float(np.mean(logs)))
 
 
-class _ArmLosses(NamedTuple):
-    """What two arms of a merged run lost, by cell: requests that failed, and answers that the content check refused."""
-
-    arms: tuple[str, str]
-    load_count: int
-    failures: CellFailures
-    refusals: CellFailures
-
-    @classmethod
-    def from_arms(cls, pairing: RequestPairing, first: str, second: str) -> _ArmLosses:
-        """Count what two arms lost."""
-        table, cells = pairing.table, pairing.cell_codes()
-        answer_mask = ~table.failed & (table.content != UNKNOWN)
-        counts = [
-            np.column_stack(
-                [
-                    np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count)
-                    for arm in (first, second)
-                ]
-            )
-            for mask in (answer_mask, answer_mask & (table.content == _REFUSAL))
-        ]
-        failures = count_failures(pairing, first, second)
-        return cls((first, second), len(table.loads), failures, CellFailures(counts[0], counts[1]))
-
-    def explain_loss(self, class_: int, load: int, kind: _RowKind) -> str:
-        """Return why a cell compares survivors; empty where it does not."""
+def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]], kind: _RowKind) -> dict[int, str]:
+    """Return by cell why it compares survivors: of failed requests, or of answers that the content check refused."""
+    table, cells, reasons = pairing.table, pairing.cell_codes(), dict[int, str]()
+    is_checked = ~table.failed & (table.content != UNKNOWN)
+    for pair in pairs:
         names = []
-        for arm_name in self.arms:
-            run_name = "the earlier run" if arm_name.startswith(_BEFORE) else "the later run"
-            arm = arm_name.removeprefix(_BEFORE if arm_name.startswith(_BEFORE) else _AFTER)
+        for prefix, arm in (name.split(" ", 1) for name in pair):
+            run_name = "the earlier run" if prefix == _BEFORE.strip() else "the later run"
             names.append(run_name if kind == "figure" else f"{arm} in {run_name}")
-        cell = class_ * self.load_count + load
-        failures, refusals = self.failures.count(cell), self.refusals.count(cell)
-        if failures.is_biased:
-            return f"{failures.describe(*names)}, so only survivors could be compared"
-        if refusals.is_biased:
-            return (
-                f"the content check refused {refusals.variant_failures} of {refusals.variant_requests} answers of "
-                f"{names[1]}, {refusals.baseline_failures} of {refusals.baseline_requests} of {names[0]}: "
-                "broken answers are not compared"
-            )
-        return ""
+        counts = [
+            [np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count) for arm in pair]
+            for mask in (is_checked, is_checked & (table.content == _REFUSAL))
+        ]
+        cell_failures, cell_refusals = count_failures(pairing, *pair), CellFailures(*map(np.column_stack, counts))
+        for cell in np.unique(cells).tolist():
+            failures, refusals, reason = cell_failures.count(cell), cell_refusals.count(cell), ""
+            if failures.is_biased:
+                reason = f"{failures.describe(*names)}, so only survivors could be compared"
+            elif refusals.is_biased:
+                reason = (
+                    f"the content check refused {refusals.variant_failures} of {refusals.variant_requests} answers of "
+                    f"{names[1]}, {refusals.baseline_failures} of {refusals.baseline_requests} of {names[0]}: "
+                    "broken answers are not compared"
+                )
+            if reason:
+                reasons.setdefault(cell, reason)
+    return reasons
 
 
-def _list_rounds(table: RequestTable, mask: BoolArray) -> _RoundsByCell:
-    """Return the rounds in which each arm answered in a class at a load, control rounds left out."""
-    mask = mask & ~table.failed & ~table.control_round_mask()
-    columns = [column[mask] for column in (table.arm, table.class_, table.load, table.round)]
-    rounds: _RoundsByCell = {}
-    for arm, class_, load, round_ in np.unique(np.column_stack(columns), axis=0).tolist():
-        rounds.setdefault((table.arms[arm], table.classes[class_], table.loads[load]), set()).add(round_)
-    return rounds
-
-
-def _explain_few_rounds(row: ComparisonRow, baseline: str, rounds: Sequence[_RoundsByCell]) -> str:
+def _explain_few_rounds(row: ComparisonRow, baseline: str, sides: Sequence[_RunSide]) -> str:
     """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
     arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
     count = min(
-        len(set.intersection(*(run_rounds.get((arm, row.class_, row.load), set()) for arm in arms)))
-        for run_rounds in rounds
+        len(set.intersection(*(side.rounds.get((arm, row.class_, row.load), set()) for arm in arms))) for side in sides
     )
     if count >= FEWEST_ROUNDS:
         return ""
@@ -352,36 +344,31 @@ def _compare_outputs(merged_run: RequestTable, common: CommonParts) -> Iterator[
             yield OutputAgreement(arm=arm, identical=ShareEstimate(n=same_count, of=len(keys_of_both)))
 
 
-def _summarize_run(table: RequestTable, controls: RunControls, common: CommonParts) -> RunSummary:
-    rows = np.isin(table.arm, [code for code, name in enumerate(table.arms) if name in common.arms])
+def _summarize_run(side: _RunSide) -> RunSummary:
+    run, is_failed = side.table.run, side.arm_rows & side.table.failed
     return RunSummary(
-        run=run_id(table.run),
-        folder=table.folder.resolve().name,
-        created_utc=table.run.created_utc,
-        requests=int(rows.sum()),
-        failed=int((rows & table.failed).sum()),
-        floors=bool(controls.floors),
-        simulated=table.run.simulated,
-        void=controls.void,
+        run=run_id(run),
+        folder=side.table.folder.resolve().name,
+        created_utc=run.created_utc,
+        requests=int(side.arm_rows.sum()),
+        failed=int(is_failed.sum()),
+        floors=bool(side.controls.floors),
+        simulated=run.simulated,
+        void=side.controls.void,
     )
 
 
-def _list_notes(
-    tables: Sequence[RequestTable],
-    common: CommonParts,
-    controls: Sequence[RunControls],
-    estimates: Sequence[_RowEstimate],
-) -> Iterator[str]:
+def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Sequence[_RowEstimate]) -> Iterator[str]:
     yield CONFOUNDING_NOTE
     yield from common.omissions
-    before, after = tables
-    for table, controls_of_run in zip(tables, controls, strict=True):
-        name, marked_count = table.folder.resolve().name, len(controls_of_run.marked)
-        if not controls_of_run.floors:
+    for side in sides:
+        name, marked_count = side.table.folder.resolve().name, len(side.controls.marked)
+        if not side.controls.floors:
             yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
         if marked_count:
             yield f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
-        yield from map(str, table.torn_lines)
+        yield from map(str, side.table.torn_lines)
+    before, after = (side.table for side in sides)
     if before.baseline != after.baseline:
         yield f"the baselines are {before.baseline} and {after.baseline}, so gains are not compared"
     if not estimates:

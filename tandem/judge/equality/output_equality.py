@@ -16,41 +16,27 @@ from typing import Literal
 import numpy as np
 
 from tandem.bench.request_table import RequestTable
+from tandem.judge import schema
+from tandem.judge import text_format as fmt
 from tandem.judge.decision import compare_lengths
-from tandem.judge.equality import divergence
+from tandem.judge.equality import divergence, output_pairs
 from tandem.judge.equality.divergence import Encode, OutputDivergence
-from tandem.judge.equality.output_pairs import (
-    ContentRejections,
-    OutputMatcher,
-    OutputPairs,
-    build_matcher,
-    compare_rejections,
-    estimate_share,
-)
+from tandem.judge.equality.output_pairs import OutputMatcher, OutputPairs, estimate_share
 from tandem.judge.equality.permutation_test import OutputStrata, PermutationResult, run_permutation_test
 from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
-from tandem.judge.schema import (
-    MARGIN,
-    ClassEquality,
-    DivergenceExample,
-    OutputEquality,
-    RatioEstimate,
-    ShareEstimate,
-)
-from tandem.judge.text_format import count_things, format_interval, format_number, format_percent
 
 MAX_EXAMPLES = 4
 
 FEWEST_PROMPTS = 4
 """Fewer prompts, were all their pairs identical, would leave the interval of the share reaching below one half."""
 
-NEARLY_ALL = 1 - MARGIN
+NEARLY_ALL = 1 - schema.MARGIN
 """Of outputs whose identical share lies above this, interval and all, nobody would call one another output."""
 
 EqualityResult = Literal["the same", "differs", "no evidence"]
 
 
-def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[OutputEquality, ...]:
+def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[schema.OutputEquality, ...]:
     """Hold every variant's outputs against the baseline's.
 
     Args:
@@ -63,7 +49,7 @@ def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[Out
     encode: Encode | None = None
     equalities = []
     for variant in table.variants:
-        matcher = build_matcher(table, variant, *_list_baseline_arms(table))
+        matcher = output_pairs.build_matcher(table, variant, *_list_baseline_arms(table))
         if tokenizer is not None and not matcher.uses_token_ids:
             encode = encode or divergence.load_encoder(tokenizer)
         equalities.append(_compare_variant(matcher, variant, encode))
@@ -84,20 +70,25 @@ class _EqualityFacts:
 
     pairs: OutputPairs
     unit: Literal["token ids", "the target's tokenizer", "characters"]
-    identical: ShareEstimate | None
-    yardstick: ShareEstimate | None
+    identical: schema.ShareEstimate | None
+    yardstick: schema.ShareEstimate | None
     permutation: PermutationResult | None
-    rejections: ContentRejections | None
-    lengths: RatioEstimate | None
+    rejections: output_pairs.ContentRejections | None
+    lengths: schema.RatioEstimate | None
     prompt_count: int
     difference_count: int
     temperature: float
     alpha: float
 
 
-def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None) -> OutputEquality:
+def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None) -> schema.OutputEquality:
     table = matcher.table
-    pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), _pair_baseline(matcher)
+    pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), None
+    if table.control is not None:  # it has the same seeds
+        baseline_pairs = matcher.pair_arms(table.baseline, table.control)
+    if not baseline_pairs and table.run.temperature == 0:  # else against its own next answers
+        baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
+    baseline_pairs = baseline_pairs or None
     divergences = tuple(divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
     is_permutable = table.run.temperature == 0 and not pairs.is_same.all()
     facts = _EqualityFacts(
@@ -106,7 +97,7 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         identical=_estimate_identical(table, pairs),
         yardstick=None if baseline_pairs is None else _estimate_identical(table, baseline_pairs),
         permutation=_permute_arms(matcher, variant) if is_permutable else None,
-        rejections=compare_rejections(table, pairs),
+        rejections=output_pairs.compare_rejections(table, pairs),
         lengths=_estimate_lengths(table, pairs, divergences),
         prompt_count=len(np.unique(table.prompt[pairs.first])),
         difference_count=int((~pairs.is_same).sum()),
@@ -120,7 +111,7 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
     has_same_text = ~pairs.is_same & (table.output[pairs.first] == table.output[pairs.second])
     remarks = _list_remarks(facts, near_ties, int(has_same_text.sum()), len(divergences))
     identical, yardsticks = _estimate_class_shares(table, pairs), _estimate_class_shares(table, baseline_pairs)
-    return OutputEquality(
+    return schema.OutputEquality(
         variant=variant,
         by=facts.unit,
         result=result,
@@ -128,7 +119,7 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         identical=facts.identical,
         yardstick=facts.yardstick,
         classes=tuple(
-            ClassEquality(class_=table.classes[code], identical=share, yardstick=yardsticks.get(code))
+            schema.ClassEquality(class_=table.classes[code], identical=share, yardstick=yardsticks.get(code))
             for code, share in sorted(identical.items())
         ),
         first_divergence=divergence.count_bins([part.position for part in divergences]),
@@ -138,15 +129,6 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         garbage_of_baseline=facts.rejections and facts.rejections.baseline,
         examples=_choose_examples(table, divergences),
     )
-
-
-def _pair_baseline(matcher: OutputMatcher) -> OutputPairs | None:
-    """Return the baseline against its control, which has the same seeds, else against its own next answers."""
-    table = matcher.table
-    baseline_pairs = matcher.pair_arms(table.baseline, table.control) if table.control is not None else None
-    if not baseline_pairs and table.run.temperature == 0:
-        baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
-    return baseline_pairs or None
 
 
 def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | None:
@@ -160,7 +142,7 @@ def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | N
 
 def _estimate_lengths(
     table: RequestTable, pairs: OutputPairs, divergences: tuple[OutputDivergence, ...]
-) -> RatioEstimate | None:
+) -> schema.RatioEstimate | None:
     """Return the geometric mean over prompts of the ratio of tokens; identical outputs are alike long.
 
     An output without a token counts as one. Where no server counts tokens, the lengths of the pairs that were read.
@@ -176,14 +158,14 @@ def _estimate_lengths(
         return None
     by_prompt = np.bincount(codes, logs[is_finite]) / np.bincount(codes)
     estimate = estimate_log_ratio(by_prompt)
-    return estimate.convert() if estimate else RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
+    return estimate.convert() if estimate else schema.RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
 
 
-def _estimate_identical(table: RequestTable, pairs: OutputPairs) -> ShareEstimate | None:
+def _estimate_identical(table: RequestTable, pairs: OutputPairs) -> schema.ShareEstimate | None:
     return estimate_share(pairs.is_same, table.prompt[pairs.first])
 
 
-def _estimate_class_shares(table: RequestTable, pairs: OutputPairs | None) -> dict[int, ShareEstimate]:
+def _estimate_class_shares(table: RequestTable, pairs: OutputPairs | None) -> dict[int, schema.ShareEstimate]:
     """Return the identical share of each class that has pairs."""
     if pairs is None:
         return {}
@@ -192,13 +174,15 @@ def _estimate_class_shares(table: RequestTable, pairs: OutputPairs | None) -> di
     return {code: share for code, share in shares.items() if share is not None}
 
 
-def _choose_examples(table: RequestTable, divergences: tuple[OutputDivergence, ...]) -> tuple[DivergenceExample, ...]:
+def _choose_examples(
+    table: RequestTable, divergences: tuple[OutputDivergence, ...]
+) -> tuple[schema.DivergenceExample, ...]:
     """Return a pair of each class, of the first few classes; one that is no near tie before one that is."""
     parts: dict[int, OutputDivergence] = {}
     for part in sorted(divergences, key=lambda part: bool(part.near_tie)):
         parts.setdefault(int(table.class_[part.row]), part)
     return tuple(
-        DivergenceExample(
+        schema.DivergenceExample(
             class_=table.classes[code],
             prompt_id=table.prompts[table.prompt[part.row]].prompt_id,
             at=part.position,
@@ -224,7 +208,7 @@ def _list_results(facts: _EqualityFacts) -> Iterator[tuple[EqualityResult, str]]
     yardstick_text = "no yardstick was needed, and there is none"
     if facts.yardstick is not None:
         yardstick_count = facts.yardstick.of - facts.yardstick.n
-        yardstick_text = f"against itself {yardstick_count} of {count_things(facts.yardstick.of, 'pair')} differ"
+        yardstick_text = f"against itself {yardstick_count} of {fmt.count_things(facts.yardstick.of, 'pair')} differ"
     if permutation is not None and permutation.p <= facts.alpha:
         reason = f"more than the baseline's own, {yardstick_text}, can explain (p {permutation.p:.2g})"
         yield "differs", f"{summary}, {reason}."
@@ -236,7 +220,9 @@ def _list_results(facts: _EqualityFacts) -> Iterator[tuple[EqualityResult, str]]
     yield result, f"{summary}{reason}."
 
 
-def _judge_greedy(facts: _EqualityFacts, identical: ShareEstimate, yardstick_text: str) -> tuple[EqualityResult, str]:
+def _judge_greedy(
+    facts: _EqualityFacts, identical: schema.ShareEstimate, yardstick_text: str
+) -> tuple[EqualityResult, str]:
     """Judge greedy outputs of enough prompts that are not shown to differ."""
     if not facts.difference_count:
         return "the same", f"; {yardstick_text}"
@@ -261,27 +247,27 @@ def _explain_broken(facts: _EqualityFacts) -> str:
         return f"the content check refused {counts} and {rejections.baseline.n} of the baseline's"
     if not facts.difference_count or ratio is None or ratio.low is None or ratio.high is None:
         return ""
-    length = compare_lengths(ratio, MARGIN)
+    length = compare_lengths(ratio, schema.MARGIN)
     if length == "alike":
         return ""
     cause = "it is cut short" if length == "shorter" else "it rambles"
-    times = f"{format_number(ratio.value)} times the baseline's tokens ({format_interval(ratio)})"
+    times = f"{fmt.format_number(ratio.value)} times the baseline's tokens ({fmt.format_interval(ratio)})"
     return f"the variant's output has {times}: {cause}"
 
 
 def _summarize_pairs(facts: _EqualityFacts) -> str:
-    pair_count, prompts_text = len(facts.pairs), count_things(facts.prompt_count, "prompt")
+    pair_count, prompts_text = len(facts.pairs), fmt.count_things(facts.prompt_count, "prompt")
     if pair_count == 1:
         return f"The only paired output {'differs' if facts.difference_count else 'is identical'} by {facts.unit}"
-    pairs_text = f"{count_things(pair_count, 'paired output')} of {prompts_text}"
+    pairs_text = f"{fmt.count_things(pair_count, 'paired output')} of {prompts_text}"
     if not facts.difference_count:
         return f"All {pairs_text} are identical by {facts.unit}"
-    percent = format_percent(facts.difference_count / pair_count)
+    percent = fmt.format_percent(facts.difference_count / pair_count)
     return f"{facts.difference_count} of {pairs_text} differ by {facts.unit} ({percent})"
 
 
 def _list_remarks(
-    facts: _EqualityFacts, ties: ShareEstimate | None, same_text_count: int, read_count: int
+    facts: _EqualityFacts, ties: schema.ShareEstimate | None, same_text_count: int, read_count: int
 ) -> Iterator[str]:
     """Yield what else must be known, in sentences.
 
@@ -298,6 +284,6 @@ def _list_remarks(
     if facts.difference_count > read_count:
         yield f"Where they part was read of {divergence.MAX_READ} of them, evenly taken."
     if facts.pairs.failure_count:
-        yield f"Left out, because one side failed: {count_things(facts.pairs.failure_count, 'pair')}."
+        yield f"Left out, because one side failed: {fmt.count_things(facts.pairs.failure_count, 'pair')}."
     if facts.pairs.silent_count:
-        yield f"Left out, because neither side has any output: {count_things(facts.pairs.silent_count, 'pair')}."
+        yield f"Left out, because neither side has any output: {fmt.count_things(facts.pairs.silent_count, 'pair')}."

@@ -40,7 +40,6 @@ def test_the_posts_own_set_up_is_asked() -> None:
 
 def test_one_variant_of_the_post_is_enough() -> None:
     tuned = measured.arm("tuned", model="Qwen/Qwen3-32B", runtime="nxdi-v0", speculation=Speculation(method="fused"))
-
     assert explain_unasked(seen((*arms(), tuned))) is None
 
 

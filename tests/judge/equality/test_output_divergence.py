@@ -14,12 +14,7 @@ from recordings import recorded
 
 from tandem.bench.answer import parse_answer
 from tandem.judge.equality import divergence
-from tandem.judge.equality.divergence import (
-    OutputDivergence,
-    count_bins,
-    find_first_difference,
-    read_divergences,
-)
+from tandem.judge.equality.divergence import OutputDivergence, count_bins, find_first_difference, read_divergences
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.schema import HistogramBin
 
@@ -33,8 +28,7 @@ def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **ho
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "place"),
-    [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)],
+    ("mine", "theirs", "place"), [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)]
 )
 def test_two_outputs_part_at_the_first_difference_or_where_one_ends(mine, theirs, place):
     assert find_first_difference(mine, theirs) == place
@@ -65,13 +59,11 @@ def test_an_example_is_cut_around_the_difference_and_says_so(tmp_path):
 
 def test_what_steers_a_terminal_or_hides_is_made_visible(tmp_path):
     found = parted(tmp_path, {"text": "a\x1b[31m\nb\u202e\u200b"}, {"text": "c"})
-
     assert found.baseline == "a␛[31m␊b<U+202E><U+200B>"
 
 
 def test_reasoning_is_part_of_the_output(tmp_path):
     found = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
-
     assert (found.position, found.baseline, found.variant) == (0, "so␀yes", "no␀yes")
 
 
@@ -79,11 +71,9 @@ def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
     monkeypatch.setattr(divergence, "MAX_READ", 4)
     seen = answered(tmp_path, {"base": lambda *_: "a", "spec": lambda *_: "b"}, prompts=12)
     pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
-
     found = [
         seen.prompts[seen.prompt[one.row]].prompt_id for one in read_divergences(seen, pairs, by_ids=False, encode=None)
     ]
-
     assert found == ["p00", "p08", "p03", "p11"]  # by class first
 
 
@@ -111,16 +101,13 @@ def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_pat
         {"text": "xa", "logprobs": logprobs(gap, name="a", shown=shown)},
         {"text": "xb", "logprobs": logprobs(0.0, name="b", shown="a")},  # by its own view every choice is a tie
     )
-
     assert found.near_tie is tie
 
 
 def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_tie(tmp_path):
     one = {"text": "xa", "token_ids": (1, 2), "logprobs": logprobs(0.1, name="a")}
     alike, other = {**one, "token_ids": (1, 3)}, {**one, "token_ids": (1, 3), "logprobs": logprobs(0.9, name="b")}
-
     earlier = {**other, "token_ids": (9, 3)}
-
     assert parted(tmp_path / "alike", one, alike, by_ids=True).near_tie is None
     assert parted(tmp_path / "earlier", one, earlier, by_ids=True).near_tie is None
     assert parted(tmp_path / "other", one, other, by_ids=True).near_tie is True
@@ -128,7 +115,6 @@ def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_
 
 def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
     found = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
-
     assert found.near_tie is None
 
 

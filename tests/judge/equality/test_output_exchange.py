@@ -18,28 +18,23 @@ def side(*outputs: str) -> OutputStrata:
 
 def test_what_is_tested_is_the_share_across_less_that_of_the_baselines_own():
     of_each, baselines = np.array([2, 2]), np.array([[2, 1], [1, 2], [2, 0]])  # of outputs a and b
-
     found = permutation_test._compute_statistic(baselines, of_each)
-
     assert found == pytest.approx([2 / 3 - 2 / 3, 2 / 3 - 2 / 3, 1 - 0])
 
 
 def test_the_odd_one_of_three_is_the_variants_in_a_third_of_the_exchanges():
     found = run_permutation_test(side("aa", "aa"), side("b", "b"))
-
     assert found.p == pytest.approx(1 / 9, abs=0.025)
     assert found.least_p == pytest.approx(1 / 9, abs=0.025)
 
 
 def test_one_prompt_of_four_and_four_is_enough():
     found = run_permutation_test(side("aaaa"), side("bbbb"))
-
     assert found.p < 0.05  # 2 of the 70 ways to draw four of eight
 
 
 def test_a_variant_that_is_always_one_of_the_baselines_outputs_is_not_in_excess():
     found = run_permutation_test(side(*["ab"] * 12), side(*["a"] * 12))
-
     assert found.p > 0.9
     assert found.least_p < 0.001
 
@@ -54,14 +49,7 @@ def test_a_baseline_that_was_asked_once_is_no_yardstick():
 
 def test_a_prompt_that_the_variant_was_never_asked_says_nothing():
     baseline, variant = side("aa", "aa", "cd"), side("b", "b")
-
     assert run_permutation_test(baseline, variant) == run_permutation_test(side("aa", "aa"), variant)
-
-
-def test_the_same_outputs_give_the_same_p():
-    sides = side(*["aab"] * 6), side(*["bba"] * 6)
-
-    assert run_permutation_test(*sides) == run_permutation_test(*sides)
 
 
 def test_servers_that_are_alike_and_unsteady_are_said_to_differ_no_more_often_than_stated():
@@ -81,8 +69,6 @@ def test_of_many_outputs_and_prompts_a_part_is_taken(monkeypatch):
     whole = run_permutation_test(*sides)
     monkeypatch.setattr(permutation_test, "_OUTPUTS", 2)
     monkeypatch.setattr(permutation_test, "_PROMPTS", 2)
-
     part = run_permutation_test(*sides)
-
     assert whole.p == 1 / 2000
     assert part.p == pytest.approx((2 / 6) ** 2, abs=0.025)  # two prompts of two and two

@@ -17,13 +17,11 @@ def test_a_pair_is_one_prompt_load_round_and_repeat():
         {"repeat": 1},
     ):  # fmt: skip
         assert len(pairs(Asked(), Asked(arm="spec", **other))) == 0
-
     assert len(pairs(Asked(), Asked(arm="spec", slot=3))) == 1
 
 
 def test_a_failed_request_is_in_no_pair_and_counted():
     found = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
-
     assert (len(found), found.failure_count) == (1, 1)
 
 
@@ -35,13 +33,11 @@ def test_one_empty_output_differs_and_two_are_no_pair():
     found = pairs(
         Asked(text=""), Asked(arm="spec", text=""), Asked(prompt="p1"), Asked(arm="spec", prompt="p1", text="")
     )
-
     assert (found.is_same.tolist(), found.silent_count) == ([False], 1)
 
 
 def test_a_request_that_was_asked_again_counts_with_its_last_answer():
     found = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
-
     assert found.is_same.tolist() == [True]
 
 
@@ -51,9 +47,7 @@ def test_an_answer_that_failed_the_second_time_counts_with_its_first():
 
 def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
     seen = observed([Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")])
-
     found = build_matcher(seen, "base").pair_repeats("base")
-
     assert [(seen.round[one], seen.round[other]) for one, other in zip(found.first, found.second, strict=True)] == [
         (0, 1),
         (1, 2),
@@ -63,7 +57,6 @@ def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
 
 def test_ids_are_compared_where_every_output_has_them_and_an_empty_output_needs_none():
     with_ids = [Asked(ids="1 2"), Asked(arm="spec", ids="1 3"), Asked(prompt="p1", text="")]
-
     assert build_matcher(observed(with_ids), "base", "spec").uses_token_ids
     assert not build_matcher(observed([*with_ids, Asked(prompt="p2")]), "base", "spec").uses_token_ids
     assert build_matcher(observed([*with_ids, Asked(prompt="p2", error="closed")]), "base", "spec").uses_token_ids

@@ -23,13 +23,11 @@ def held(*pairs: tuple[str | None, str | None], each: int = 1):
 @pytest.mark.parametrize("word", ["empty", "garbage", "loop", "refusal", "truncated"])
 def test_each_word_but_ok_is_refused_on_either_side(word):
     found = held((word, "ok"), ("ok", word), ("ok", "ok"))
-
     assert (found.baseline.n, found.variant.n, found.variant.of) == (1, 1, 3)
 
 
 def test_a_cut_counts_only_where_the_other_side_is_not_cut():
     found = held(("truncated", "truncated"))
-
     assert (found.baseline.n, found.variant.n) == (0, 0)
 
 

@@ -40,7 +40,6 @@ def test_pairs_that_differ_inside_prompts_as_between_them_are_nearly_worth_their
 
 def test_the_ends_stay_within_nothing_and_all():
     none, every = estimate_share(*hits(*["0"] * 5)), estimate_share(*hits(*["1"] * 5))
-
     assert (none.n, none.low, every.n, every.high) == (0, 0.0, 5, 1.0)
     assert 0.0 < every.low < 1.0
     assert none.high == pytest.approx(1 - every.low)
