@@ -322,7 +322,6 @@ def test_the_stop_function_stops_for_a_budget_with_nothing_else_there(scene, inv
 def test_the_stop_function_only_tells_of_a_budget_of_a_capacity_block(scene, invoke):
     scene.raised()
     done = invoke("stop", notification(), TANDEM_CAPACITY_KIND="capacity-block")
-
     assert (done.code, done.error, scene.states()) == (0, "", ["running"])
     assert scene.told() == [f"Tandem {scene.guarded.environment}: budget notified, nothing is stopped"]
 
@@ -340,7 +339,6 @@ def test_the_reap_function_makes_a_pass(scene, invoke):
 def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, service="eks"))
     done = invoke("reap", AWS_ENDPOINT_URL=proxy.url)
-
     assert done.code == 1
     assert "node group unknown" in done.error
 
@@ -348,5 +346,4 @@ def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
 @pytest.mark.parametrize("name", ["stop", "reap"])
 def test_a_function_packs_all_that_it_imports_and_no_more(name):
     lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
-
     assert lines == sorted(closure([f"lambdas.{name}.handler"]))

@@ -43,7 +43,6 @@ def test_a_relabel_knows_no_size():
 
 def test_the_third_lever_knows_no_size_but_0():
     source = (ROOT / "tandem/guard/apply.py").read_text()
-
     assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", source)) == {"0"}
 
 

@@ -53,7 +53,6 @@ def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usu
     sleep_before(world, operation, usurp)
     with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
-
     assert "stop-b" in world.schedules
 
 
@@ -63,7 +62,6 @@ def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, opera
     sleep_before(world, operation, usurp)
     with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
-
     assert set(world.schedules) == {"stop-b"}
 
 
@@ -72,13 +70,11 @@ def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, 
     sleep_before(world, operation, usurp)
     with pytest.raises((InputError, ExternalError), match=r"run b has the fleet now|arming the one-shot stop failed"):
         start("a", hours=8, nodes=2)
-
     assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
 
 
 def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
     sleep_before(world, "eks.update_nodegroup_config", usurp)
-
     with pytest.raises(InputError, match="another start has the fleet now"):
         start("a", hours=8, nodes=2)
 
@@ -116,7 +112,6 @@ def test_a_clock_that_always_moves_acts_on_nothing(world, start):
 
 def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
     sleep_before(world, "scheduler.create_schedule", lambda: start("r1"))
-
     with pytest.raises(InputError, match="another start of run r1 took over"):
         start("r1")
     assert (size(world), set(world.schedules)) == (1, {"stop-r1"})
@@ -124,7 +119,6 @@ def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
 
 def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
     start("r1")
-
     assert (delete_unreferenced_schedule(world.clients, GUARDED, "r1"), set(world.schedules)) == (False, {"stop-r1"})
 
 
@@ -216,7 +210,6 @@ def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
 
 def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
     start("r1", unarmed_paths=("reaper", "budget"))
-
     assert world.read(lease_key("r1"))["unarmed"] == ["reaper", "budget"]
     assert world.told[0]["subject"] == "Tandem home: a start accepted unarmed paths"
     assert "these paths would not stop its fleet: reaper, budget" in world.told[0]["text"]
@@ -224,7 +217,6 @@ def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
 
 def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
     world.down = {"sns"}
-
     with pytest.raises(ExternalError, match="telling people that paths are not armed failed"):
         start("r1", unarmed_paths=("reaper",))
     assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
@@ -232,7 +224,6 @@ def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
 
 def test_the_same_run_for_another_number_of_nodes_is_refused(start):
     start("r1", nodes=1)
-
     with pytest.raises(InputError, match="run r1 was started for 1 nodes"):
         start("r1", nodes=2)
 
@@ -313,7 +304,6 @@ def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, us
 def test_no_command_deletes_the_stop_of_the_present_run(world, start):
     """A start with an old look at the lease names whoever has the fleet, not his stop."""
     sleep_before(world, "autoscaling.describe_auto_scaling_groups", lambda: start("b"))
-
     with pytest.raises(InputError, match="run b has the fleet now") as refusal:
         start("a")
     assert "delete-schedule" not in str(refusal.value)
@@ -322,7 +312,6 @@ def test_no_command_deletes_the_stop_of_the_present_run(world, start):
 def test_a_lease_that_names_another_runs_stop_is_none(world, start):
     start("r1")
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"schedule": "stop-b"})
-
     assert read_lease(world.clients, GUARDED, read_pointer(world.clients, GUARDED))[0] is None
 
 
@@ -363,7 +352,6 @@ def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(worl
 def test_an_accepted_path_enters_the_lease_of_a_repeated_start(world, start):
     start("r1")
     start("r1", unarmed_paths=("budget",))
-
     assert world.read(lease_key("r1"))["unarmed"] == ["budget"]
 
 

@@ -22,13 +22,11 @@ def stubborn(world, start, halt):
 
 def test_the_lever_waits_for_the_grace(stubborn, passes):
     passes(5)
-
     assert (stubborn.suspended, stubborn.scaling["DesiredCapacity"]) == (set(), 2)
 
 
 def test_launches_are_suspended_and_the_group_goes_to_0(stubborn, passes):
     passes(15)
-
     assert (stubborn.suspended, stubborn.scaling) == ({"Launch"}, {"MinSize": 0, "DesiredCapacity": 0})
 
 
@@ -52,19 +50,16 @@ def test_an_eks_that_says_nothing_is_got_around_by_the_instances_own_tag(world, 
 
 def test_the_fence_says_which_launches_it_suspended(stubborn, passes):
     passes(15)
-
     assert stubborn.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
 
 
 def test_a_lever_is_pulled_once(stubborn, passes):
     passes(40)
-
     assert stubborn.calls["autoscaling.suspend_processes"] == 1
 
 
 def test_a_lever_that_auto_scaling_refuses_is_said(stubborn, passes):
     stubborn.refuses = {"autoscaling.suspend_processes": ["AccessDenied"]}
-
     assert any(f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in one
                for one in passes(10).failures)  # fmt: skip
 
@@ -73,7 +68,6 @@ def test_a_fleet_that_eks_ends_needs_no_lever(world, start, halt, passes):
     start("r1", nodes=2)
     halt()
     passes(30)
-
     assert world.calls["autoscaling.suspend_processes"] == 0
 
 
@@ -142,5 +136,4 @@ def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start
 def test_a_node_group_without_our_tag_says_which_stack_to_deploy(world, start, passes):
     start("r1", hours=8)
     world.group["tags"].pop(OWNER_TAG)
-
     assert "though its instances carry it: it counts as ours; deploy the Fleet stack" in passes(0).fleet.faults[0]

@@ -35,7 +35,6 @@ def test_a_stop_says_who_why_when_and_of_which_run(world, start, halt):
 def test_a_stop_sets_minimum_and_desired_to_0(world, halt):
     world.size({"minSize": 1, "desiredSize": 2})
     halt()
-
     assert world.group["scalingConfig"] == {"minSize": 0, "maxSize": 2, "desiredSize": 0}
 
 
@@ -93,7 +92,6 @@ def test_a_functions_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world,
     """Else a silent reaper would look alive after it, and money and idle minutes be counted twice."""
     start()
     halt(publishes_metrics=True)
-
     assert world.metrics == [{"stop_failures": 0.0}]
 
 
@@ -101,7 +99,6 @@ def test_a_persons_stop_publishes_nothing(world, start, halt):
     """The functions alone may publish there, so that nobody feigns that the guard lives."""
     start()
     halt()
-
     assert world.metrics == []
 
 
@@ -109,7 +106,6 @@ def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
     passes(60)
-
     assert [one["subject"] for one in world.told] == ["Tandem home: fleet being stopped", "Tandem home: fleet gone"]
 
 
@@ -177,7 +173,6 @@ def test_a_fence_that_s3_did_not_take_is_written_by_a_next_pass(world, start, ha
 def test_a_fence_that_can_be_written_though_not_read_is_written(world, start, halt):
     start()
     world.refuses = {"s3.get_object": ["InternalError"]}
-
     assert (halt().failures, world.read(FENCE_KEY)["state"]) == ((), "stopping")
 
 
@@ -199,7 +194,6 @@ def test_a_call_that_always_fails_leaves_an_alarm(world, start, halt, passes, op
     start()
     world.down = {operation}
     halt()
-
     assert passes(60).failures != ()
 
 
@@ -208,7 +202,6 @@ def test_an_eks_that_does_not_describe_is_asked_for_0_all_the_same(world, start,
     start()
     world.down = {"eks.describe_nodegroup"}
     halt()
-
     assert size(world) == 0
 
 
@@ -243,7 +236,6 @@ def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
     world.size({"minSize": 0, "desiredSize": 1})
     world.put(FENCE_KEY, body)
     passes(5)
-
     assert (size(world), world.read(FENCE_KEY)["state"]) == (0, "stopped")
 
 
@@ -323,7 +315,6 @@ def strange(world) -> World:
 def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
     halt()
     passes(120)
-
     assert (size(strange), [one.state for one in strange.machines]) == (1, ["running"])
     assert strange.calls["eks.update_nodegroup_config"] == strange.calls["ec2.terminate_instances"] == 0
 
@@ -331,13 +322,11 @@ def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
 def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):
     strange.down = {"eks.describe_nodegroup"}
     halt()
-
     assert size(strange) == 1
 
 
 def test_an_environment_without_a_fleet_is_stopped_at_once(world, halt):
     world.group = None
-
     assert (halt().failures, world.read(FENCE_KEY)["state"]) == ((), "stopped")
 
 
@@ -409,5 +398,4 @@ def test_a_lifted_fence_may_be_followed_by_a_new_start(world, start, halt, lift,
 def test_the_words_of_aws_are_kept_to_a_line(world, halt):
     world.start_s = 0
     world.between = lambda operation: (_ for _ in ()).throw(refused("X", operation, "a\n" * 1000))
-
     assert all("\n" not in one and len(one) < 500 for one in halt().failures)

@@ -24,7 +24,6 @@ def test_an_instance_is_pending_then_runs(world):
     world.size(ONE)
     before = states(world)
     world.advance(2)
-
     assert (before, states(world)) == (["pending"], ["running"])
 
 
@@ -51,7 +50,6 @@ def test_a_slow_account_takes_longer(world, knob, state):
 def test_a_group_that_ignores_changes_no_size(world):
     world.ignores = True
     world.size(ONE)
-
     assert (world.alive, world.group["scalingConfig"]["desiredSize"]) == ([], 0)
 
 
@@ -77,7 +75,6 @@ def test_nothing_ends_an_immortal_instance(world):
 def test_no_instance_starts_without_capacity(world):
     world.no_capacity = True
     world.size(ONE)
-
     assert world.machines == []
 
 
@@ -85,7 +82,6 @@ def test_what_is_missing_is_started_again(world):
     world.size(ONE)
     world.clients.ec2.terminate_instances(InstanceIds=[world.machines[0].id])
     world.advance(6)
-
     assert states(world) == ["terminated", "running"]
 
 
@@ -111,14 +107,12 @@ def test_a_scheduler_that_does_not_fire_changes_nothing(world):
 @pytest.mark.parametrize("what", ["eks", "eks.update_nodegroup_config"])
 def test_what_is_down_cannot_be_reached(world, what):
     world.down = {what}
-
     with pytest.raises(EndpointConnectionError):
         scale_to_zero(world.clients, GUARDED)
 
 
 def test_an_answer_that_is_refused_is_the_next_one_only(world):
     world.refuses = {"eks.update_nodegroup_config": ["ThrottlingException", ""]}
-
     with pytest.raises(ClientError, match="ThrottlingException"):
         scale_to_zero(world.clients, GUARDED)
     scale_to_zero(world.clients, GUARDED)
@@ -126,14 +120,12 @@ def test_an_answer_that_is_refused_is_the_next_one_only(world):
 
 def test_odds_throttle_calls(world):
     world.odds = {"*": 1}
-
     with pytest.raises(ClientError, match="ThrottlingException"):
         scale_to_zero(world.clients, GUARDED)
 
 
 def test_a_lost_answer_is_that_of_a_call_that_was_done(world):
     world.loses = 1
-
     with pytest.raises(EndpointConnectionError):
         write_object(world.clients, GUARDED, "stop.json", {}, etag="")
     assert world.read("stop.json") == {"schema": 1}
@@ -141,7 +133,6 @@ def test_a_lost_answer_is_that_of_a_call_that_was_done(world):
 
 def test_a_process_dies_after_its_last_call_is_done(world):
     world.dies_after = 1
-
     with pytest.raises(Crash):
         write_object(world.clients, GUARDED, "stop.json", {}, etag="")
     assert world.read("stop.json") == {"schema": 1}
@@ -149,7 +140,6 @@ def test_a_process_dies_after_its_last_call_is_done(world):
 
 def test_others_act_before_a_call(world):
     world.between = lambda operation: world.put("stop.json", operation.encode())
-
     assert read_object(world.clients, GUARDED, "stop.json").body == b"s3.get_object"
 
 

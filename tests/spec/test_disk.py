@@ -17,7 +17,6 @@ def test_a_snapshot_is_rounded_up_and_has_room() -> None:
 
 def test_no_snapshot_comes_near_the_limit_at_which_its_pod_is_evicted() -> None:
     sizes = {model.id: model.bytes.value for model in known().models.values() if model.bytes.value}
-
     assert not [name for name, size in sizes.items() if models_gib([known().models[name]]) * GIB - size < 2 * GIB]
 
 
@@ -43,7 +42,6 @@ def test_an_artifact_has_room_for_every_rank_holding_its_own_kv_heads(name: str)
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_compile_holds_models_artifact_and_work_at_once(name: str) -> None:
     pair = largest_pair(experiment(name), known())
-
     assert compile_gib(pair) > models_gib(pair) + artifact_gib(pair)
 
 

@@ -76,11 +76,9 @@ def test_takes_what_is_as_narrow_as_it_must_be(path: str, new: object) -> None:
 
 def test_a_moment_that_is_none_is_told_with_an_example() -> None:
     (fault,) = faults("capacity.block.ends", "tomorrow")
-
     assert "2026-12-01T11:30:00Z" in fault.allowed
 
 
 def test_a_name_that_the_file_gives_is_not_offered_as_a_key() -> None:
     (fault,) = faults("gaurd", {})
-
     assert "name" not in fault.allowed.split(", ")

@@ -174,19 +174,16 @@ def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) 
 @pytest.mark.parametrize("setting", ["fused_qkv", "sequence_parallel_enabled"])
 def test_tuning_is_written_for_every_variant_in_place_of_what_is_told_unasked(setting: str) -> None:
     tuned = changed("post", tuning={setting: True})
-
     assert [settings(told(tuned, each).arguments)[setting] for each in tuned.all_variants()] == [True, True]
 
 
 def test_asynchronous_execution_is_said_by_the_runtimes_own_key() -> None:
     faster = changed("post", async_mode=True)
-
     assert settings(told(faster, faster.variants[0]).arguments)["async_mode"] is True
 
 
 def test_an_optimization_level_is_a_flag_of_its_own_and_no_neuron_setting() -> None:
     declared = changed("llama-eagle3", tuning={"optimization_level": 2})
     pairs = flags(told(declared, declared.variants[0]).arguments)
-
     assert pairs["--optimization-level"] == "2"
     assert "optimization_level" not in pairs["--additional-config"]
