@@ -107,18 +107,6 @@ def test_a_third_server_of_the_post_finds_nothing() -> None:
     assert allocate(spec, without(rest, allocate(spec, rest))) is None
 
 
-def test_one_broken_chip_in_each_half_leaves_no_group_of_eight() -> None:
-    node = [device for device in slice_of("trn2.48xlarge") if ids([device])[0] not in {3, 12}]
-    assert allocate(spec_of("post-us-east-2", "post"), node) is None
-
-
-def test_a_group_can_never_be_had_on_an_instance_that_publishes_none() -> None:
-    spec = spec_of("dev-trn2-3xlarge", "dev") | {
-        "constraints": [{"requests": ["neuron"], "matchAttribute": "resource.aws.com/devicegroup8_id"}]
-    }
-    assert allocate(spec, slice_of("trn2.3xlarge")) is None
-
-
 def test_the_data_file_names_the_groups_that_drivers_published() -> None:
     figure = CATALOGUE.instances.instances["trn2.48xlarge"].resource_slice
     assert figure is not None

@@ -202,9 +202,3 @@ def test_without_devices_nothing_is_claimed_and_the_artifact_says_so() -> None:
     assert variables(found["compile"])["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2"
     assert flag(found["compile"]["args"], "--where") == "cpu"
     assert "without devices" in variables(found["upload"])["TANDEM_UNPROVEN"]
-
-
-def test_where_it_is_compiled_makes_no_other_artifact() -> None:
-    elsewhere = with_settings("post", where="cpu", cpu=8, memory_gib=64, deadline_hours=9, attempts=1)
-    keys = {compute_artifact_key(spec, spec.variants[1], CATALOGUE).digest for spec in (EXPERIMENTS["post"], elsewhere)}
-    assert len(keys) == 1

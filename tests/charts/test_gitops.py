@@ -57,6 +57,12 @@ def filled(value: Any, element: dict[str, str]) -> Any:
     return value
 
 
+def synced_folders(environment: str) -> list[str]:
+    found = of_kind(controller(environment), "Kustomization").values()
+    own = [each["source"]["path"] for each in applications()] if environment == ARGOCD.name else []
+    return own + [body["spec"]["path"].removeprefix("./") for body in found]
+
+
 def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
     assert told(ENVIRONMENTS["post-us-east-2"]) == []
 
@@ -65,12 +71,7 @@ def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
 def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
     spec = ENVIRONMENTS[environment]
     tree = {str(path) for path in render_files(spec, experiments(spec), CATALOGUE)}
-    synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else []
-    synced += [
-        body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
-    ]
-    folders = [path for path in synced if path != "."]
-
+    folders = [path for path in synced_folders(environment) if path != "."]
     missing = [path for path in folders if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree]
 
     assert (len(folders) > 0, missing) == (True, [])
@@ -86,24 +87,18 @@ def test_every_application_goes_where_its_project_admits() -> None:
     assert all(each["destination"] in projects[each["project"]]["spec"]["destinations"] for each in applications())
 
 
-def test_the_project_of_the_experiments_admits_exactly_what_is_rendered() -> None:
-    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2"]["spec"]
+OF_EXPERIMENTS = [body for environment, experiment in HOSTED for body in objects(environment, experiment)]
+
+
+@pytest.mark.parametrize(
+    ("name", "bodies"),
+    [("native-us-east-2", OF_EXPERIMENTS), ("native-us-east-2-people", rights("native-us-east-2"))],
+    ids=["experiments", "people"],
+)
+def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
+    project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
     rendered = {
-        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
-        for environment, experiment in HOSTED
-        for body in objects(environment, experiment)
-    }
-    admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
-    admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
-
-    assert admitted == rendered
-
-
-def test_the_project_of_people_admits_exactly_what_is_rendered() -> None:
-    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2-people"]["spec"]
-    rendered = {
-        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
-        for body in rights("native-us-east-2")
+        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"]) for body in bodies
     }
     admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
     admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
@@ -113,12 +108,7 @@ def test_the_project_of_people_admits_exactly_what_is_rendered() -> None:
 
 @pytest.mark.parametrize("environment", GITOPS)
 def test_the_tool_syncs_the_rights_of_people(environment: str) -> None:
-    spec = ENVIRONMENTS[environment]
-    synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else [
-        body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
-    ]  # fmt: skip
-
-    assert synced.count(f"{spec.delivery.path}/people") == 1
+    assert synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/people") == 1
 
 
 def test_a_project_outlives_the_applications_that_name_it() -> None:
@@ -212,3 +202,13 @@ def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
 
     with pytest.raises(ValueError, match="no value that moves"):
         build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
+
+
+@pytest.mark.parametrize("environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")])
+def test_argo_cd_neither_reports_nor_applies_a_difference_in_the_scale(environment: str) -> None:
+    (found,) = of_kind(controller(environment), "ApplicationSet").values()
+    spec = found["spec"]["template"]["spec"]
+
+    ignored = {"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}
+    assert ignored in spec["ignoreDifferences"]
+    assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from chart_cases import (
-    CATALOGUE,
     ENVIRONMENTS,
     EXPERIMENTS,
     HOSTED,
@@ -142,24 +141,6 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(environment: str
     ]
 
     assert not any(fits(pod, node) for pod in (*others, *pods(environment).values()))
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_a_compile_job_fits_its_instance(environment: str, experiment: str) -> None:
-    instance = CATALOGUE.instances.instances[ENVIRONMENTS[environment].capacity.instance_type]
-    asked = [
-        container["resources"]["requests"]
-        for pod in compiles(environment, experiment).values()
-        for container in (*pod["initContainers"], *pod["containers"])
-        if container["name"] == "compile"
-    ]
-    disk = (instance.nvme_gb.value or 0) * 10**9 // 2**30
-
-    assert all(int(each["cpu"]) * 1000 < (instance.allocatable_cpu_m.value or 0) for each in asked)
-    assert all(
-        int(each["memory"].removesuffix("Gi")) * 1024 < (instance.allocatable_memory_mib.value or 0) for each in asked
-    )
-    assert all(int(each["ephemeral-storage"].removesuffix("Gi")) < disk for each in asked)
 
 
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)

@@ -72,12 +72,3 @@ def test_staging_writes_models_on_small_nodes_and_holds_no_secret_and_no_device(
 def test_the_largest_model_has_time_at_five_megabytes_a_second() -> None:
     sizes = [model.bytes.value or 0 for model in CATALOGUE.models.values()]
     assert max(sizes) / 5e6 < DEADLINE_S
-
-
-def test_a_small_model_asks_for_less_disk_than_a_large_one() -> None:
-    asked = [
-        container(model=model)["resources"]["requests"]["ephemeral-storage"]
-        for model in ("Qwen/Qwen3-1.7B", "Qwen/Qwen3-32B")
-    ]
-
-    assert asked == ["6Gi", "12Gi"]

@@ -51,15 +51,6 @@ def test_the_reaper_does_not_fence_after_an_end(world, start, end, passes):
     assert world.read(FENCE_KEY) is None
 
 
-def test_an_end_says_what_it_did(start, end):
-    start("r1")
-
-    assert end().actions == (
-        "run r1 ends", "node group home-trn2 of cluster tandem-home set to 0", "EC2 lists no instance",
-        "run r1 has no lease any more; its one-shot stop stop-r1 is deleted",
-    )  # fmt: skip
-
-
 def test_the_lease_says_that_it_ends_before_the_fleet_is_sized(world, start, end):
     start("r1")
     states = []

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from guard_world import GUARDED, LABEL, refused
+from guard_world import GUARDED, refused
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key, read_lease, read_pointer
 from tandem.guard.ownership import MAX_READING_AGE_S, LeaseOwner
 from tandem.guard.schedules import delete_unreferenced_schedule
@@ -181,6 +180,7 @@ def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(worl
     lift()
 
     assert (world.schedules, world.read(FENCE_KEY)["state"]) == ({}, "lifted")
+    assert world.read(lease_key("a"))["ending"] is not None
 
 
 def test_a_start_beside_a_schedule_that_no_lease_owns_is_refused(world, start):
@@ -226,23 +226,6 @@ def test_the_same_run_for_another_number_of_nodes_is_refused(start):
     start("r1", nodes=1)
     with pytest.raises(InputError, match="run r1 was started for 1 nodes"):
         start("r1", nodes=2)
-
-
-def test_raise_fleet_takes_its_clock_from_the_clients(world):
-    raised = raise_fleet(
-        world.clients,
-        GUARDED,
-        run="r",
-        hours=2,
-        experiment=None,
-        nodes=1,
-        node_labels=LABEL,
-        who="anna",
-        beats=False,
-        now=world.now,
-    )
-
-    assert raised.lease.nodes == 1
 
 
 def test_the_stop_that_an_older_release_left_is_taken_away(world, start):
@@ -353,13 +336,3 @@ def test_an_accepted_path_enters_the_lease_of_a_repeated_start(world, start):
     start("r1")
     start("r1", unarmed_paths=("budget",))
     assert world.read(lease_key("r1"))["unarmed"] == ["budget"]
-
-
-def test_a_release_that_died_marks_the_lease_at_its_second_try(world, start, halt, lift, passes):
-    start("a", hours=8)
-    halt()
-    passes(10)
-    world.put(POINTER_KEY, {"run": None})
-    lift()
-
-    assert world.read(lease_key("a"))["ending"] is not None

@@ -14,7 +14,7 @@ from tandem.guard.apply import run_reaper_pass
 from tandem.guard.config import GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
-from tandem.guard.observe import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, FleetInstance, FleetState, observe_fleet
+from tandem.guard.observe import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, observe_fleet
 from tandem.guard.pass_metrics import METRIC_UNITS
 from tandem.guard.plan import plan_stop
 
@@ -38,10 +38,6 @@ def beat(world, run="r1", minutes=0.0):
 
 
 # none
-
-
-def test_nothing_is_due_where_nothing_runs(world):
-    assert why(world) == ""
 
 
 def test_nothing_is_due_under_a_live_lease(start, passes):
@@ -70,11 +66,6 @@ def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, sta
 
     assert (gone, world.fired) == ([], ["stop-r1"])
     assert world.read(FENCE_KEY)["state"] == "stopped"
-
-
-def test_the_first_pass_stops_a_fleet_without_a_lease(world):
-    raised(world)
-    assert why(world) == "instances live without a lease"
 
 
 def test_the_first_pass_stops_a_size_without_a_lease_that_has_no_instance_yet(world):
@@ -154,11 +145,6 @@ def test_a_beat_that_cannot_be_read_is_unknown_and_no_reason(world, start):
     seen = observe_fleet(world.clients, GUARDED, world.now)
 
     assert (list(seen.unknown), plan_stop(seen, GUARDED).reasons) == (["heartbeat"], ())
-
-
-def test_a_lease_by_hand_needs_no_beat(start, passes):
-    start(hours=8, beats=False)
-    assert passes(300).plan.reasons == ()
 
 
 # age and block
@@ -357,21 +343,6 @@ def test_nothing_is_published_of_what_is_unknown(world, passes):
 
 
 # purity and variables
-
-
-def test_due_depends_on_its_arguments_alone():
-    instance = FleetInstance(id="i-1", launched_at=START, state="running", is_ours=True)
-    seen = FleetState(
-        now=START + timedelta(hours=1),
-        desired_size=1,
-        min_size=0,
-        has_node_group=True,
-        has_owner_tag=True,
-        instances=(instance,),
-    )
-
-    assert plan_stop(seen, GUARDED) == plan_stop(seen, GUARDED)
-    assert plan_stop(seen, GUARDED).scale_down
 
 
 @pytest.mark.parametrize("guarded", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])

@@ -26,12 +26,6 @@ def test_nodes_take_the_labels_and_lose_the_former_ones(world, start, relabel):
     assert world.group["labels"] == {"workload": "neuron-inference", **COMPILE}
 
 
-def test_a_relabel_changes_no_size(world, start, relabel):
-    start("r1", nodes=2)
-    relabel()
-    assert world.group["scalingConfig"]["desiredSize"] == 2
-
-
 def test_the_lease_names_both_labels(world, start, relabel):
     start("r1")
     relabel()

@@ -20,6 +20,16 @@ def stubborn(world, start, halt):
     return world
 
 
+@pytest.fixture
+def released(stubborn, passes, lift):
+    """The same after the third lever ended it and the fence was released."""
+    passes(30)
+    stubborn.ignores = False
+    passes(10)
+    lift()
+    return stubborn
+
+
 def test_the_lever_waits_for_the_grace(stubborn, passes):
     passes(5)
     assert (stubborn.suspended, stubborn.scaling["DesiredCapacity"]) == (set(), 2)
@@ -71,24 +81,10 @@ def test_a_fleet_that_eks_ends_needs_no_lever(world, start, halt, passes):
     assert world.calls["autoscaling.suspend_processes"] == 0
 
 
-def test_a_start_resumes_what_a_stop_of_ours_suspended(stubborn, passes, lift, start):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
+def test_a_start_resumes_what_a_stop_of_ours_suspended_and_forgets_it(released, start):
     start("r2", nodes=1)
-
-    assert (stubborn.suspended, len(stubborn.alive)) == (set(), 1)
-
-
-def test_what_was_resumed_is_forgotten(stubborn, passes, lift, start):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
-    start("r2", nodes=1)
-
-    assert stubborn.read(FENCE_KEY)["suspended"] == []
+    assert (released.suspended, len(released.alive)) == (set(), 1)
+    assert released.read(FENCE_KEY)["suspended"] == []
 
 
 def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
@@ -102,26 +98,16 @@ def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     )
 
 
-def test_a_start_raises_nothing_where_launches_cannot_be_resumed(stubborn, passes, lift, start):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
-    stubborn.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
-
+def test_a_start_raises_nothing_where_launches_cannot_be_resumed(released, start):
+    released.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
     with pytest.raises(ExternalError, match="resuming the launches"):
         start("r2")
-    assert stubborn.group["scalingConfig"]["desiredSize"] == 0
+    assert released.group["scalingConfig"]["desiredSize"] == 0
 
 
-def test_a_new_fence_keeps_what_an_older_one_suspended(stubborn, passes, lift, halt):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
+def test_a_new_fence_keeps_what_an_older_one_suspended(released, halt):
     halt("again")
-
-    assert stubborn.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
+    assert released.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
 
 
 def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start, halt, passes):

@@ -77,17 +77,6 @@ def test_the_labels_that_a_start_takes_off_are_those_of_the_charts():
     assert (f"{names.RAISE_LABEL_PREFIX}/", f"{names.COMPILE_LABEL.partition('/')[0]}/") == LABEL_PREFIXES
 
 
-def test_stops_of_ended_runs_are_taken_away(world, start, halt, passes, lift):
-    """They would end the next run."""
-    start("r1", hours=8)
-    halt()
-    passes(10)
-    lift()
-    start("r2", hours=2)
-
-    assert list(world.schedules) == ["stop-r2"]
-
-
 # refused
 
 

@@ -250,16 +250,6 @@ def test_a_fence_says_nothing_that_people_cannot_be_told(world, passes, field, s
     assert (report.failures, world.told[-1]["subject"], size(world)) == ((), "Tandem home: fleet gone", 0)
 
 
-def test_a_fence_that_cannot_be_understood_is_told(world):
-    world.put(FENCE_KEY, b"{")
-
-    assert (
-        observe_fleet(world.clients, GUARDED, world.now)
-        .faults[0]
-        .startswith("s3://tandem-home-111122223333/stop.json: not")
-    )
-
-
 def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, passes):
     world.keeps = True
     start(nodes=2)
@@ -382,17 +372,6 @@ def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world
 
     with pytest.raises(ExternalError, match="somebody wrote it"):
         lift()
-
-
-def test_a_lifted_fence_may_be_followed_by_a_new_start(world, start, halt, lift, passes):
-    start("r1")
-    halt()
-    passes(10)
-    lift()
-    start("r2")
-    passes(30)
-
-    assert (size(world), len(world.alive)) == (1, 1)
 
 
 def test_the_words_of_aws_are_kept_to_a_line(world, halt):

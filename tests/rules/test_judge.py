@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 from examples import EXAMPLES, EXISTING, MIRRORS, native, small
-from known import EXPERIMENT, judged, known
+from known import EXPERIMENT, judged
 
 from tandem.rules import RULES, check_workspace
-from tandem.rules.contexts import DateContext, build_experiment_context
+from tandem.rules.contexts import DateContext
 from tandem.rules.doc import render_page
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
 from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -141,12 +139,6 @@ def test_the_nearest_claim_is_one_that_can_be_bound(changes: dict[str, int], cha
     assert [fault.change for fault in faults if fault.rule in {"cores-present", "cores-idle"}] == [change]
 
 
-def test_logical_cores_are_those_of_the_devices_at_the_lnc() -> None:
-    experiment = COMMITTED.experiments["post"].experiment
-    assert experiment is not None
-    assert build_experiment_context(experiment, known()).logical_cores() == 32
-
-
 def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from_them() -> None:
     faults = judged({"runtime": "x", "target": "no/such", "variants[1].draft": "no/other"})
     assert sorted(fault.rule or "" for fault in faults) == ["draft-known", "runtime-known", "target-known"]
@@ -259,11 +251,6 @@ def test_the_committed_page_of_rules_is_current() -> None:
     assert (ROOT / "docs" / "rules.md").read_text() == render_page()
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_rule_is_a_row_of_the_page(rule: object) -> None:
-    assert f"| `{rule.id}` | {rule.sentence} | {rule.severity} |" in render_page()  # type: ignore[attr-defined]
-
-
 def changes_proposed(rule: str, changes: dict[str, object]) -> list[str]:
     return [fault.change for fault in judged(changes) if fault.rule == rule]
 
@@ -327,26 +314,6 @@ def test_no_committed_file_is_refused() -> None:
 
 def test_every_committed_file_is_expected_to_break_something_known() -> None:
     assert {fault.file for fault in FAULTS} == {str(ROOT / file) for file in EXPECTED}
-
-
-HOSTED = [
-    (declared.environment, COMMITTED.experiments[name].experiment)
-    for declared in COMMITTED.environments.values()
-    if declared.environment
-    for name in declared.environment.experiments
-]
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED, ids=lambda each: each.name)
-def test_a_committed_hosting_uses_no_more_than_is_present(environment: Environment, experiment: Experiment) -> None:
-    instance = load_catalogue().instances.instances[environment.capacity.instance_type]
-    serving = experiment.serving
-    cores = serving.devices * (instance.physical_cores_per_device.value or 0) // serving.logical_neuron_core
-
-    assert serving.tensor_parallel_size <= cores
-    assert serving.devices <= (instance.devices.value or 0)
-    assert serving.cpu * 1000 < (instance.allocatable_cpu_m.value or 0)
-    assert serving.memory_gib * 1024 < (instance.allocatable_memory_mib.value or 0)
 
 
 def test_the_clean_experiment_is_a_copy_of_the_posts() -> None:

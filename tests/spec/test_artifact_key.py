@@ -119,7 +119,7 @@ def test_the_variable_that_excuses_a_missing_efa_device_is_no_part_of_it() -> No
 
 
 def test_neither_names_nor_what_only_the_pod_needs_are_part_of_it() -> None:
-    updates = ({"cpu": 10}, {"memory_gib": 100}, {"shm_gib": 1}, {"device_group": 16})
+    updates = ({"cpu": 10}, {"memory_gib": 100}, {"shm_gib": 1}, {"device_group": 16}, {"copy_artifact": True})
     keys = [key(serving(**update)) for update in updates]
     assert {each.digest for each in keys} == {key().digest}
     assert key(POST.model_copy(update={"name": "other"}), name="another").digest == key().digest

@@ -22,10 +22,6 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_copy_elsewhere_has_the_same_tag(source: Path) -> None:
-    assert TOOLS.tag(source) == TOOLS.tag()
-
-
 @pytest.mark.parametrize("image", [TOOLS, LLMPERF], ids=lambda image: image.name)
 def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image: ProjectImage) -> None:
     copied = tmp_path / "source"
@@ -44,12 +40,6 @@ def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image:
 
     assert [file for file, tag in tags.items() if tag == image.tag()] == []
     assert len(set(tags.values())) == len(tags)
-
-
-def test_a_byte_of_one_images_own_source_leaves_the_others_tag(source: Path) -> None:
-    (source / "tandem/bench").mkdir()
-    (source / "tandem/bench/record.py").write_text("another")
-    assert TOOLS.tag(source) == TOOLS.tag()
 
 
 def test_llmperf_runs_where_the_posts_suite_is_measured_and_beside_no_sweep() -> None:

@@ -162,7 +162,3 @@ def test_rejects_a_data_file_with_an_unknown_key(data: Path, name: str) -> None:
         file.write("unheard_of: 1\n")
     with pytest.raises(SpecError, match="unheard_of"):
         load_catalogue(data)
-
-
-def test_the_data_files_are_read_once() -> None:
-    assert load_catalogue() is load_catalogue()

@@ -42,11 +42,6 @@ def test_the_committed_files_are_of_good_form() -> None:
     assert load_workspace(ROOT / "environments", ROOT / "experiments").faults == ()
 
 
-def test_a_file_is_named_by_its_stem(folders: Path) -> None:
-    workspace = loaded(folders)
-    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
-
-
 def test_a_hosted_experiment_without_a_file_is_told_with_those_there_are(folders: Path) -> None:
     put(folders / "environments" / "home.yaml", {**ENVIRONMENT, "experiments": ["pair", "gone"]})
     (fault,) = loaded(folders).faults

@@ -155,15 +155,6 @@ def test_no_nxdi_variant_leaves_a_default_to_speculation(name: str) -> None:
         assert config["on_device_sampling_config"]["global_topk"] == 256
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if experiment(name).runtime == "native"])
-def test_every_native_variant_samples_greedily_and_schedules_synchronously(name: str) -> None:
-    for variant in experiment(name).all_variants():
-        pairs = flags(told(experiment(name), variant).arguments)
-        config = json.loads(pairs["--additional-config"])["neuron_config"]
-        assert config["on_device_sampling_config"] == {"all_greedy": True}
-        assert "--no-async-scheduling" in pairs
-
-
 def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) -> Experiment:
     """Return an experiment after changes of its serving settings and their tuning."""
     old = experiment(name).serving
