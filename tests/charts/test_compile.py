@@ -133,22 +133,6 @@ def test_each_wait_is_longer_than_what_it_waits_for(environment: str, experiment
         assert 10 * (10 + 20 + 40) < int(flag(steps(spec)["upload"]["args"], "--patience-s")) < TRANSFER_S
 
 
-def test_fetch_and_upload_are_told_the_models_the_artifact_and_the_bucket() -> None:
-    found = steps(pod_of(stages("post-us-east-2", "post")["compile"][1]))
-
-    assert found["fetch"]["args"] == [
-        "fetch", "--bucket", "tandem-post-us-east-2-111122223333",
-        "--model", "Qwen/Qwen3-32B@9216db5781bf21249d130ec9da846c4624c16137",
-        "--model", "Qwen/Qwen3-1.7B@70d244cc86ccca08cf5af4e1e306ecf908b1ad5e",
-        "--models", "/models", "--work", "/work", "--lease-s", "18000",
-    ]  # fmt: skip
-    assert list(json.loads(variables(found["fetch"])["TANDEM_STAGE_JOBS"])) == found["fetch"]["args"][4:7:2]
-    assert found["upload"]["args"] == [
-        "upload", "--bucket", "tandem-post-us-east-2-111122223333", "--artifact", "/artifact/current",
-        "--work", "/work", "--patience-s", "1800",
-    ]  # fmt: skip
-
-
 @each_experiment
 def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(environment: str, experiment: str) -> None:
     serve = stages(environment, experiment)["serve"]

@@ -34,17 +34,6 @@ def variables(found: Spec) -> dict[str, str | None]:
     return {each["name"]: each.get("value") for each in found["env"]}
 
 
-def test_the_images_own_entrypoint_is_told_the_bucket_the_model_and_its_commit() -> None:
-    assert "command" not in container()
-    assert container()["args"] == [
-        "stage",
-        "--bucket", "tandem-post-us-east-2-111122223333",
-        "--model", "Qwen/Qwen3-32B",
-        "--revision", "9216db5781bf21249d130ec9da846c4624c16137",
-        "--work", "/work",
-    ]  # fmt: skip
-
-
 def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_word() -> None:
     hub = HubSettings(endpoint="https://hub.acme.dev", token_secret="tandem/hub")  # noqa: S106  # a name
     told = variables(container(HOME.model_copy(update={"hub": hub})))

@@ -1,4 +1,4 @@
-"""What the two functions make of what they are sent, in memory; test_guard_endpoint.py runs them as they are packed."""
+"""What the two functions make of what they are sent, in memory; tests/stacks/test_guard_deployed.py calls them."""
 
 from __future__ import annotations
 

@@ -114,13 +114,7 @@ def test_labels_are_left_alone_while_eks_is_at_work(world, start):
 
 def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
     """It read that there was no lease, and then saw the instances of a start that had written one."""
-
-    def between(operation):
-        if operation == "eks.describe_nodegroup":
-            world.between = None
-            start("r1", hours=8)
-
-    world.between = between
+    world.interrupt(lambda: start("r1", hours=8), "eks.describe_nodegroup")
     assert why(world) == ""
 
 

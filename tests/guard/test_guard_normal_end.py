@@ -106,12 +106,7 @@ def test_an_end_behind_a_fence_is_refused(start, halt, end):
 def test_a_stop_during_an_end_has_the_last_word(world, start, halt, end):
     start("r1")
 
-    def between(operation):
-        if operation == "eks.update_nodegroup_config":
-            world.between = None
-            halt("enough")
-
-    world.between = between
+    world.interrupt(lambda: halt("enough"), "eks.update_nodegroup_config")
     with pytest.raises(ExternalError, match="the end was interrupted: anna fenced it: enough"):
         end(reaper=False)
     assert "stop-r1" in world.schedules

@@ -25,21 +25,6 @@ def usurp(halt, lift, start, passes):
     return act
 
 
-def sleep_before(world, operation, act, *, skip=0):
-    """Let others act before the first call of an operation, but for so many."""
-    left = [skip]
-
-    def between(called):
-        if called == operation:
-            if left[0]:
-                left[0] -= 1
-                return
-            world.between = None
-            act()
-
-    world.between = between
-
-
 def size(world):
     return world.group["scalingConfig"]["desiredSize"]
 
@@ -49,7 +34,7 @@ SLEEPS = ["scheduler.create_schedule", "scheduler.get_schedule", "eks.update_nod
 
 @pytest.mark.parametrize("operation", SLEEPS)
 def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usurp, operation):
-    sleep_before(world, operation, usurp)
+    world.interrupt(usurp, operation)
     with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
     assert "stop-b" in world.schedules
@@ -58,7 +43,7 @@ def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usu
 @pytest.mark.parametrize("operation", SLEEPS)
 def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, operation):
     """It would end the present run."""
-    sleep_before(world, operation, usurp)
+    world.interrupt(usurp, operation)
     with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
     assert set(world.schedules) == {"stop-b"}
@@ -66,20 +51,20 @@ def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, opera
 
 @pytest.mark.parametrize("operation", SLEEPS[:2])
 def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, operation):
-    sleep_before(world, operation, usurp)
+    world.interrupt(usurp, operation)
     with pytest.raises((InputError, ExternalError), match=r"run b has the fleet now|arming the one-shot stop failed"):
         start("a", hours=8, nodes=2)
     assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
 
 
 def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
-    sleep_before(world, "eks.update_nodegroup_config", usurp)
+    world.interrupt(usurp, "eks.update_nodegroup_config")
     with pytest.raises(InputError, match="another start has the fleet now"):
         start("a", hours=8, nodes=2)
 
 
 def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(world, start, usurp, passes):
-    sleep_before(world, "eks.update_nodegroup_config", usurp)
+    world.interrupt(usurp, "eks.update_nodegroup_config")
     with pytest.raises(InputError):
         start("a", hours=8, nodes=2)
     passes(20)
@@ -92,7 +77,7 @@ def test_a_clock_that_moved_since_the_reading_makes_it_read_again(world, start):
     pointer = read_pointer(world.clients, GUARDED)
     lease, _ = read_lease(world.clients, GUARDED, pointer)
     owner = LeaseOwner(world.clients, GUARDED, pointer, lease)
-    sleep_before(world, "s3.get_object", lambda: world.advance((MAX_READING_AGE_S + 1) / 60), skip=2)
+    world.interrupt(lambda: world.advance((MAX_READING_AGE_S + 1) / 60), "s3.get_object", skip=2)
     before = world.calls["s3.get_object"]
     owner.call_as_owner(lambda: None, RuntimeError)
 
@@ -110,7 +95,7 @@ def test_a_clock_that_always_moves_acts_on_nothing(world, start):
 
 
 def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
-    sleep_before(world, "scheduler.create_schedule", lambda: start("r1"))
+    world.interrupt(lambda: start("r1"), "scheduler.create_schedule")
     with pytest.raises(InputError, match="another start of run r1 took over"):
         start("r1")
     assert (size(world), set(world.schedules)) == (1, {"stop-r1"})
@@ -143,11 +128,7 @@ def test_a_release_ends_the_pointer_that_it_saw_alone(world, start, halt, lift, 
     halt()
     passes(10)
 
-    def others():
-        lift()
-        start("b")
-
-    sleep_before(world, "s3.put_object", others)
+    world.interrupt(lambda: (lift(), start("b")), "s3.put_object")
     with pytest.raises(ExternalError, match="so it is not lifted"):
         lift()
     assert world.read(POINTER_KEY)["run"] == "b"
@@ -286,7 +267,7 @@ def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, us
 
 def test_no_command_deletes_the_stop_of_the_present_run(world, start):
     """A start with an old look at the lease names whoever has the fleet, not his stop."""
-    sleep_before(world, "autoscaling.describe_auto_scaling_groups", lambda: start("b"))
+    world.interrupt(lambda: start("b"), "autoscaling.describe_auto_scaling_groups")
     with pytest.raises(InputError, match="run b has the fleet now") as refusal:
         start("a")
     assert "delete-schedule" not in str(refusal.value)
@@ -299,14 +280,9 @@ def test_a_lease_that_names_another_runs_stop_is_none(world, start):
 
 
 def test_labels_that_a_sleeping_relabel_set_are_taken_off(world, start):
-    def between(operation):
-        if operation == "eks.update_nodegroup_config":
-            world.between = None
-            world.group["labels"]["compile.tandem/experiment"] = "stray"
-
-    world.between = between
+    stray = {"compile.tandem/experiment": "stray"}
+    world.interrupt(lambda: world.group["labels"].update(stray), "eks.update_nodegroup_config")
     start("r1")
-
     assert "compile.tandem/experiment" not in world.group["labels"]
 
 

@@ -93,15 +93,7 @@ def test_a_run_behind_a_fence_is_not_relabelled(start, halt, relabel):
 def test_a_relabel_that_slept_touches_nobody_elses_nodes(world, start, halt, passes, lift, relabel):
     start("r1")
 
-    def between(operation):
-        if operation == "s3.put_object":
-            world.between = None
-            halt()
-            passes(10)
-            lift()
-            start("r2")
-
-    world.between = between
+    world.interrupt(lambda: (halt(), passes(10), lift(), start("r2")), "s3.put_object")
     with pytest.raises(InputError, match="somebody changed the lease"):
         relabel()
     assert world.group["labels"]["raise.tandem/fast"] == "first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,6 @@ import pytest
 from guard_world import GUARDED, START, Crash
 
 from tandem.errors import ExternalError, InputError
-from tandem.guard.apply import stop_fleet
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
@@ -199,12 +199,8 @@ def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, 
 
 
 def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start):
-    def between(operation):
-        if operation == "scheduler.get_schedule":
-            world.schedules["stop-r1"]["ScheduleExpression"] = "at(2036-11-21T10:00:00)"
-
-    world.between = between
-
+    later = {"ScheduleExpression": "at(2036-11-21T10:00:00)"}
+    world.interrupt(lambda: world.schedules["stop-r1"].update(later), "scheduler.get_schedule")
     refusal(start, "not as it was asked for", ExternalError)
     assert size(world) == 0
 
@@ -275,16 +271,8 @@ def test_a_start_that_died_is_finished_by_the_same_run(world, start, calls):
 
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
-def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call):
-    left = [call]
-
-    def between(_):
-        left[0] -= 1
-        if not left[0]:
-            world.between = None
-            stop_fleet(world.clients, GUARDED, who="budget", why="enough", run=None, now=world.now)
-
-    world.between = between
+def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, halt, call):
+    world.interrupt(lambda: halt("enough", who="budget"), skip=call - 1)
     try:
         start()
     except InputError as told:
@@ -296,23 +284,14 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call)
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
 def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
-    left, other = [call], []
+    won = []
 
-    def between(_):
-        left[0] -= 1
-        if not left[0]:
-            world.between = None
-            try:
-                other.append(start("r2", nodes=1))
-            except InputError as told:
-                other.append(told)
+    def begin(run):
+        with contextlib.suppress(InputError):
+            won.append(start(run, nodes=1))
 
-    world.between = between
-    try:
-        mine = start("r1", nodes=1)
-    except InputError as told:
-        mine = told
-    won = [one for one in (mine, *other) if not isinstance(one, InputError)]
+    world.interrupt(lambda: begin("r2"), skip=call - 1)
+    begin("r1")
 
     assert [one.lease.run for one in won] == [world.read(POINTER_KEY)["run"]]
     assert list(world.schedules) == [f"stop-{won[0].lease.run}"]
@@ -320,14 +299,7 @@ def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
 
 
 def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(world, start, halt, lift):
-    def between(operation):
-        if operation == "scheduler.create_schedule":
-            world.between = None
-            halt()
-            lift()
-
-    world.between = between
-
+    world.interrupt(lambda: (halt(), lift()), "scheduler.create_schedule")
     refusal(start, "the lease of run r1 was ended")
     assert size(world) == 0
 
@@ -335,14 +307,7 @@ def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(wo
 @pytest.mark.parametrize("operation", ["s3.put_object", "scheduler.list_schedules", "eks.update_nodegroup_config"])
 def test_a_start_that_sleeps_past_its_deadline_leaves_the_fleet_at_0(world, start, operation):
     """The one-shot stop has fired by then, and no reaper looks here."""
-
-    def between(called):
-        if called == operation:
-            world.between = None
-            world.advance(121)
-
-    world.between = between
-
+    world.interrupt(lambda: world.advance(121), operation)
     refusal(start, "deadline")
     world.advance(3)
     assert (size(world), world.alive) == (0, [])

@@ -8,7 +8,7 @@ import pytest
 from guard_world import GUARDED, World, refused
 
 from tandem.errors import ExternalError, InputError
-from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.apply import run_reaper_pass
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import observe_fleet
@@ -130,18 +130,10 @@ def test_a_stopped_fence_is_not_written_for_ever(world, start, halt, passes):
 
 
 @pytest.mark.parametrize("call", range(1, 9))
-def test_two_stops_at_once_agree_on_one(world, start, call):
+def test_two_stops_at_once_agree_on_one(world, start, halt, call):
     start()
-    left = [call]
-
-    def between(_):
-        left[0] -= 1
-        if not left[0]:
-            world.between = None
-            stop_fleet(world.clients, GUARDED, who="budget", why="second", run=None, now=world.now)
-
-    world.between = between
-    report = stop_fleet(world.clients, GUARDED, who="anna", why="first", run=None, now=world.now)
+    world.interrupt(lambda: halt("second", who="budget"), skip=call - 1)
+    report = halt("first")
 
     assert report.failures == ()
     assert world.read(FENCE_KEY)["who"] in {"anna", "budget"}
@@ -363,13 +355,7 @@ def test_lifting_is_refused_while_anything_is_unknown(world, halt, lift, operati
 
 def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world, halt, lift):
     halt()
-
-    def between(operation):
-        if operation == "s3.put_object":
-            world.put(FENCE_KEY, world.read(FENCE_KEY))
-
-    world.between = between
-
+    world.interrupt(lambda: world.put(FENCE_KEY, world.read(FENCE_KEY)), "s3.put_object")
     with pytest.raises(ExternalError, match="somebody wrote it"):
         lift()
 

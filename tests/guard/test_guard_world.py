@@ -1,4 +1,4 @@
-"""Every knob of the account in memory has an effect, and it refuses what AWS refuses."""
+"""The account in memory does what its other tests rest on, and refuses what AWS refuses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from guard_world import GUARDED, Crash, World
 from tandem.guard.bucket import write_object
 
 ONE = {"minSize": 0, "desiredSize": 1}
-ZERO = {"minSize": 0, "desiredSize": 0}
 EVENT = {"GroupName": "tandem-home", "Name": "stop-r1", "ScheduleExpression": "at(2026-11-21T09:00:00)", "Target": {
     "Input": '{"ClusterName": "tandem-home", "NodegroupName": "home-trn2", "ScalingConfig": {"MinSize": 0, '
              '"DesiredSize": 0}}'}}  # fmt: skip

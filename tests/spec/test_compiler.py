@@ -178,17 +178,6 @@ def test_the_posts_speculating_artifact_is_made_by_exactly_this() -> None:
     )  # fmt: skip
 
 
-def test_the_posts_compile_gets_its_variables() -> None:
-    post = experiment("post")
-
-    assert build_compile_command(post, post.variants[0], known()).environment == {
-        "NEURON_LOGICAL_NC_CONFIG": "2",
-        "HF_HUB_OFFLINE": "1",
-        "BASE_COMPILE_WORK_DIR": "/work/nxd_model/",
-        "NEURON_COMPILE_CACHE_URL": "/work/compiler-cache",
-    }
-
-
 NATIVE = [
     pytest.param(experiment(name), variant, id=f"{name}-{variant.name}")
     for name in EXPERIMENTS

@@ -24,16 +24,6 @@ def with_bucket(bucket: str | None) -> Environment:
     return HOME.model_copy(update={"artifacts": HOME.artifacts.model_copy(update={"existing_bucket": bucket})})
 
 
-@pytest.mark.parametrize("name", ENVIRONMENTS)
-def test_an_environments_names_are_within_their_limits(name: str) -> None:
-    assert [each for each in names.environment_names(environment(name)) if each.excess() > 0] == []
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_an_experiments_names_are_within_their_limits(name: str) -> None:
-    assert [each for each in names.experiment_names(experiment(name)) if each.excess() > 0] == []
-
-
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

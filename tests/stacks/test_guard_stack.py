@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
+from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, synth_alone
 
 from stacks.guard import GuardStack
 from stacks.guard_functions import FUNCTIONS, function_variables, list_function_files
@@ -25,7 +24,7 @@ from tandem.guard.lease import Lease
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec.budgets import REGIONS_WITHOUT_BUDGETS
-from tandem.spec.environment import AlarmSubscription, CapacityBlock, Environment
+from tandem.spec.environment import AlarmSubscription, CapacityBlock
 
 pytestmark = pytest.mark.cdk
 
@@ -39,15 +38,6 @@ TLS_ONLY = {"Bool": {"aws:SecureTransport": "false"}}
 @pytest.fixture(scope="session")
 def stack(stacks: Templates) -> Template:
     return stacks[f"{HOME}-Guard"]
-
-
-def alone(place: Environment, folder: Path) -> Template:
-    """Return the stack's template, and no other of the environment."""
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
-    stage = cdk.Stage(root, place.name, env=cdk.Environment(account=place.account, region=place.region))
-    GuardStack(stage, "Guard", environment=place)
-    root.synth()
-    return templates(folder)[f"{place.name}-Guard"]
 
 
 def function(stack: Template, what: str) -> Template:
@@ -342,7 +332,7 @@ class TestNotices:
 
         def made(folder: str, *subscribers: AlarmSubscription) -> dict[str, Any]:
             place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
-            found = alone(place, tmp_path / folder)["Resources"]
+            found = synth_alone(place, tmp_path / folder, GuardStack, environment=place)["Resources"]
             heard = {name: each for name, each in found.items() if each["Type"] == "AWS::SNS::Subscription"}
             return {name: each for name, each in heard.items() if each["Properties"]["Protocol"] != "lambda"}
 

@@ -12,7 +12,18 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 import yaml
-from assemblies import Template, Templates, changed, environment, one, places, resources, texts, variants
+from assemblies import (
+    Template,
+    Templates,
+    changed,
+    environment,
+    one,
+    places,
+    resources,
+    synth_alone,
+    templates,
+    variants,
+)
 from aws_cdk import aws_s3_assets as assets
 
 from stacks.image import RESOURCE_TYPE, ImageStack
@@ -56,12 +67,8 @@ def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
     """Synthesize the Image stack of an environment and nothing else of it; the tools image's part."""
 
     def act(place: Environment) -> Template:
-        out = str(tmp_path / place.name)
-        root = cdk.App(outdir=out, analytics_reporting=False, builtin_cloud_formation_validation=False)
-        home = cdk.Environment(account=place.account, region=place.region)
-        ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place, network=NOWHERE)
-        root.synth()
-        return part(_templates(tmp_path / place.name)[f"{place.name}-Image"], TOOLS)
+        made = synth_alone(place, tmp_path / place.name, ImageStack, environment=place, network=NOWHERE)
+        return part(made, TOOLS)
 
     return act
 
@@ -218,7 +225,7 @@ class TestTheSource:
     @pytest.fixture
     def staged(self, assembly: Path, image: ProjectImage) -> list[str]:
         """The files of the asset that the build takes."""
-        project = one(part(_templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
+        project = one(part(templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
         return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -248,10 +255,6 @@ class TestTheSource:
         (folder,) = (tmp_path / "out").glob("asset.*")
         seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
         assert seen == set(image.source_files())
-
-
-def _templates(folder: Path) -> Templates:
-    return {name: json.loads(text) for name, text in texts(folder).items()}
 
 
 def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:

@@ -6,9 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from assemblies import COMMITTED, Template, Templates, changed, environment, hosted, inputs, one, resources, templates
+from assemblies import (
+    COMMITTED,
+    Template,
+    Templates,
+    changed,
+    environment,
+    hosted,
+    inputs,
+    one,
+    resources,
+    synth_alone,
+    wide_experiment,
+)
 
 import app
 from stacks import observability
@@ -45,13 +56,8 @@ def ids(template: Template, type_: str) -> dict[str, str]:
 
 
 def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Template:
-    """Return the stack's template, and no other of the environment."""
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
-    home = cdk.Environment(account=place.account, region=place.region)
-    stage = cdk.Stage(root, place.name, env=home)
-    ObservabilityStack(stage, "Observability", monitoring_scope=build_scope(place, experiments), agent_version=None)
-    root.synth()
-    return templates(folder)[f"{place.name}-Observability"]
+    scope = build_scope(place, experiments)
+    return synth_alone(place, folder, ObservabilityStack, monitoring_scope=scope, agent_version=None)
 
 
 class TestDashboards:
@@ -170,20 +176,10 @@ class TestContainerInsights:
         assert {DASHBOARD, ALARM, COMPOSITE} <= made
 
 
-def wide(variants: int) -> Experiment:
-    """The post's experiment with so many variants, every name as long as the rules let it be."""
-    post = next(found for found in hosted(environment(HOME)) if found.name == "post")
-    update = {"name": "e" * 50, "variants": tuple(
-        post.variants[1].model_copy(update={"name": f"{index:03}-" + "v" * 42, "num_speculative_tokens": 1 + index})
-        for index in range(variants)
-    )}  # fmt: skip
-    return post.model_copy(update=update)
-
-
 class TestLimits:
     def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-        made = alone(place, tmp_path, [wide(100)])
+        made = alone(place, tmp_path, [wide_experiment(100)])
         assert len(made["Resources"]) <= MAX_RESOURCES
         assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
 

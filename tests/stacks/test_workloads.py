@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from assemblies import Template, Templates, environment, hosted, inputs, one, resources
+from assemblies import Template, Templates, environment, hosted, inputs, one, resources, wide_experiment
 
 from charts import list_stages, render_workloads
 from charts.driver import build_driver_release
@@ -18,7 +18,6 @@ from charts.people import render_people
 from charts.tree import render_files
 from stacks.workloads import split_chart
 from tandem.rules.speculation import MAX_CDK_VARIANTS
-from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
 
@@ -142,19 +141,9 @@ def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
     assert zones == [["use2-az1", "use2-az2", "use2-az3"]] * 2
 
 
-def wide(variants: int) -> Experiment:
-    """The post's experiment with so many variants, every name as long as the rules let it be."""
-    post = next(found for found in hosted(environment("post-us-east-2")) if found.name == "post")
-    update = {"name": "e" * 50, "variants": tuple(
-        post.variants[1].model_copy(update={"name": f"{index:02}-" + "v" * 43, "num_speculative_tokens": 2 + index})
-        for index in range(variants)
-    )}  # fmt: skip
-    return post.model_copy(update=update)
-
-
 def sent(variants: int) -> dict[str, list[Any]]:
-    """What the CDK sends of an environment that hosts `wide` alone: custom resource -> objects."""
-    place, experiment = environment("post-us-east-2"), wide(variants)
+    """What the CDK sends of an environment that hosts a wide experiment alone: custom resource -> objects."""
+    place, experiment = environment("post-us-east-2"), wide_experiment(variants)
     charts = render_workloads(place, experiment, inputs().catalogue)
     held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
     return held | render_people(place, [experiment], {experiment.name: charts})
@@ -162,7 +151,10 @@ def sent(variants: int) -> dict[str, list[Any]]:
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
     text = [json.dumps(json.dumps(objects)) for objects in sent(MAX_CDK_VARIANTS).values()]
-    assert sum(len(each) for each in text) < MOST_TEMPLATE - len(list_stages(wide(1))) * 1000 - MAX_CDK_VARIANTS * 3000
+    assert (
+        sum(len(each) for each in text)
+        < MOST_TEMPLATE - len(list_stages(wide_experiment(1))) * 1000 - MAX_CDK_VARIANTS * 3000
+    )
 
 
 def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
