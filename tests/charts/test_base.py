@@ -77,12 +77,8 @@ def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bo
 
 def test_an_allowed_namespace_reaches_a_server() -> None:
     allowed = policies(allowed_namespaces=("shop", "chat"))
-
-    assert [admitted(allowed, "Ingress", SERVER, (name, {}), HTTP) for name in ("shop", "chat", "other")] == [
-        True,
-        True,
-        False,
-    ]
+    reached = [name for name in ("shop", "chat", "other") if admitted(allowed, "Ingress", SERVER, (name, {}), HTTP)]
+    assert reached == ["shop", "chat"]
 
 
 @pytest.mark.parametrize(

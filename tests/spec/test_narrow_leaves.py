@@ -33,26 +33,15 @@ REFUSED = {
     "delivery.path": ["..", "../x", "a/../b", "a/./b", "/a", "a/", "a//b", "a b", "."],
     "delivery.revision": ["", " ", "main branch", "-x", "main\n"],
     "hub.endpoint": [
-        "http://hub.acme.dev",
-        "https://hub.acme.dev/",
-        "https://me:secret@hub.acme.dev",
-        "https://hub.acme.dev?x=1",
-        "https://HUB.acme.dev",
-        "hub.acme.dev",
-        "https://hub.acme.dev/a/../b c",
+        *["http://hub.acme.dev", "https://hub.acme.dev/", "https://me:secret@hub.acme.dev", "https://hub.acme.dev?x=1"],
+        *("https://HUB.acme.dev", "hub.acme.dev", "https://hub.acme.dev/a/../b c"),
     ],
     # it stands in an ARN of an IAM policy, where * and ? would match
     "hub.token_secret": ["", "tandem hub", "tandem/*", "tandem/hub-??????", "a" * 513, "t\u00f6ken"],
     "observability.reference.values[0].prompt_class": ["Json", "two words", "-x", "", "c" * 33],
     "capacity.block.ends": [
-        "2026-12-08T11:30:00",
-        "2026-12-08T12:30:00+01:00",
-        "2026-12-08",
-        "tomorrow",
-        1796729400,
-        1796729400.5,
-        None,
-        "2026-12-32T11:30:00Z",
+        *("2026-12-08T11:30:00", "2026-12-08T12:30:00+01:00", "2026-12-08", "tomorrow", "2026-12-32T11:30:00Z"),
+        *(1796729400, 1796729400.5, None),
     ],
 }
 TAKEN = {
