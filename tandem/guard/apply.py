@@ -8,7 +8,7 @@ is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -76,10 +76,9 @@ def apply_stop_plan(  # noqa: PLR0913 - what was seen, what it demands, and in w
         publishes_metrics: whether the pass is counted in CloudWatch; the guard's functions alone may publish there.
     """
     stop_pass = _StopPass(clients, config, fleet, plan, who=who, run=run or (fleet.lease.run if fleet.lease else None))
-    stop_pass.publishes_metrics = publishes_metrics
     if plan.reasons:
         stop_pass.stop()
-    return stop_pass.finish()
+    return stop_pass.finish(publishes_metrics=publishes_metrics)
 
 
 class _StopPass:
@@ -95,7 +94,6 @@ class _StopPass:
         self.messages: list[str] = []
         self.terminated_ids: tuple[str, ...] = ()
         self.suspended_groups: tuple[str, ...] = ()
-        self.publishes_metrics = True
         self.read_at_s = fleet.read_start_s  # when a reading or writing of the fence began that shows it as it is known
 
     def stop(self) -> None:
@@ -107,15 +105,29 @@ class _StopPass:
         self.failures.extend(self.plan.failures)
         # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
         if self.plan.scale_down or ((planned_scale_down or not was_closed_before) and self.fleet.can_scale):
-            self._scale_down()
+            with self._record_failure(f"setting {self.config.node_group_description} to 0"):
+                scale_down = partial(scale_to_zero, self.clients, self.config)
+                if not call_if_allowed(self.clients, self._find_release, scale_down, needs_fresh_reading=False):
+                    self.actions.append(f"{self.config.node_group_description} set to 0")
         if self.plan.hold_scaling_groups and not self._find_release(force_read=True):
-            self._hold_scaling_groups()
+            # the third lever: EKS refuses 0, or does not do it
+            with self._record_failure(f"reading the Auto Scaling groups of {self.config.node_group_description}"):
+                for group in read_scaling_groups(self.clients, self.fleet.scaling_groups):
+                    with self._record_failure(f"holding Auto Scaling group {group.name} at 0"):
+                        self._hold_scaling_group(group)
         if self.plan.terminate_ids:  # by id, so it can end no other run's
             self._terminate_instances()
         if is_fence_unknown:
             self._write_fence()
         if was_closed_before and self.fleet.desired_size and "lease" not in self.fleet.unknown:
-            self._report_foreign_schedules()
+            # one of those that no lease owns may be what raises behind the fence
+            schedule_group = self.config.schedule_group
+            with self._record_failure(f"listing the schedules of {schedule_group}"):
+                self.failures += [
+                    f"schedule {schedule.name} of group {schedule_group} is no lease's and calls "
+                    f"{schedule.target_arn}; delete it if nobody knows it"
+                    for schedule in list_foreign_schedules(self.clients, self.config, self.fleet.lease)
+                ]
 
     def _find_release(self, *, force_read: bool = False) -> str:
         """Say that the fence was released: the machine may have slept until then, and another run started.
@@ -137,20 +149,22 @@ class _StopPass:
         self.actions.append(release)
         return release
 
-    def finish(self) -> PassReport:
+    def finish(self, *, publishes_metrics: bool) -> PassReport:
         """Publish, tell and write down what this pass did."""
         # the rest is the reaper's alone: its silence is told by their absence, and money and idle minutes are summed
         reaper_metrics = self.plan.metrics if self.who == REAPER else {}
         metrics = {**reaper_metrics, STOP_FAILURES: float(bool(self.failures))}
         if not self.plan.reasons:
             self.failures += [f"{source} unknown: {outcome}" for source, outcome in self.fleet.unknown.items()]
-        is_blind = (
-            bool(not self.plan.reasons and self.fleet.unknown and self.fleet.own_instances) and self.who == REAPER
-        )
+        is_unseen = bool(self.fleet.unknown and self.fleet.own_instances)
+        is_blind = not self.plan.reasons and is_unseen and self.who == REAPER
         change = "blind" if is_blind else "failed" if metrics[STOP_FAILURES] else self.plan.fence_state or ""
         outcome = self._notify(change) if self.plan.reasons or is_blind else False
-        if self.publishes_metrics:
-            self._publish(metrics)
+        if publishes_metrics:
+            data = [{"MetricName": name, "Value": value, "Unit": METRIC_UNITS[name], "Timestamp": self.fleet.now}
+                    for name, value in metrics.items()]  # fmt: skip
+            with self._record_failure(f"publishing to {self.config.namespace}"):
+                self.clients.cloudwatch.put_metric_data(Namespace=self.config.namespace, MetricData=data)
         if self.plan.reasons:
             self._update_fence(change, notification_ok=outcome)
         return PassReport(fleet=self.fleet, plan=self.plan, actions=tuple(self.actions), failures=tuple(self.failures),
@@ -188,54 +202,27 @@ class _StopPass:
             if not was_closed_before:
                 self.actions.append(f"fenced: {fence.why}")
 
-    def _scale_down(self) -> None:
-        config = self.config
-        with self._record_failure(f"setting {config.node_group_description} to 0"):
-            scale_down = partial(scale_to_zero, self.clients, config)
-            if not call_if_allowed(self.clients, self._find_release, scale_down, needs_fresh_reading=False):
-                self.actions.append(f"{config.node_group_description} set to 0")
-
-    def _hold_scaling_groups(self) -> None:
-        """Pull the third lever: EKS refuses 0, or does not do it."""
-        with self._record_failure(f"reading the Auto Scaling groups of {self.config.node_group_description}"):
-            for group in read_scaling_groups(self.clients, self.fleet.scaling_groups):
-                with self._record_failure(f"holding Auto Scaling group {group.name} at 0"):
-                    self._hold_scaling_group(group)
-
     def _hold_scaling_group(self, group: ScalingGroup) -> None:
         if LAUNCH_PROCESS not in group.suspended_processes:
             self.suspended_groups = (*self.suspended_groups, group.name)
-            self._record_suspended_groups()
-            self.clients.autoscaling.suspend_processes(
-                AutoScalingGroupName=group.name, ScalingProcesses=[LAUNCH_PROCESS]
-            )
+            self._change_fence(self._add_suspended_groups)  # before the call, so that a start may resume them
+            processes = [LAUNCH_PROCESS]
+            self.clients.autoscaling.suspend_processes(AutoScalingGroupName=group.name, ScalingProcesses=processes)
             self.actions.append(f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)")
         if (group.desired_size, group.min_size) != (0, 0):
-            self.clients.autoscaling.update_auto_scaling_group(
-                AutoScalingGroupName=group.name, MinSize=0, DesiredCapacity=0
-            )
+            resize = self.clients.autoscaling.update_auto_scaling_group
+            resize(AutoScalingGroupName=group.name, MinSize=0, DesiredCapacity=0)
             self.actions.append(f"Auto Scaling group {group.name} set to 0 (unproven on a real account)")
 
-    def _record_suspended_groups(self) -> None:
-        """Write into the fence which launches it suspends, before it does, so that a start may resume them."""
+    def _add_suspended_groups(self, fence: Fence | None) -> Fence | None:
+        if fence is None or not fence.is_closed or set(self.suspended_groups) <= set(fence.suspended):
+            return None
+        return replace(fence, suspended=tuple(dict.fromkeys((*fence.suspended, *self.suspended_groups))))
 
-        def add_suspended_groups(fence: Fence | None) -> Fence | None:
-            if fence is None or not fence.is_closed or set(self.suspended_groups) <= set(fence.suspended):
-                return None
-            return replace(fence, suspended=tuple(dict.fromkeys((*fence.suspended, *self.suspended_groups))))
-
+    def _change_fence(self, change: Callable[[Fence | None], Fence | None]) -> None:
         with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
-            fence = change_fence(self.clients, self.config, self.fleet.fence, add_suspended_groups)
+            fence = change_fence(self.clients, self.config, self.fleet.fence, change)
             self.fleet = replace(self.fleet, fence=fence or self.fleet.fence)
-
-    def _report_foreign_schedules(self) -> None:
-        """Name the schedules that no lease owns: one of them may be what raises behind the fence."""
-        with self._record_failure(f"listing the schedules of {self.config.schedule_group}"):
-            for schedule in list_foreign_schedules(self.clients, self.config, self.fleet.lease):
-                self.failures.append(
-                    f"schedule {schedule.name} of group {self.config.schedule_group} is no lease's and "
-                    f"calls {schedule.target_arn}; delete it if nobody knows it"
-                )
 
     def _terminate_instances(self) -> None:
         """End them in one call; where EC2 refuses one of several, it ends none (API reference), so then one by one."""
@@ -255,12 +242,6 @@ class _StopPass:
     def _call_terminate(self, instance_ids: tuple[str, ...]) -> None:
         self.clients.ec2.terminate_instances(InstanceIds=list(instance_ids))
         self.terminated_ids = (*self.terminated_ids, *instance_ids)
-
-    def _publish(self, metrics: Mapping[str, float]) -> None:
-        data = [{"MetricName": name, "Value": value, "Unit": METRIC_UNITS[name], "Timestamp": self.fleet.now}
-                for name, value in metrics.items()]  # fmt: skip
-        with self._record_failure(f"publishing to {self.config.namespace}"):
-            self.clients.cloudwatch.put_metric_data(Namespace=self.config.namespace, MetricData=data)
 
     def _notify(self, change: str) -> bool:
         """Tell people of a change, and of a failure every hour again; whether they now know."""
@@ -291,6 +272,10 @@ class _StopPass:
 
     def _update_fence(self, change: str, *, notification_ok: bool) -> None:
         """Write into the fence what this pass found and did; nothing where nothing is new any more."""
+        state: FenceState = self.plan.fence_state or "stopping"
+        was_terminating = self.fleet.fence is not None and self.fleet.fence.state == "terminating"
+        if state == "terminating" and not self.terminated_ids and not was_terminating:
+            state = "stopping"  # what was ordered by id is terminating, if the order was taken
 
         def add_pass(current_fence: Fence | None) -> Fence | None:
             if current_fence is None or not current_fence.is_closed:
@@ -298,7 +283,7 @@ class _StopPass:
             instance_ids = tuple(instance.id for instance in self.fleet.instances)
             new_fence = replace(
                 current_fence,
-                state=self._choose_fence_state(),
+                state=state,
                 etag="",
                 instances=instance_ids if "instances" not in self.fleet.unknown else current_fence.instances,
                 terminated=tuple(dict.fromkeys((*current_fence.terminated, *self.terminated_ids))),
@@ -310,18 +295,8 @@ class _StopPass:
                 return None
             return replace(new_fence, passes=min(current_fence.passes + 1, MAX_PASSES), last_look=self.fleet.now)
 
-        fence = self.fleet.fence
-        if fence is None or not fence.is_closed:
-            return
-        with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
-            stored_fence = change_fence(self.clients, self.config, fence, add_pass)
-            self.fleet = replace(self.fleet, fence=stored_fence or fence)
-
-    def _choose_fence_state(self) -> FenceState:
-        """Return the state to write: what was ordered by id is terminating, if the order was taken."""
-        state = self.plan.fence_state or "stopping"
-        was_terminating = self.fleet.fence is not None and self.fleet.fence.state == "terminating"
-        return "stopping" if state == "terminating" and not self.terminated_ids and not was_terminating else state
+        if self.fleet.is_fenced:
+            self._change_fence(add_pass)
 
 
 def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
@@ -330,9 +305,9 @@ def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
     Raises:
         CALL_ERRORS: EKS does not answer, or refuses.
     """
-    clients.eks_once.update_nodegroup_config(
-        clusterName=config.cluster, nodegroupName=config.node_group, scalingConfig={"minSize": 0, "desiredSize": 0}
-    )
+    size = {"minSize": 0, "desiredSize": 0}
+    group = {"clusterName": config.cluster, "nodegroupName": config.node_group}
+    clients.eks_once.update_nodegroup_config(**group, scalingConfig=size)
 
 
 def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> PassReport:
@@ -343,21 +318,20 @@ def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> 
     for _ in range(MAX_OBSERVATIONS):
         fleet = observe_fleet(clients, config, now)
         plan = plan_stop(fleet, config)
-        if not plan.reasons or fleet.is_fenced or _is_lease_unchanged(clients, config, fleet):
+        is_settled = not plan.reasons or fleet.is_fenced or "lease" in fleet.unknown
+        if is_settled or _is_lease_unchanged(clients, config, fleet):
             break
     return apply_stop_plan(clients, config, fleet, plan, who=REAPER)
 
 
 def _is_lease_unchanged(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> bool:
     """Whether the lease is as it was seen; what cannot be read again stands."""
-    if "lease" in fleet.unknown:
-        return True
     try:
         pointer = read_pointer(clients, config)
-        lease, _ = read_lease(clients, config, pointer)
+        etags = [lease.etag if lease else "" for lease in (read_lease(clients, config, pointer)[0], fleet.lease)]
     except CALL_ERRORS:
         return True
-    return pointer == fleet.pointer and (lease.etag if lease else "") == (fleet.lease.etag if fleet.lease else "")
+    return pointer == fleet.pointer and etags[0] == etags[1]
 
 
 def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
@@ -377,6 +351,5 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
     fleet = observe_fleet(clients, config, now)
     plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)
     run = shorten_sentence(run) if run else None
-    return apply_stop_plan(
-        clients, config, fleet, plan, who=shorten_sentence(who), run=run, publishes_metrics=publishes_metrics
-    )
+    who = shorten_sentence(who)
+    return apply_stop_plan(clients, config, fleet, plan, who=who, run=run, publishes_metrics=publishes_metrics)

@@ -19,8 +19,12 @@ from tandem.errors import InputError
 from tandem.guard.values import format_value, parse_timestamp
 
 VARIABLE_PREFIX = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
-_FLOAT_FIELDS = {"max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"}
-_INTEGER_FIELDS = {"nodes"}
+_PARSERS: dict[str, Callable[[str], Any]] = {
+    **dict.fromkeys(("max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"), float),
+    **dict.fromkeys(("block_starts", "block_ends"), parse_timestamp),
+    "nodes": int,
+}
+_DEPLOY_ADVICE = "deploy the Guard stack again"
 # At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
 CLIENT_CONFIG = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
 
@@ -80,22 +84,21 @@ class GuardConfig:
         """
         values: dict[str, Any] = {}
         for config_field in fields(cls):
-            text = variables.get(VARIABLE_PREFIX + config_field.name.upper(), "")
-            if text:
-                values[config_field.name] = _parse_variable(config_field.name, text)
-            elif config_field.default is MISSING:
-                raise InputError("the variable is not set", where=VARIABLE_PREFIX + config_field.name.upper(),
-                                   change="deploy the Guard stack again")  # fmt: skip
+            variable = VARIABLE_PREFIX + config_field.name.upper()
+            text = variables.get(variable, "")
+            try:
+                if text:
+                    values[config_field.name] = _PARSERS.get(config_field.name, str)(text)
+                elif config_field.default is MISSING:
+                    raise InputError("the variable is not set", where=variable, change=_DEPLOY_ADVICE)
+            except ValueError:
+                raise InputError(f"{text!r} cannot be read", where=variable, change=_DEPLOY_ADVICE) from None
         return cls(**values)
 
     def to_variables(self) -> dict[str, str]:
         """Return what `from_variables` reads."""
-        values = {config_field.name: getattr(self, config_field.name) for config_field in fields(self)}
-        return {
-            VARIABLE_PREFIX + name.upper(): format_value(value)
-            for name, value in values.items()
-            if value not in {None, ""}
-        }
+        values = {VARIABLE_PREFIX + item.name.upper(): getattr(self, item.name) for item in fields(self)}
+        return {variable: format_value(value) for variable, value in values.items() if value not in {None, ""}}
 
     @property
     def node_group_description(self) -> str:
@@ -114,21 +117,11 @@ class GuardConfig:
 
     def replace_prefix(self, prefix: str) -> Self:
         """Return the same fleet with its objects below another prefix."""
-        return self if prefix == self.prefix else replace(self, prefix=prefix)
+        return replace(self, prefix=prefix)
 
     def url(self, key: str) -> str:
         """Return the `s3://` address of an object."""
         return f"s3://{self.bucket}/{self.prefix}{key}"
-
-
-def _parse_variable(name: str, text: str) -> Any:
-    try:
-        if name.startswith("block_"):
-            return parse_timestamp(text)
-        return int(text) if name in _INTEGER_FIELDS else float(text) if name in _FLOAT_FIELDS else text
-    except ValueError:
-        raise InputError(f"{text!r} cannot be read", where=VARIABLE_PREFIX + name.upper(),
-                           change="deploy the Guard stack again") from None  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,26 +10,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, get_args
 
+from tandem.guard import values
 from tandem.guard.bucket import MAX_ATTEMPTS, read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.values import (
-    PARSE_ERRORS,
-    parse_count,
-    parse_optional_text,
-    parse_texts,
-    parse_timestamp,
-    select_json_fields,
-    shorten_sentence,
-    shorten_text,
-)
 
 FENCE_KEY = "stop.json"
-FENCE_FIELDS = (
-    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
-    "suspended",
-)  # fmt: skip
 MAX_PASSES = 10_000_000  # of the reaper on one fence; a larger number is no number of ours
 FenceState = Literal["stopping", "terminating", "stopped", "lifted"]
 
@@ -89,45 +77,35 @@ def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
     return former if former is not None and former.is_closed else fence
 
 
+def _parse_fence_state(value: Any) -> Any:
+    return get_args(FenceState)[get_args(FenceState).index(value)]
+
+
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "state": _parse_fence_state,
+    **dict.fromkeys(("who", "why"), values.shorten_sentence),
+    "run": values.parse_optional_text,
+    "at": values.parse_timestamp,
+    "passes": partial(values.parse_count, maximum=MAX_PASSES),
+    **dict.fromkeys(("last_look", "told_at"), values.parse_optional_timestamp),
+    **dict.fromkeys(("instances", "terminated", "suspended"), values.parse_texts),
+    "told": values.shorten_text,
+}
+FENCE_FIELDS = tuple(_PARSERS)
+
+
 def _read_fence_at_prefix(clients: AwsClients, config: GuardConfig) -> Fence | None:
-    bucket_object = read_object(clients, config, FENCE_KEY)
-    if bucket_object is None:
+    entry = read_object(clients, config, FENCE_KEY)
+    if entry is None:
         return None
+    place: dict[str, Any] = {"prefix": config.prefix, "etag": entry.etag}
     try:
-        document = json.loads(bucket_object.body)
-        return Fence(
-            state=_parse_fence_state(document["state"]),
-            who=shorten_sentence(document["who"]),
-            why=shorten_sentence(document["why"]),
-            run=parse_optional_text(document["run"]),
-            at=parse_timestamp(document["at"]),
-            passes=parse_count(document.get("passes", 0), MAX_PASSES),
-            last_look=parse_timestamp(document["last_look"]) if document.get("last_look") else None,
-            instances=parse_texts(document.get("instances", [])),
-            terminated=parse_texts(document.get("terminated", [])),
-            told=shorten_text(document.get("told", "")),
-            told_at=parse_timestamp(document["told_at"]) if document.get("told_at") else None,
-            suspended=parse_texts(document.get("suspended", [])),
-            prefix=config.prefix,
-            etag=bucket_object.etag,
-        )
-    except PARSE_ERRORS as error:
-        fault = f"{config.url(FENCE_KEY)}: not understood ({shorten_text(error)}), so it counts as a fence"
-        return Fence(
-            state="stopping",
-            who="unknown",
-            why="stop.json could not be understood",
-            run=None,
-            at=bucket_object.modified_at,
-            prefix=config.prefix,
-            etag=bucket_object.etag,
-            fault=fault,
-        )
-
-
-def _parse_fence_state(value: Any) -> FenceState:
-    fence_states: tuple[FenceState, ...] = ("stopping", "terminating", "stopped", "lifted")
-    return fence_states[fence_states.index(value)]
+        document = json.loads(entry.body)
+        return Fence(**{name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}, **place)
+    except values.PARSE_ERRORS as error:
+        why, url = "stop.json could not be understood", config.url(FENCE_KEY)
+        fault = f"{url}: not understood ({values.shorten_text(error)}), so it counts as a fence"
+        return Fence(state="stopping", who="unknown", why=why, run=None, at=entry.modified_at, fault=fault, **place)
 
 
 def change_fence(
@@ -149,8 +127,8 @@ def change_fence(
         if new_fence is None:
             return fence
         fence_config = config.replace_prefix(fence.prefix if fence else config.prefix)
-        document = select_json_fields(new_fence, *FENCE_FIELDS)
-        etag = write_object(clients, fence_config, FENCE_KEY, document, etag=fence.etag if fence else "")
+        document, known_etag = values.select_json_fields(new_fence, *FENCE_FIELDS), fence.etag if fence else ""
+        etag = write_object(clients, fence_config, FENCE_KEY, document, etag=known_etag)
         if etag is not None:
             return replace(new_fence, prefix=fence_config.prefix, etag=etag)
         fence = read_fence(clients, config)

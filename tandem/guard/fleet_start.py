@@ -19,32 +19,15 @@ from botocore.exceptions import ClientError
 
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError, TandemError
+from tandem.guard import lease as leases
+from tandem.guard import observe
 from tandem.guard.apply import scale_to_zero
 from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, change_fence
-from tandem.guard.lease import (
-    POINTER_KEY,
-    RUN_NAME_PATTERN,
-    STOP_PREFIX,
-    Lease,
-    LeasePointer,
-    clear_pointer,
-    lease_key,
-    read_lease,
-    read_pointer,
-    write_lease,
-)
+from tandem.guard.lease import Lease, LeasePointer, lease_key
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import (
-    BLOCK_MARGIN,
-    OWNER_TAG,
-    FleetState,
-    build_label_change,
-    describe_node_group,
-    observe_fleet,
-    read_own_labels,
-)
+from tandem.guard.observe import FleetState
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
@@ -57,6 +40,7 @@ SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
 RETRY_ADVICE = "nothing was raised; try again"
+MOMENT_FORMAT = "%Y-%m-%d %H:%M"
 LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --release, and start again"
 
 
@@ -98,8 +82,9 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     require_valid_request(config, run=run, hours=hours, nodes=nodes)
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
     lease = Lease(
-        run=run, who=who, experiment=experiment, node_label=dict(node_labels), created=now, deadline=deadline,
-        beats=beats, schedule=f"{STOP_PREFIX}{run}", nodes=nodes, unarmed=tuple(unarmed_paths), prefix=config.prefix,
+        run=run, who=who, experiment=experiment, nodes=nodes, node_label=dict(node_labels), prefix=config.prefix,
+        created=now, deadline=deadline, beats=beats, schedule=f"{leases.STOP_PREFIX}{run}",
+        unarmed=tuple(unarmed_paths),
     )  # fmt: skip
     fleet_start = _FleetStart(clients, config, lease, now)
     fleet_start.check_preconditions()
@@ -112,7 +97,8 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         fleet_start.return_lease()
         raise
     try:
-        was_present = fleet_start.is_raised()
+        fleet = fleet_start.fleet  # an earlier start of this run may have been taken
+        was_present = fleet.lease is not None and fleet.desired_size == fleet_start.lease.nodes
         if not was_present:
             fleet_start.raise_nodes()
         fleet_start.require_no_late_stop()
@@ -133,7 +119,7 @@ def require_valid_request(config: GuardConfig, *, run: str, hours: float, nodes:
     Raises:
         InputError: it cannot.
     """
-    if not RUN_NAME_PATTERN.fullmatch(run):
+    if not leases.RUN_NAME_PATTERN.fullmatch(run):
         raise InputError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
     if not MIN_HOURS <= hours <= config.max_hours:
         advice = f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)"
@@ -165,22 +151,25 @@ class _FleetStart:
     def _refuse(self, problem: str, change: str, where: str = "") -> InputError:
         return InputError(problem, where=where or self.config.node_group_description, change=change)
 
+    def _quote_aws_command(self, service: str, operation: str, flags: Mapping[str, str]) -> str:
+        words = (word for flag in (*flags.items(), ("--region", self.config.region)) for word in flag)
+        return quote_command("aws", service, operation, *words)
+
     # may it
 
     def check_preconditions(self) -> None:
         """Look at everything before anything is written."""
-        self.fleet = observe_fleet(self.clients, self.config, self.now)
+        self.fleet = observe.observe_fleet(self.clients, self.config, self.now)
         self.fleet.require_known(
             "fence", "lease", "node group", "instances", where=self.config.environment,
             consequence="nothing is raised", change="allow it to this identity where it is denied, else try again",
         )  # fmt: skip
         fence = self.fleet.fence
         if fence is not None and fence.is_closed:
-            raise self._refuse(
-                f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
-                f"{self.status_command}; when the reason is gone, {self.stop_command} --release",
-                self.config.replace_prefix(fence.prefix).url(FENCE_KEY),
-            )
+            problem = f"fenced by {fence.who} at {fence.at:{MOMENT_FORMAT}} UTC: {fence.why}"
+            release = f"tandem stop --release --env {self.config.environment}"
+            advice = f"{self.status_command}; when the reason is gone, {release}"
+            raise self._refuse(problem, advice, self.config.replace_prefix(fence.prefix).url(FENCE_KEY))
         self._require_no_other_lease()
         self._require_window()
         self._require_node_group()
@@ -193,15 +182,14 @@ class _FleetStart:
         if lease is None:
             return
         new_name, advice = "take another name for this run", ""
-        deadline_text = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
+        deadline_text = f"{lease.deadline:{MOMENT_FORMAT}} UTC"
         if lease.deadline <= now:
             problem = f"the lease of run {lease.run} ended at {deadline_text}"
             advice = f"the reaper fences it within minutes; then tandem stop --release --env {name}"
         elif lease.ending is not None:
             problem = f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC"
-            advice = (
-                f"wait until {self.status_command} shows no lease; to finish it by hand: tandem stop --end --env {name}"
-            )
+            by_hand = f"to finish it by hand: tandem stop --end --env {name}"
+            advice = f"wait until {self.status_command} shows no lease; {by_hand}"
         elif lease.run != self.lease.run:
             problem = f"run {lease.run} of {lease.who} has the fleet until {deadline_text}"
             advice = f"wait, or end it: {self.stop_command}"
@@ -223,19 +211,18 @@ class _FleetStart:
         if starts is None or ends is None:
             problem = "the Capacity Block's start and end are not said"
             raise self._refuse(problem, "write capacity.block from the offer and deploy Fleet", config.environment)
-        if self.now < starts or ends - BLOCK_MARGIN < deadline:
-            raise self._refuse(
-                f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "
-                f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}",
-                "ask for fewer hours, or renew the block: docs/runbook.md", config.environment,
-            )  # fmt: skip
+        if self.now < starts or ends - observe.BLOCK_MARGIN < deadline:
+            window = f"{starts:{MOMENT_FORMAT}} to {ends:{MOMENT_FORMAT}} UTC"
+            problem = f"the Capacity Block lasts from {window}, and a run must end 45 minutes before its end"
+            advice = "ask for fewer hours, or renew the block: docs/runbook.md"
+            raise self._refuse(f"{problem}; asked: until {deadline:{MOMENT_FORMAT}}", advice, config.environment)
 
     def _require_node_group(self) -> None:
         config, fleet = self.config, self.fleet
         if not fleet.has_node_group:
             raise self._refuse("not there", "deploy the Fleet stack")
         if not fleet.has_owner_tag:
-            problem = f"another's: without the tag {OWNER_TAG}={config.environment}"
+            problem = f"another's: without the tag {observe.OWNER_TAG}={config.environment}"
             raise self._refuse(problem, "it is left alone; give one of the two another name")
         if fleet.desired_size != 0 and fleet.lease is None:
             raise self._refuse(f"already at {fleet.desired_size}, without a lease", self.stop_command)
@@ -244,7 +231,7 @@ class _FleetStart:
             advice = f"wait until they are gone, or {self.stop_command}"
             raise self._refuse(f"instances without a lease: {instance_text}", advice)
         with convert_call_errors("asking EKS", config.node_group_description, RETRY_ADVICE):
-            node_group = describe_node_group(self.clients, self.config)
+            node_group = observe.describe_node_group(self.clients, self.config)
         limit, status = node_group.get("scalingConfig", {}).get("maxSize", 0), node_group.get("status")
         # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
         if status not in {"ACTIVE", "DEGRADED"} or limit < self.lease.nodes:
@@ -258,10 +245,8 @@ class _FleetStart:
             groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
         for group in groups:
             if LAUNCH_PROCESS in group.suspended_processes and group.name not in suspended_groups:
-                command = quote_command(
-                    "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
-                    "--scaling-processes", LAUNCH_PROCESS, "--region", self.config.region,
-                )  # fmt: skip
+                flags = {"--auto-scaling-group-name": group.name, "--scaling-processes": LAUNCH_PROCESS}
+                command = self._quote_aws_command("autoscaling", "resume-processes", flags)
                 problem = "its launches are suspended, and no stop of Tandem wrote that it did so"
                 raise self._refuse(problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}")
 
@@ -271,18 +256,16 @@ class _FleetStart:
         with convert_call_errors("listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
             fence_run = self.fleet.fence.run if self.fleet.fence else None
-            if fence_run and any(schedule.name == f"{STOP_PREFIX}{fence_run}" for schedule in foreign_schedules):
+            if fence_run and any(schedule.name == f"{leases.STOP_PREFIX}{fence_run}" for schedule in foreign_schedules):
                 # a release of an older Tandem, or one that died, left the stop of the run that its fence ended
                 delete_unreferenced_schedule(self.clients, self.config, fence_run)
                 foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
-            pointer = read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
-        if any(schedule.name == f"{STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
+            pointer = leases.read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
+        if any(schedule.name == f"{leases.STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
             raise self._refuse(f"run {pointer.run} has the fleet now", self.status_command)
         for schedule in foreign_schedules:
-            command = quote_command(
-                "aws", "scheduler", "delete-schedule", "--group-name", schedule_group, "--name", schedule.name,
-                "--region", self.config.region,
-            )  # fmt: skip
+            flags = {"--group-name": schedule_group, "--name": schedule.name}
+            command = self._quote_aws_command("scheduler", "delete-schedule", flags)
             advice = f"if no other start is under way: {command}"
             where = f"schedule {schedule_group}/{schedule.name}"
             raise self._refuse(f"no lease owns it, and it calls {schedule.target_arn}", advice, where)
@@ -295,21 +278,22 @@ class _FleetStart:
         url = pointer_config.url(lease_key(self.lease.run))
         with convert_call_errors("writing the lease", url, f"{self.retry_advice}; nothing was raised"):
             if self.fleet.lease is None:
-                self.lease = write_lease(self.clients, self.config, self.lease) or self._adopt_lease(url)
+                self.lease = leases.write_lease(self.clients, self.config, self.lease) or self._adopt_lease(url)
             elif self.requested_lease.unarmed != self.lease.unarmed:
                 new_lease = replace(self.lease, unarmed=self.requested_lease.unarmed)
-                self.lease = write_lease(self.clients, self.config, new_lease) or self.lease
+                self.lease = leases.write_lease(self.clients, self.config, new_lease) or self.lease
             document = {"run": self.lease.run}
-            etag = write_object(self.clients, pointer_config, POINTER_KEY, document, etag=self.pointer.etag)
+            etag = write_object(self.clients, pointer_config, leases.POINTER_KEY, document, etag=self.pointer.etag)
         if etag is None:
-            raise self._refuse("another start or stop came first", self.status_command, pointer_config.url(POINTER_KEY))
+            where = pointer_config.url(leases.POINTER_KEY)
+            raise self._refuse("another start or stop came first", self.status_command, where)
         self.pointer = LeasePointer(run=self.lease.run, prefix=pointer_config.prefix, etag=etag)
         self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
 
     def _adopt_lease(self, url: str) -> Lease:
         """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
         pointer = LeasePointer(run=self.lease.run, prefix=self.config.prefix)
-        lease, fault = read_lease(self.clients, self.config, pointer)
+        lease, fault = leases.read_lease(self.clients, self.config, pointer)
         expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
         if lease is None or expected_lease != self.lease or lease.deadline <= self.now:
             problem = fault or f"run {self.lease.run} was started before"
@@ -321,18 +305,17 @@ class _FleetStart:
         if self.fleet.lease is not None:
             return  # an earlier start of the same run may have raised under it
         with suppress(*CALL_ERRORS):
-            if clear_pointer(self.clients, self.config, self.pointer):
-                write_lease(self.clients, self.config, replace(self.lease, ending=self.now))
+            if leases.clear_pointer(self.clients, self.config, self.pointer):
+                leases.write_lease(self.clients, self.config, replace(self.lease, ending=self.now))
             self.delete_unused_schedule()
 
     def arm_stop(self) -> str:
         """Create the one-shot stop and read it back."""
         where = f"schedule {self.config.schedule_group}/{self.lease.schedule}"
         advice = "nothing was raised; try again, or deploy the Guard stack"
-        request = build_stop_schedule(self.config, self.lease)
-        names = ("ScheduleExpression", "State", "Target")
+        request, names = build_stop_schedule(self.config, self.lease), ("ScheduleExpression", "State", "Target")
         with convert_call_errors("arming the one-shot stop", where, advice):
-            self.owner.call_as_owner(self._create_schedule, self._build_refusal)
+            self.owner.call_as_owner(partial(self._create_schedule, request), self._build_refusal)
             schedule = self.clients.scheduler.get_schedule(GroupName=request["GroupName"], Name=request["Name"])
             target = {name: schedule["Target"].get(name) for name in request["Target"]}
             stored_values = {**schedule, "State": schedule.get("State", "ENABLED"), "Target": target}
@@ -343,10 +326,10 @@ class _FleetStart:
             raise ExternalError("it is not as it was asked for", where=where, change=advice)
         return arn
 
-    def _create_schedule(self) -> None:
+    def _create_schedule(self, request: Mapping[str, Any]) -> None:
         had_new_schedule, self.has_new_schedule = self.has_new_schedule, True  # also where the answer is lost
         try:
-            self.clients.scheduler.create_schedule(**build_stop_schedule(self.config, self.lease))
+            self.clients.scheduler.create_schedule(**request)
         except ClientError as error:
             if error_code(error) != "ConflictException":
                 raise
@@ -373,22 +356,15 @@ class _FleetStart:
         fence = self.fleet.fence
         group_names = sorted(set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups))
         for name in group_names:
-            step, resume = (
-                f"resuming the launches of Auto Scaling group {name}",
-                self.clients.autoscaling.resume_processes,
-            )
+            resume = partial(self.clients.autoscaling.resume_processes, AutoScalingGroupName=name)
+            step = f"resuming the launches of Auto Scaling group {name}"
             with convert_call_errors(step, self.config.node_group_description, RETRY_ADVICE):
-                call = partial(resume, AutoScalingGroupName=name, ScalingProcesses=[LAUNCH_PROCESS])
-                self.owner.call_as_owner(call, self._build_refusal)
+                self.owner.call_as_owner(partial(resume, ScalingProcesses=[LAUNCH_PROCESS]), self._build_refusal)
         if group_names:
             with convert_call_errors("writing what was resumed", self.config.url(FENCE_KEY), RETRY_ADVICE):
                 change_fence(self.clients, self.config, fence, _clear_suspended_groups)
 
     # the raise
-
-    def is_raised(self) -> bool:
-        """Whether an earlier start of this run had been taken."""
-        return self.fleet.lease is not None and self.fleet.desired_size == self.lease.nodes
 
     def raise_nodes(self) -> None:
         """Ask EKS for the nodes, with the run's labels and without those of another."""
@@ -396,8 +372,9 @@ class _FleetStart:
             problem = f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile"
             raise self._refuse(problem, LATE_START_ADVICE)
         try:
-            label_change = build_label_change(read_own_labels(self.clients, self.config), self.lease.node_label)
-            self.owner.call_as_owner(lambda: self._set_group_size(label_change), self._build_refusal)
+            current_labels = observe.read_own_labels(self.clients, self.config)
+            label_change = observe.build_label_change(current_labels, self.lease.node_label)
+            self.owner.call_as_owner(partial(self._set_group_size, label_change), self._build_refusal)
         except CALL_ERRORS as error:  # it may have been taken all the same
             problem = f"raising failed ({describe_error(error)}); {self._undo_raise()}"
             where = self.config.node_group_description
@@ -413,13 +390,13 @@ class _FleetStart:
     def remove_stray_labels(self) -> None:
         """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
-            labels = read_own_labels(self.clients, self.config)
+            labels = observe.read_own_labels(self.clients, self.config)
             stray_labels = [name for name in labels if name not in self.lease.node_label]
             if stray_labels:
-                self.owner.call_as_owner(lambda: self.clients.eks_once.update_nodegroup_config(
-                    clusterName=self.config.cluster, nodegroupName=self.config.node_group,
-                    labels={"removeLabels": stray_labels},
-                ), self._build_refusal)  # fmt: skip
+                group = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
+                update = partial(self.clients.eks_once.update_nodegroup_config, **group)
+                removal = partial(update, labels={"removeLabels": stray_labels})
+                self.owner.call_as_owner(removal, self._build_refusal)
 
     def delete_unused_schedule(self) -> None:
         """Delete the one-shot stop of a lease that is over, where nothing stands for which it is needed."""
@@ -446,17 +423,14 @@ class _FleetStart:
 
     def _undo_raise(self) -> str:
         try:
-            loss = call_if_allowed(
-                self.clients, self.owner.find_other_owner, lambda: scale_to_zero(self.clients, self.config)
-            )
+            scale_down = partial(scale_to_zero, self.clients, self.config)
+            loss = call_if_allowed(self.clients, self.owner.find_other_owner, scale_down)
         except CALL_ERRORS as error:
             problem = f"taking the raise back failed too ({describe_error(error)})"
             return f"{problem}: run {self.stop_command} now; its one-shot stop is armed"
         if loss:
-            return (
-                "another start has the fleet now, or that cannot be read, so it is left alone; the reaper ends "
-                f"what goes beyond its lease: {self.status_command}"
-            )
+            outcome = "another start has the fleet now, or that cannot be read, so it is left alone"
+            return f"{outcome}; the reaper ends what goes beyond its lease: {self.status_command}"
         self.may_have_nodes = False
         return "the node group was set to 0 again"
 
@@ -472,10 +446,8 @@ def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:
     seen one fire with EKS in an account yet.
     """
     deadline = lease.deadline.astimezone(UTC)
-    payload = {
-        "ClusterName": config.cluster, "NodegroupName": config.node_group,
-        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
-    }  # fmt: skip
+    group = {"ClusterName": config.cluster, "NodegroupName": config.node_group}
+    payload = {**group, "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}
     return {
         "GroupName": config.schedule_group, "Name": lease.schedule,
         "ScheduleExpression": f"at({deadline:%Y-%m-%dT%H:%M:%S})", "ScheduleExpressionTimezone": "UTC",

@@ -7,33 +7,31 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
+from typing import Any
 
+from tandem.guard import values
 from tandem.guard.bucket import read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.values import (
-    PARSE_ERRORS,
-    parse_count,
-    parse_labels,
-    parse_optional_text,
-    parse_texts,
-    parse_timestamp,
-    select_json_fields,
-    shorten_sentence,
-    shorten_text,
-)
 
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
 LEASE_SCHEMA = 2  # since it says for how many nodes it is
 STOP_PREFIX = "stop-"  # and the run: the name of a lease's one-shot stop
 RUN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
-LEASE_FIELDS = (
-    "run", "who", "experiment", "nodes", "node_label", "former_label", "created", "deadline", "beats", "schedule",
-    "unarmed", "ending",
-)  # fmt: skip
 MAX_NODES = 10_000
+_PARSERS: dict[str, Callable[[Any], Any]] = {
+    "who": values.shorten_sentence,
+    "experiment": values.parse_optional_text,
+    "nodes": partial(values.parse_count, maximum=MAX_NODES),
+    **dict.fromkeys(("node_label", "former_label"), values.parse_labels),
+    **dict.fromkeys(("created", "deadline"), values.parse_timestamp),
+    "unarmed": values.parse_texts,
+    "ending": values.parse_optional_timestamp,
+}
+LEASE_FIELDS = ("run", "beats", "schedule", *_PARSERS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +103,7 @@ def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease
     Raises:
         CALL_ERRORS: S3 does not answer, or denies it. It may have been written.
     """
-    document = {"schema": LEASE_SCHEMA, **select_json_fields(lease, *LEASE_FIELDS)}
+    document = {"schema": LEASE_SCHEMA, **values.select_json_fields(lease, *LEASE_FIELDS)}
     etag = write_object(clients, config.replace_prefix(lease.prefix), lease_key(lease.run), document, etag=lease.etag)
     return None if etag is None else replace(lease, etag=etag)
 
@@ -134,12 +132,13 @@ def read_pointer_at_prefix(clients: AwsClients, config: GuardConfig, prefix: str
     if bucket_object is None:
         return LeasePointer(prefix=prefix)
     try:
-        run = parse_optional_text(json.loads(bucket_object.body)["run"])
+        run = values.parse_optional_text(json.loads(bucket_object.body)["run"])
         if run is not None and not RUN_NAME_PATTERN.fullmatch(run):
             raise ValueError(f"names no run: {run!r}")
         return LeasePointer(run=run, prefix=prefix, etag=bucket_object.etag)
-    except PARSE_ERRORS as error:
-        fault = f"{prefix_config.url(POINTER_KEY)}: not understood ({shorten_text(error)}), so it counts as no lease"
+    except values.PARSE_ERRORS as error:
+        reason = values.shorten_text(error)
+        fault = f"{prefix_config.url(POINTER_KEY)}: not understood ({reason}), so it counts as no lease"
         return LeasePointer(prefix=prefix, etag=bucket_object.etag, fault=fault)
 
 
@@ -161,25 +160,12 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
             raise ValueError("another run's" if document["run"] != pointer.run else "beats")
         if document["schedule"] != f"{STOP_PREFIX}{pointer.run}":
             raise ValueError("names another run's stop")
-        labels = parse_labels(document["node_label"])
-        return Lease(
-            run=pointer.run,
-            who=shorten_sentence(document["who"]),
-            experiment=parse_optional_text(document["experiment"]),
-            node_label=labels,
-            created=parse_timestamp(document["created"]),
-            deadline=parse_timestamp(document["deadline"]),
-            beats=document["beats"],
-            schedule=str(document["schedule"]),
-            nodes=parse_count(document.get("nodes", config.nodes), MAX_NODES),
-            former_label=parse_labels(document.get("former_label", {})),
-            unarmed=parse_texts(document.get("unarmed", [])),
-            ending=parse_timestamp(document["ending"]) if document.get("ending") else None,
-            prefix=pointer.prefix,
-            etag=bucket_object.etag,
-        ), ""
-    except PARSE_ERRORS as error:
-        return None, f"{config.url(key)}: not understood ({shorten_text(error)}), so it counts as no lease"
+        fields: dict[str, Any] = {"run": pointer.run, "nodes": config.nodes, "beats": document["beats"]}
+        fields |= {name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}
+        fields |= {"schedule": document["schedule"], "prefix": pointer.prefix, "etag": bucket_object.etag}
+        return Lease(**fields), ""
+    except values.PARSE_ERRORS as error:
+        return None, f"{config.url(key)}: not understood ({values.shorten_text(error)}), so it counts as no lease"
 
 
 def clear_pointer(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> bool:

@@ -38,32 +38,27 @@ def relabel_nodes(
     fleet = observe_fleet(clients, config, now)
     pointer, lease = _require_live_lease(config, fleet, run)
     retry_advice = "relabel once more: the lease names both labels"
+    status_command = f"tandem status --env {config.environment}"
     former_labels = lease.node_label if fleet.labels != lease.former_label else lease.former_label
-    new_lease = (
-        lease
-        if lease.node_label == node_labels
-        else replace(lease, node_label=dict(node_labels), former_label=dict(former_labels))
-    )
+    new_lease = replace(lease, node_label=dict(node_labels), former_label=dict(former_labels))
     try:
-        stored_lease = lease if new_lease is lease else write_lease(clients, config, new_lease)
+        stored_lease = lease if lease.node_label == node_labels else write_lease(clients, config, new_lease)
         if stored_lease is None:
-            raise InputError("somebody changed the lease at this moment", where=config.environment,
-                               change=f"tandem status --env {config.environment}")  # fmt: skip
+            problem = "somebody changed the lease at this moment"
+            raise InputError(problem, where=config.environment, change=status_command)
         # read again behind the lease: another relabel of this run may have come between
         current_labels = read_own_labels(clients, config)
-        label_change = build_label_change(current_labels, node_labels)
+        label_change, where = build_label_change(current_labels, node_labels), config.node_group_description
         if current_labels != node_labels:
             LeaseOwner(clients, config, pointer, stored_lease).call_as_owner(
                 lambda: clients.eks_once.update_nodegroup_config(
                     clusterName=config.cluster, nodegroupName=config.node_group, labels=label_change
                 ),
-                lambda loss: InputError(f"the labels are not set: {loss}", where=config.node_group_description,
-                                          change=f"tandem status --env {config.environment}"),
-            )  # fmt: skip
+                lambda loss: InputError(f"the labels are not set: {loss}", where=where, change=status_command),
+            )
     except CALL_ERRORS as error:
-        raise ExternalError(
-            f"relabelling failed ({describe_error(error)})", where=config.node_group_description, change=retry_advice
-        ) from error
+        problem = f"relabelling failed ({describe_error(error)})"
+        raise ExternalError(problem, where=config.node_group_description, change=retry_advice) from error
     return stored_lease
 
 
@@ -75,10 +70,9 @@ def _require_live_lease(config: GuardConfig, fleet: FleetState, run: str) -> tup
     lease = fleet.live_lease
     if lease is None or fleet.pointer is None or lease.run != run or lease.ending is not None:
         holder = f"run {lease.run} has it" if lease and lease.run != run else "it is over, or it ends"
-        raise InputError(f"run {run} has no live lease: {holder}", where=config.url(lease_key(run)),
-                           change=f"tandem status --env {name}")  # fmt: skip
+        problem, where = f"run {run} has no live lease: {holder}", config.url(lease_key(run))
+        raise InputError(problem, where=where, change=f"tandem status --env {name}")
     if not fleet.has_owner_tag:
-        raise InputError(
-            "it is not there, or another's", where=config.node_group_description, change="deploy the Fleet stack"
-        )
+        problem, where = "it is not there, or another's", config.node_group_description
+        raise InputError(problem, where=where, change="deploy the Fleet stack")
     return fleet.pointer, lease

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import scale_to_zero
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.lease import Lease, LeasePointer, clear_pointer, lease_key, write_lease
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.schedules import delete_schedule
 from tandem.guard.values import convert_call_errors
@@ -66,6 +67,8 @@ class _NormalEnd:
     ) -> None:
         self.clients, self.config, self.clock, self.log = clients, config, clock, log
         self.actions: list[str] = []
+        self._status_command = f"tandem status --env {config.environment}"
+        self._retry_advice = f"run it again: tandem stop --end --env {config.environment}"
 
     def finish(self, run: str | None, wait: Callable[[timedelta], None]) -> EndReport:
         """Take every step."""
@@ -74,13 +77,12 @@ class _NormalEnd:
         owner = LeaseOwner(self.clients, self.config, pointer, lease)
         if has_node_group:
             with self._convert_errors(f"setting {self.config.node_group_description} to 0"):
-                owner.call_as_owner(lambda: scale_to_zero(self.clients, self.config), self._build_loss_error)
+                owner.call_as_owner(partial(scale_to_zero, self.clients, self.config), self._build_loss_error)
             self._record_action(f"{self.config.node_group_description} set to 0")
         self._await_empty(wait)
         with self._convert_errors(f"deleting schedule {lease.schedule}"):
-            owner.call_as_owner(
-                lambda: delete_schedule(self.clients, self.config, lease.schedule), self._build_loss_error
-            )
+            delete = partial(delete_schedule, self.clients, self.config, lease.schedule)
+            owner.call_as_owner(delete, self._build_loss_error)
         with self._convert_errors("removing the pointer to the lease"):
             if not clear_pointer(self.clients, self.config, pointer):
                 raise self._build_loss_error("somebody else wrote the pointer")
@@ -90,30 +92,24 @@ class _NormalEnd:
     def _require_lease(self, run: str | None) -> tuple[LeasePointer, Lease, bool]:
         """Return pointer, lease, and whether there is a node group to size."""
         fleet, name = observe_fleet(self.clients, self.config, self.clock()), self.config.environment
-        blind = {"consequence": "nothing is ended", "change": self._retry_advice()}
+        blind = {"consequence": "nothing is ended", "change": self._retry_advice}
         fleet.require_known("fence", "lease", where=name, **blind)
         if fleet.fence is not None and fleet.is_fenced:
-            raise InputError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name,
-                               change=f"the stop ends the fleet; then tandem stop --release --env {name}")  # fmt: skip
+            advice = f"the stop ends the fleet; then tandem stop --release --env {name}"
+            raise InputError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name, change=advice)
         if fleet.lease is None or fleet.pointer is None:
-            fault = fleet.pointer.fault if fleet.pointer else ""
-            raise InputError(fault or "there is no lease, so nothing to end", where=name,
-                               change=f"tandem status --env {name} says what runs; tandem stop --env {name} stops it "
-                               "whoever it is")  # fmt: skip
+            problem = (fleet.pointer.fault if fleet.pointer else "") or "there is no lease, so nothing to end"
+            advice = f"tandem status --env {name} says what runs; tandem stop --env {name} stops it whoever it is"
+            raise InputError(problem, where=name, change=advice)
         if run is not None and fleet.lease.run != run:
             where = self.config.replace_prefix(fleet.lease.prefix).url(lease_key(fleet.lease.run))
-            raise InputError(
-                f"run {fleet.lease.run} of {fleet.lease.who} has the lease, not run {run}",
-                where=where,
-                change=f"name that run, or leave it alone: tandem status --env {name}",
-            )
+            problem = f"run {fleet.lease.run} of {fleet.lease.who} has the lease, not run {run}"
+            raise InputError(problem, where=where, change=f"name that run, or leave it alone: {self._status_command}")
         if not fleet.can_scale and fleet.has_node_group is not False:
-            fleet.require_known("node group", where=self.config.node_group_description, **blind)
-            raise InputError(
-                "it is another's, so it is left alone",
-                where=self.config.node_group_description,
-                change=f"tandem status --env {name} says whose it is",
-            )
+            where = self.config.node_group_description
+            fleet.require_known("node group", where=where, **blind)
+            advice = f"{self._status_command} says whose it is"
+            raise InputError("it is another's, so it is left alone", where=where, change=advice)
         return fleet.pointer, fleet.lease, fleet.has_node_group is not False
 
     def _announce_end(self, lease: Lease) -> Lease:
@@ -123,8 +119,8 @@ class _NormalEnd:
         with self._convert_errors("writing that the lease ends"):
             stored_lease = write_lease(self.clients, self.config, replace(lease, ending=self.clock()))
         if stored_lease is None:
-            raise InputError("somebody changed the lease at this moment", where=self.config.environment,
-                               change=self._retry_advice())  # fmt: skip
+            problem = "somebody changed the lease at this moment"
+            raise InputError(problem, where=self.config.environment, change=self._retry_advice)
         self._record_action(f"run {lease.run} ends")
         return stored_lease
 
@@ -133,41 +129,30 @@ class _NormalEnd:
         start, empty_count, last_text = self.clock(), 0, ""
         while True:
             fleet = observe_fleet(self.clients, self.config, self.clock())
-            empty_count = empty_count + 1 if _is_empty(fleet) else 0
+            alive_text = ", ".join(f"{instance.id} is {instance.state}" for instance in fleet.own_instances)
+            is_known = not {"instances", "node group"} & fleet.unknown.keys()
+            empty_count = empty_count + 1 if is_known and not alive_text and not fleet.desired_size else 0
             if empty_count >= EMPTY_OBSERVATIONS:
                 self._record_action("EC2 lists no instance")
                 return
-            alive_text = ", ".join(
-                f"{instance.id} is {instance.state}" for instance in fleet.instances if instance.is_ours
-            )
             if alive_text != last_text:
                 self.log(alive_text or "EC2 lists no instance; looking once more")
                 last_text = alive_text
             if self.clock() - start >= END_TIMEOUT:
                 unknown = "; ".join(f"{source} unknown: {why}" for source, why in fleet.unknown.items())
-                raise ExternalError(
-                    f"the fleet is not gone after {END_TIMEOUT.seconds // 60} minutes: {alive_text or unknown}",
-                    where=self.config.node_group_description,
-                    change=f"the reaper fences it soon and ends it; now: tandem stop --env "
-                    f"{self.config.environment} --wait",
-                )
+                problem = f"the fleet is not gone after {END_TIMEOUT.seconds // 60} minutes: {alive_text or unknown}"
+                stop_command = f"tandem stop --env {self.config.environment} --wait"
+                change = f"the reaper fences it soon and ends it; now: {stop_command}"
+                raise ExternalError(problem, where=self.config.node_group_description, change=change)
             wait(POLL_INTERVAL)
 
     def _convert_errors(self, step: str) -> AbstractContextManager[None]:
-        return convert_call_errors(step, self.config.environment, self._retry_advice())
+        return convert_call_errors(step, self.config.environment, self._retry_advice)
 
     def _build_loss_error(self, loss: str) -> ExternalError:
-        return ExternalError(f"the end was interrupted: {loss}", where=self.config.environment,
-                          change=f"tandem status --env {self.config.environment}")  # fmt: skip
+        problem = f"the end was interrupted: {loss}"
+        return ExternalError(problem, where=self.config.environment, change=self._status_command)
 
     def _record_action(self, sentence: str) -> None:
         self.actions.append(sentence)
         self.log(sentence)
-
-    def _retry_advice(self) -> str:
-        return f"run it again: tandem stop --end --env {self.config.environment}"
-
-
-def _is_empty(fleet: FleetState) -> bool:
-    has_instances = any(instance.is_ours for instance in fleet.instances)
-    return not has_instances and not fleet.desired_size and not {"instances", "node group"} & fleet.unknown.keys()

@@ -175,7 +175,8 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
         fence = read_fence(clients, config)
         faults.extend([fence.fault] if fence and fence.fault else [])
     with _record_read_failure(unknown, "lease"):
-        _require_bucket_answer(unknown)  # a bucket that does not answer is not waited for four times
+        if "fence" in unknown:  # a bucket that does not answer is not waited for four times
+            raise BucketUnavailableError(why=unknown["fence"])
         pointer = read_pointer(clients, config)
         lease, fault = read_lease(clients, config, pointer)
         if lease and lease.created > now + CLOCK_TOLERANCE:
@@ -206,12 +207,14 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     capacity_kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))
     (starts, ends), fault = _read_block_window(group, config, capacity_kind)
     faults.extend([fault] if fault else [])
+    group_names = [resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])]
+    tagged_names = [instance.scaling_group for instance in instances if instance.is_ours and instance.scaling_group]
     fleet = FleetState(
         now=now, read_start_s=read_start_s, desired_size=scaling.get("desiredSize"), min_size=scaling.get("minSize"),
         has_node_group=None if "node group" in unknown else bool(group), has_owner_tag=has_owner_tag,
         is_stable=group.get("status") in STABLE_STATUSES if group else None,
-        labels=select_own_labels(group.get("labels", {})), capacity_kind=capacity_kind,
-        scaling_groups=_list_scaling_groups(group, instances), instances=instances, fence=fence, pointer=pointer,
+        labels=select_own_labels(group.get("labels", {})), capacity_kind=capacity_kind, instances=instances,
+        scaling_groups=tuple(group_names or dict.fromkeys(tagged_names)), fence=fence, pointer=pointer,
         lease=lease, heartbeat=heartbeat, block_starts=starts, block_ends=ends, unknown=unknown, faults=tuple(faults),
     )  # fmt: skip
     if "lease" not in unknown or not fleet.own_instances:
@@ -247,19 +250,16 @@ def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, .
     return f"{problem}, so it is another's and is left alone; give one of the two another name"
 
 
-def _list_scaling_groups(group: Mapping[str, Any], instances: tuple[FleetInstance, ...]) -> tuple[str, ...]:
-    names = [resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])]
-    tagged_names = [instance.scaling_group for instance in instances if instance.is_ours and instance.scaling_group]
-    return tuple(names or dict.fromkeys(tagged_names))
-
-
 def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -> datetime | None:
     """Return since when every figure of the reaper's passes counts an instance; None: unknown, or there is none."""
-    window_start = now - timedelta(hours=config.max_hours) - BLOCK_MARGIN
+    window = timedelta(hours=config.max_hours) + BLOCK_MARGIN
+    window_start, pass_time = now - window, timedelta(minutes=PASS_MINUTES)
+    # the shortest period, of whole passes, in which GetMetricStatistics gives the window at once
+    period_s = -(-window // (MAX_STATISTICS_POINTS * pass_time)) * PASS_MINUTES * 60
     try:
         answer = clients.cloudwatch.get_metric_statistics(
             Namespace=config.namespace, MetricName=INSTANCES_ALIVE, StartTime=window_start, EndTime=now,
-            Period=_statistics_period_s(now - window_start), Statistics=["Minimum"],
+            Period=period_s, Statistics=["Minimum"],
         )  # fmt: skip
         points = sorted((point["Timestamp"], point["Minimum"]) for point in answer.get("Datapoints", []))
     except CALL_ERRORS:
@@ -268,23 +268,12 @@ def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -
     return min((at for at, count in points if count and at > last_empty_at), default=None)
 
 
-def _statistics_period_s(window: timedelta) -> int:
-    """Return the shortest period, of whole passes, in which GetMetricStatistics gives a window at once."""
-    passes = -(-window // (MAX_STATISTICS_POINTS * timedelta(minutes=PASS_MINUTES)))
-    return passes * PASS_MINUTES * 60
-
-
 @contextmanager
 def _record_read_failure(unknown: dict[StateSource, str], source: StateSource) -> Iterator[None]:
     try:
         yield
     except CALL_ERRORS as error:
         unknown[source] = describe_error(error)
-
-
-def _require_bucket_answer(unknown: Mapping[StateSource, str]) -> None:
-    if "fence" in unknown:
-        raise BucketUnavailableError(why=unknown["fence"])
 
 
 def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: datetime) -> tuple[datetime | None, str]:
@@ -317,37 +306,29 @@ def _read_block_window(
     group: Mapping[str, Any], config: GuardConfig, kind: str
 ) -> tuple[tuple[datetime | None, datetime | None], str]:
     """Return the window of the block that the node group is deployed with, and what is wrong with its tags."""
-    declared_window, tags = (config.block_starts, config.block_ends), group.get("tags", {})
+    declared_window, tags, fault = (config.block_starts, config.block_ends), group.get("tags", {}), ""
     if kind != "capacity-block":
         return (None, None), ""
-    if not {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
-        return declared_window, ""
     try:
-        return (parse_timestamp(tags[BLOCK_STARTS_TAG]), parse_timestamp(tags[BLOCK_ENDS_TAG])), ""
+        if {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
+            return (parse_timestamp(tags[BLOCK_STARTS_TAG]), parse_timestamp(tags[BLOCK_ENDS_TAG])), ""
     except PARSE_ERRORS as error:
-        return (
-            declared_window,
-            f"{config.node_group_description}: unreadable tags of its Capacity Block ({shorten_text(error)})",
-        )
+        fault = f"{config.node_group_description}: unreadable tags of its Capacity Block ({shorten_text(error)})"
+    return declared_window, fault
 
 
 def _list_instances(clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool) -> Iterator[FleetInstance]:
-    filters = [
-        {"Name": f"tag:{CLUSTER_TAG}", "Values": [config.cluster]},
-        {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [config.node_group]},
-    ]
+    tag_values = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
+    filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tag_values.items()]
     for page in iterate_pages(clients.ec2.describe_instances, Filters=filters):
         for instance in (row for reservation in page["Reservations"] for row in reservation["Instances"]):
             if instance["State"]["Name"] != "terminated":
                 tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
                 is_own = has_owner_tag or tags.get(OWNER_TAG) == config.environment
                 yield FleetInstance(
-                    id=instance["InstanceId"],
-                    launched_at=instance["LaunchTime"].astimezone(UTC),
-                    state=instance["State"]["Name"],
-                    is_ours=is_own,
-                    scaling_group=tags.get(SCALING_GROUP_TAG, ""),
-                )
+                    id=instance["InstanceId"], launched_at=instance["LaunchTime"].astimezone(UTC), is_ours=is_own,
+                    state=instance["State"]["Name"], scaling_group=tags.get(SCALING_GROUP_TAG, ""),
+                )  # fmt: skip
 
 
 def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:

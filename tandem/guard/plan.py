@@ -10,26 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from tandem.guard import observe, pass_metrics
 from tandem.guard.config import GuardConfig
 from tandem.guard.fence import FenceState
 from tandem.guard.lease import Lease
-from tandem.guard.observe import (
-    BLOCK_MARGIN,
-    CLOCK_TOLERANCE,
-    NORMAL_END_LIMIT,
-    OWNER_TAG,
-    FleetInstance,
-    FleetState,
-    select_own_labels,
-)  # fmt: skip
-from tandem.guard.pass_metrics import (
-    EXCESS_NODES,
-    FLEET_USD,
-    IDLE_BLOCK_MINUTES,
-    INSTANCES_ALIVE,
-    OLDEST_INSTANCE_HOURS,
-    PASS_MINUTES,
-)  # fmt: skip
+from tandem.guard.observe import FleetState
 from tandem.guard.values import format_value
 
 REPLACEMENT_GRACES = 2  # a spot node's replacement and the node itself live side by side for a while
@@ -66,12 +51,9 @@ def plan_stop(fleet: FleetState, config: GuardConfig) -> StopPlan:
     if not reasons:
         return StopPlan(metrics=metrics)
     own_instances, stop_start = fleet.own_instances, _estimate_stop_start(fleet, config, reasons[0][0])
-    terminate = tuple(
-        instance.id
-        for instance in own_instances
-        if instance.state != "shutting-down"
-        and max(stop_start, instance.launched_at) + config.grace_period <= fleet.now
-    )
+    present = (instance for instance in own_instances if instance.state != "shutting-down")
+    latest_start = fleet.now - config.grace_period
+    terminate = tuple(item.id for item in present if max(stop_start, item.launched_at) <= latest_start)
     fence_state = _next_fence_state(fleet, own_instances, terminate)
     has_size = (fleet.desired_size, fleet.min_size) != (0, 0) and fleet.has_node_group is not False
     return StopPlan(
@@ -90,25 +72,21 @@ def _estimate_stop_start(fleet: FleetState, config: GuardConfig, earliest: datet
     if fleet.fence is None or not fleet.fence.is_closed:
         return earliest + config.grace_period  # nobody wrote down when it was first tried: EKS gets twice as long
     # a moment that is none
-    return fleet.fence.at if fleet.fence.at <= fleet.now + CLOCK_TOLERANCE else fleet.now - config.grace_period
+    return fleet.fence.at if fleet.fence.at <= fleet.now + observe.CLOCK_TOLERANCE else fleet.now - config.grace_period
 
 
 def _has_overdue_capacity(fleet: FleetState, config: GuardConfig, stop_start: datetime, *, has_size: bool) -> bool:
     """Whether EKS had its grace and still wants nodes, or keeps some."""
-    overdue_instances = [
-        instance
-        for instance in fleet.own_instances
-        if instance.is_up and max(stop_start, instance.launched_at) + config.grace_period <= fleet.now
-    ]
+    latest_start = fleet.now - config.grace_period
+    launches = (instance.launched_at for instance in fleet.own_instances if instance.is_up)
     # a fence whose fleet was gone once: whoever raises behind it now was not yet told 0
     was_told_zero = fleet.fence is None or fleet.fence.state != "stopped"
-    return fleet.can_scale and (
-        bool(overdue_instances) or (was_told_zero and has_size and stop_start + config.grace_period <= fleet.now)
-    )
+    keeps_size = was_told_zero and has_size and stop_start <= latest_start
+    return fleet.can_scale and (keeps_size or any(max(stop_start, at) <= latest_start for at in launches))
 
 
 def _next_fence_state(
-    fleet: FleetState, own_instances: tuple[FleetInstance, ...], terminate_ids: tuple[str, ...]
+    fleet: FleetState, own_instances: tuple[observe.FleetInstance, ...], terminate_ids: tuple[str, ...]
 ) -> FenceState:
     is_empty = "instances" not in fleet.unknown and not own_instances
     if is_empty and (
@@ -123,33 +101,26 @@ def _describe_stop_failures(
     fleet: FleetState, config: GuardConfig, stop_start: datetime, *, has_size: bool
 ) -> Iterator[str]:
     """Say what of a stop did not come about, or cannot be seen to have."""
-    overdue_time = OVERDUE_GRACES * config.grace_period
-    late_ids = [
-        instance.id
-        for instance in fleet.own_instances
-        if max(stop_start, instance.launched_at) + overdue_time <= fleet.now
-    ]
+    overdue_time, instances = OVERDUE_GRACES * config.grace_period, fleet.own_instances
+    late_ids = [item.id for item in instances if max(stop_start, item.launched_at) + overdue_time <= fleet.now]
     if late_ids:
         yield (
             f"{', '.join(late_ids)}: alive {OVERDUE_GRACES * config.grace_minutes:g} minutes after the stop; terminate "
             "by hand in the EC2 console, and look at the node group's health in EKS"
         )
-    new_ids = [instance.id for instance in fleet.own_instances if stop_start + overdue_time <= instance.launched_at]
+    new_ids = [instance.id for instance in instances if stop_start + overdue_time <= instance.launched_at]
     if new_ids or (has_size and fleet.desired_size and stop_start + overdue_time <= fleet.now):
         yield (
             f"raised again behind the stop of {format_value(stop_start)}, or EKS does not take 0: desired "
-            f"{fleet.desired_size}, "
-            f"launched since: {', '.join(new_ids) or 'none'}; find out who raises: CloudTrail, "
+            f"{fleet.desired_size}, launched since: {', '.join(new_ids) or 'none'}; find out who raises: CloudTrail, "
             "UpdateNodegroupConfig"
         )
     for source in ("instances", "node group"):
         if source in fleet.unknown:
             yield f"{source} unknown while a stop is due: {fleet.unknown[source]}"
     if fleet.has_owner_tag is False and has_size and not fleet.can_scale:
-        yield (
-            f"{config.node_group_description} is not set to 0: it is another's, without the tag "
-            f"{OWNER_TAG}={config.environment}"
-        )
+        tag = f"{observe.OWNER_TAG}={config.environment}"
+        yield f"{config.node_group_description} is not set to 0: it is another's, without the tag {tag}"
 
 
 def _list_stop_reasons(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[datetime, str]]:
@@ -157,13 +128,11 @@ def _list_stop_reasons(fleet: FleetState, config: GuardConfig) -> Iterator[tuple
     if fleet.fence and fleet.fence.is_closed:
         yield fleet.fence.at, f"fenced by {fleet.fence.who}: {fleet.fence.why}"
     elif "lease" not in fleet.unknown:
-        yield from (
-            _list_missing_lease_reasons(fleet)
-            if fleet.lease is None
-            else _list_misuse_reasons(fleet, config, fleet.lease)
-        )
-        if fleet.lease and not fleet.is_ending:
-            yield from _list_lease_end_reasons(fleet, config, fleet.lease)
+        if fleet.lease is None:
+            yield from _list_missing_lease_reasons(fleet)
+        else:
+            yield from _list_misuse_reasons(fleet, config, fleet.lease)
+            yield from () if fleet.is_ending else _list_lease_end_reasons(fleet, config, fleet.lease)
     if not fleet.is_ending:
         yield from _list_time_limit_reasons(fleet, config)
 
@@ -175,14 +144,12 @@ def _list_time_limit_reasons(fleet: FleetState, config: GuardConfig) -> Iterator
     if first_launch and first_launch + max_age <= fleet.now:
         yield first_launch + max_age, f"an instance is older than {config.max_hours:g} hours"
     elif fleet.alive_since and fleet.alive_since + max_age <= fleet.now:
-        yield (
-            fleet.alive_since + max_age,
-            f"instances have lived for {config.max_hours:g} hours, one after another, and the lease cannot be read",
-        )
+        text = f"instances have lived for {config.max_hours:g} hours, one after another, and the lease cannot be read"
+        yield fleet.alive_since + max_age, text
     block_end = fleet.block_ends
     is_in_use = bool(own_instances or fleet.desired_size or fleet.live_lease)
-    if block_end and is_in_use and block_end - BLOCK_MARGIN <= fleet.now:
-        yield block_end - BLOCK_MARGIN, f"the Capacity Block ends at {format_value(block_end)}"
+    if block_end and is_in_use and block_end - observe.BLOCK_MARGIN <= fleet.now:
+        yield block_end - observe.BLOCK_MARGIN, f"the Capacity Block ends at {format_value(block_end)}"
 
 
 def _list_missing_lease_reasons(fleet: FleetState) -> Iterator[tuple[datetime, str]]:
@@ -210,16 +177,10 @@ def _list_misuse_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -
     own_instances = fleet.own_instances
     last_launch = max((instance.launched_at for instance in own_instances), default=fleet.now)
     if count_excess_nodes(fleet, config) and fleet.can_scale:
-        yield (
-            last_launch,
-            (
-                f"the node group wants {fleet.desired_size} nodes and has "
-                f"{sum(instance.is_up for instance in own_instances)}, and the lease of "
-                f"run {lease.run} is for {lease.nodes}"
-            ),
-        )
+        counts = f"wants {fleet.desired_size} nodes and has {sum(instance.is_up for instance in own_instances)}"
+        yield last_launch, f"the node group {counts}, and the lease of run {lease.run} is for {lease.nodes}"
     # while EKS is at work, its description may show the new size and the old labels
-    lease_labels = (select_own_labels(lease.node_label), select_own_labels(lease.former_label))
+    lease_labels = (observe.select_own_labels(lease.node_label), observe.select_own_labels(lease.former_label))
     if fleet.is_stable and fleet.desired_size and fleet.labels not in lease_labels:
         label_text = ", ".join(sorted(fleet.labels)) or "no label"
         yield last_launch, f"the nodes carry {label_text}, which is not what the lease of run {lease.run} says"
@@ -228,16 +189,12 @@ def _list_misuse_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -
 def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -> Iterator[tuple[datetime, str]]:
     """Yield the reasons that the lease itself gives."""
     now = fleet.now
-    if lease.ending and lease.ending + NORMAL_END_LIMIT <= now:
-        yield (
-            lease.ending + NORMAL_END_LIMIT,
-            f"run {lease.run} ends since {format_value(lease.ending)} and is not gone",
-        )
+    if lease.ending and lease.ending + observe.NORMAL_END_LIMIT <= now:
+        text = f"run {lease.run} ends since {format_value(lease.ending)} and is not gone"
+        yield lease.ending + observe.NORMAL_END_LIMIT, text
     if lease.deadline <= now:
         yield lease.deadline, f"the lease of run {lease.run} ended at {format_value(lease.deadline)}"
-    latest_end = lease.created + timedelta(
-        hours=config.max_hours
-    )  # no start writes a longer one; nodes may be replaced
+    latest_end = lease.created + timedelta(hours=config.max_hours)  # the longest of a start; nodes may be replaced
     if latest_end < lease.deadline and latest_end <= now:
         yield latest_end, f"the lease of run {lease.run} is older than {config.max_hours:g} hours"
     if lease.beats and "heartbeat" not in fleet.unknown:
@@ -245,13 +202,11 @@ def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease
         if last_beat + config.idle_limit <= now:
             yield last_beat + config.idle_limit, f"run {lease.run} has not beaten since {format_value(last_beat)}"
     is_empty = "instances" not in fleet.unknown and not fleet.own_instances
-    if (
-        is_empty
-        and (fleet.desired_size == 0 or fleet.has_node_group is False)
-        and lease.created + config.grace_period <= now
-    ):
+    is_at_zero = is_empty and (fleet.desired_size == 0 or fleet.has_node_group is False)
+    grace_end = lease.created + config.grace_period
+    if is_at_zero and grace_end <= now:
         # a stop that could not write the fence, a Fleet update, or a start that died before its raise
-        yield lease.created + config.grace_period, f"run {lease.run} has a lease and its fleet is at 0"
+        yield grace_end, f"run {lease.run} has a lease and its fleet is at 0"
 
 
 def _compute_metrics(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[str, float]]:
@@ -262,13 +217,11 @@ def _compute_metrics(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[s
     own_instances = fleet.own_instances
     running_instances = [instance for instance in own_instances if instance.is_up]
     ages_hours = [(fleet.now - instance.launched_at) / timedelta(hours=1) for instance in own_instances]
-    yield INSTANCES_ALIVE, float(len(own_instances))
-    yield OLDEST_INSTANCE_HOURS, max([0.0, *ages_hours])
-    yield FLEET_USD, len(running_instances) * config.usd_per_hour * PASS_MINUTES / 60
+    yield pass_metrics.INSTANCES_ALIVE, float(len(own_instances))
+    yield pass_metrics.OLDEST_INSTANCE_HOURS, max([0.0, *ages_hours])
+    yield pass_metrics.FLEET_USD, len(running_instances) * config.usd_per_hour * pass_metrics.PASS_MINUTES / 60
     if "lease" not in fleet.unknown:
-        yield EXCESS_NODES, float(count_excess_nodes(fleet, config))
+        yield pass_metrics.EXCESS_NODES, float(count_excess_nodes(fleet, config))
     if not {"lease", "fence"} & fleet.unknown.keys():
-        yield (
-            IDLE_BLOCK_MINUTES,
-            float(PASS_MINUTES if is_block_paid and not (running_instances and fleet.live_lease) else 0),
-        )
+        is_idle = is_block_paid and not (running_instances and fleet.live_lease)
+        yield pass_metrics.IDLE_BLOCK_MINUTES, float(pass_metrics.PASS_MINUTES if is_idle else 0)

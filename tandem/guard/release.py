@@ -35,46 +35,41 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         raise InputError("there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted")
     instance_ids = ", ".join(instance.id for instance in fleet.own_instances)
     if instance_ids or (fleet.has_owner_tag and (fleet.desired_size, fleet.min_size) != (0, 0)):
-        raise InputError(
-            f"the fleet is not gone: desired {fleet.desired_size}, instances {instance_ids or 'none'}",
-            where=config.node_group_description,
-            change=f"tandem stop --env {config.environment} and wait until tandem status lists none, then "
-            f"{release_command}",
-        )
+        problem = f"the fleet is not gone: desired {fleet.desired_size}, instances {instance_ids or 'none'}"
+        wait = f"tandem stop --env {config.environment} and wait until tandem status lists none"
+        raise InputError(problem, where=config.node_group_description, change=f"{wait}, then {release_command}")
     fence, fence_config = fleet.fence, config.replace_prefix(fleet.fence.prefix)
+    url, pointer = fence_config.url(FENCE_KEY), fleet.pointer or LeasePointer(prefix=config.prefix)
     new_fence = replace(fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now)
     try:
         # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: whoever
         # slept here may find another run's
         etag = None
-        if clear_pointer(clients, config, fleet.pointer or LeasePointer(prefix=config.prefix)):
-            _end_lease_of_fence(clients, config, fleet)
-            etag = write_object(
-                clients, fence_config, FENCE_KEY, select_json_fields(new_fence, *FENCE_FIELDS), etag=fence.etag
-            )
+        if clear_pointer(clients, config, pointer):
+            _end_lease(clients, config, fleet, pointer, pointer.run or fence.run)
+            document = select_json_fields(new_fence, *FENCE_FIELDS)
+            etag = write_object(clients, fence_config, FENCE_KEY, document, etag=fence.etag)
     except CALL_ERRORS as error:
-        raise ExternalError(
-            f"the fence is not lifted ({describe_error(error)})",
-            where=fence_config.url(FENCE_KEY),
-            change=release_command,
-        ) from error
+        problem = f"the fence is not lifted ({describe_error(error)})"
+        raise ExternalError(problem, where=url, change=release_command) from error
     if not etag:
-        raise ExternalError("somebody wrote it or the lease at this moment, so it is not lifted",
-                         where=fence_config.url(FENCE_KEY),
-                         change=f"tandem status --env {config.environment}, then {release_command}")  # fmt: skip
+        problem = "somebody wrote it or the lease at this moment, so it is not lifted"
+        change = f"tandem status --env {config.environment}, then {release_command}"
+        raise ExternalError(problem, where=url, change=change)
     return replace(new_fence, etag=etag)
 
 
-def _end_lease_of_fence(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> None:
-    """Mark the lease that the fence ended, so that nobody takes it up again, and delete its one-shot stop."""
-    pointer_run = fleet.pointer.run if fleet.pointer else None
-    lease_run = pointer_run or (
-        fleet.fence.run if fleet.fence else None
-    )  # as where a release died behind its first write
+def _end_lease(
+    clients: AwsClients, config: GuardConfig, fleet: FleetState, pointer: LeasePointer, lease_run: str | None
+) -> None:
+    """Mark the lease that the fence ended, so that nobody takes it up again, and delete its one-shot stop.
+
+    Args:
+        lease_run: the pointer's, or the fence's where a release died behind its first write.
+    """
     if lease_run is None or not RUN_NAME_PATTERN.fullmatch(lease_run):
         return
-    prefix = fleet.pointer.prefix if fleet.pointer else config.prefix
-    lease = fleet.lease or read_lease(clients, config, LeasePointer(run=lease_run, prefix=prefix))[0]
+    lease = fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
     if lease and lease.ending is None:
         write_lease(clients, config, replace(lease, ending=fleet.now))
     if config.schedule_group:

@@ -6,7 +6,8 @@ short.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -43,6 +44,15 @@ def format_value(value: Any) -> str:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return str(value)
+
+
+def parse_optional_timestamp(value: Any) -> datetime | None:
+    """Read a moment, None where it is absent or empty.
+
+    Raises:
+        ValueError, TypeError: it is something else.
+    """
+    return parse_timestamp(value) if value else None
 
 
 def parse_optional_text(value: Any) -> str | None:
@@ -84,16 +94,9 @@ def parse_count(value: Any, maximum: int) -> int:
 
 
 def select_json_fields(record: Any, *names: str) -> dict[str, Any]:
-    """Return fields of a record as an object has them."""
-    return {name: _encode_json_value(getattr(record, name)) for name in names}
-
-
-def _encode_json_value(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return format_value(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    """Return fields of a record as an object has them: lists, mappings and texts of JSON."""
+    fields: dict[str, Any] = {name: getattr(record, name) for name in names}
+    return dict(json.loads(json.dumps(fields, default=format_value)))
 
 
 def describe_error(error: BaseException) -> str:

@@ -6,6 +6,7 @@ Invariant: each fault is told once, at the key that must change, with rule, sour
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -30,9 +31,8 @@ from tandem.spec.substitutes import has_substitute
 from tandem.spec.workspace import Workspace
 
 MODULES = (models, speculation, lengths, placement, compilation, capacity, software, network, naming, observability)
-RULES: tuple[Rule[Any], ...] = tuple(
-    rule for module in MODULES for rule in module.RULES
-)  # faults are told in this order
+# faults are told in this order
+RULES: tuple[Rule[Any], ...] = tuple(rule for module in MODULES for rule in module.RULES)
 
 
 def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[SpecFault, ...]:
@@ -88,28 +88,21 @@ def _check_valid_workspace(workspace: Workspace, catalogue: Catalogue, now: date
     for environment, document in files:
         instance = catalogue.instances.instances[environment.capacity.instance_type]
         own_contexts = {name: experiments[name] for name in environment.experiments if name in experiments}
+        own = tuple(context.experiment for context in own_contexts.values())
+        peers = tuple(peer for peer, _ in files if peer is not environment)
         contexts: list[object] = [
             EnvironmentContext(
                 environment=environment,
                 catalogue=catalogue,
                 instance=instance,
-                experiments=tuple(context.experiment for context in own_contexts.values()),
-                other_environments=tuple(peer for peer, _ in files if peer is not environment),
+                experiments=own,
+                other_environments=peers,
             )
         ]
-        contexts += [
-            HostingContext(
-                experiment=context.experiment,
-                catalogue=catalogue,
-                runtime=context.runtime,
-                target=context.target,
-                arms=context.arms,
-                environment=environment,
-                instance=instance,
-                path=f"experiments[{environment.experiments.index(name)}]",
-            )
-            for name, context in own_contexts.items()
-        ]
+        for name, context in own_contexts.items():
+            values = {item.name: getattr(context, item.name) for item in fields(context)}
+            path = f"experiments[{environment.experiments.index(name)}]"
+            contexts.append(HostingContext(**values, environment=environment, instance=instance, path=path))
         contexts += [DateContext(environment=environment, now=now)] if now else []
         faults += _list_faults(contexts, document)
     for name, context in experiments.items():
@@ -125,15 +118,8 @@ def _list_faults(contexts: Iterable[object], document: YamlDocument) -> list[Spe
         for rule in (rule for rule in RULES if rule.context_type is type(context)):
             for finding in rule.judge(context):
                 where = finding.source
-                faults[rule.id, finding.path, finding.got] = SpecFault(
-                    file=document.file,
-                    path=finding.path,
-                    got=finding.got,
-                    allowed=finding.allowed,
-                    change=finding.change,
-                    line=document.lines.get(finding.path),
-                    rule=rule.id,
-                    source=f"{where.where}, {where.date}" if where else f"{rule.source}, {rule.date}",
-                    severity=rule.severity,
-                )
+                source = f"{where.where}, {where.date}" if where else f"{rule.source}, {rule.date}"
+                fault = document.build_fault(finding.path, finding.got, finding.allowed, finding.change)
+                fault = replace(fault, rule=rule.id, source=source, severity=rule.severity)
+                faults[rule.id, finding.path, finding.got] = fault
     return sorted(faults.values(), key=lambda fault: fault.line or 0)

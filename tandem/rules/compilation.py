@@ -101,10 +101,8 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     for name, limit in _compile_limits(context).items():
         value = getattr(context.experiment.compile, name)
         if value is not None and value > limit:
-            got, legal = (
-                context.format_value(f"compile.{name}", value),
-                f"at most {limit} on a {context.instance_name}",
-            )
+            got = context.format_value(f"compile.{name}", value)
+            legal = f"at most {limit} on a {context.instance_name}"
             change = f"write {name}: {limit} in the experiment, or null, which is a server's"
             yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.allocatable_cpu_m))
 

@@ -152,15 +152,9 @@ def build_experiment_context(experiment: Experiment, catalogue: Catalogue) -> Ex
             draft, window = divmod(index - variant_count, len(sweep.num_speculative_tokens))
             paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
             paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
-        arms.append(
-            ArmContext(
-                variant=variant,
-                draft=catalogue.models.get(variant.draft or ""),
-                support=runtime.mode(variant.mode) if runtime and runtime.rendered else None,
-                paths=paths,
-                is_swept=index >= variant_count,
-            )
-        )
+        draft_model, is_swept = catalogue.models.get(variant.draft or ""), index >= variant_count
+        support = runtime.mode(variant.mode) if runtime and runtime.rendered else None
+        arms.append(ArmContext(variant=variant, draft=draft_model, support=support, paths=paths, is_swept=is_swept))
     target = catalogue.models.get(experiment.target)
     return ExperimentContext(
         experiment=experiment, catalogue=catalogue, runtime=runtime, target=target, arms=tuple(arms)

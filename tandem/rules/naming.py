@@ -135,10 +135,8 @@ def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
     excess_by_path = {name.path: name for name in sorted(names, key=ResourceName.excess)}
     for path, name in excess_by_path.items():
         if name.excess() > 0:
-            got, legal = (
-                f"{name.value}, {len(name.value)} characters",
-                f"at most {name.limit} for a {name.resource_type}",
-            )
+            got = f"{name.value}, {len(name.value)} characters"
+            legal = f"at most {name.limit} for a {name.resource_type}"
             owner = "the file's" if path == "name" else "its"
             yield RuleFinding(path, got, legal, f"shorten {owner} name by {name.excess()}")
 

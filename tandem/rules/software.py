@@ -102,10 +102,8 @@ def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     drivers = {version: kubernetes.minors[version].neuron_driver.value for version in _list_minors(kubernetes)}
     fits = [name for name, value in drivers.items() if value and _parse_version(value) >= _parse_version(minimum)]
     got = context.format_value("runtime", runtime.name) + f", on a node image with driver {driver}"
-    change, source = (
-        f"write cluster.kubernetes: one of {join_values(fits)}",
-        runtime.cite(runtime.versions.minimum_driver),
-    )
+    change = f"write cluster.kubernetes: one of {join_values(fits)}"
+    source = runtime.cite(runtime.versions.minimum_driver)
     yield RuleFinding(context.path, got, f"driver {minimum} or newer", change, source)
 
 
@@ -115,10 +113,8 @@ def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
     kubernetes, version = context.catalogue.kubernetes, context.environment.cluster.kubernetes
     skew = abs(_parse_version(version)[1] - _parse_version(kubernetes.kubectl.value)[1])
     if context.environment.delivery.kind == "cdk" and _find_minor(context) and skew > 1:
-        got, source = (
-            f'"{version}", delivered by kubectl {kubernetes.kubectl.value}',
-            kubernetes.cite(kubernetes.kubectl),
-        )
+        got = f'"{version}", delivered by kubectl {kubernetes.kubectl.value}'
+        source = kubernetes.cite(kubernetes.kubectl)
         change = "move the kubectl layer in requirements.in, stacks/kubectl.py and kubernetes.yaml, then `make lock`"
         yield RuleFinding("cluster.kubernetes", got, "a minor at most one from kubectl's", change, source)
 
@@ -158,10 +154,8 @@ def _find_unmirrored_images(context: EnvironmentContext) -> Iterable[RuleFinding
         references += [use.reference] if use.mirrored == use.reference else []
     for host, references in bare_by_host.items():
         if references:
-            got, legal = (
-                f"no mirror for {join_values(references)}",
-                f"a mirror for each of {join_values(bare_by_host)}",
-            )
+            got = f"no mirror for {join_values(references)}"
+            legal = f"a mirror for each of {join_values(bare_by_host)}"
             yield RuleFinding("registry_mirrors", got, legal, f"add `{host}: YOUR-MIRROR/{host}`")
 
 

@@ -135,10 +135,7 @@ def _find_unshown_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
     for mode, (support, runtime) in {arm[1].mode: arm[1:] for arm in _yield_arm_support(context)}.items():
         limit = support.shown_max_num_seqs
         if limit is not None and batch > limit.value:
-            got, legal = (
-                f"{batch} with mode {mode} on runtime {runtime.name}",
-                f"at most {limit.value} is shown to run",
-            )
+            got, legal = f"{batch} with mode {mode} on runtime {runtime.name}", f"at most {limit.value} is shown to run"
             change = f"write {limit.value}, or try {batch} on one node first"
             yield RuleFinding("serving.max_num_seqs", got, legal, change, runtime.cite(limit))
 

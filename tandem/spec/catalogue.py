@@ -78,10 +78,7 @@ def _read_runtime(path: Path) -> Runtime:
         settings = _list_compile_settings(runtime.spelling, runtime.spelling.compile)
         flagless = sorted(settings - set(runtime.spelling.compile.flags))
         if flagless:
-            got, allowed = (
-                f"no flag for {', '.join(flagless)}",
-                "one for every setting that the server's loader may take",
-            )
+            got, allowed = f"no flag for {', '.join(flagless)}", "one for every setting that the loader may take"
             raise SpecError([_build_fault(path, "spelling.compile.flags", got, allowed)])
     return runtime
 

@@ -14,25 +14,25 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.names import ARTIFACT_FOLDER, SERVER_PORT, WORK_MOUNT
 from tandem.spec.runtime import ProgramCompile, RuntimeSpelling
-from tandem.spec.server_command import build_server_command, lnc_variable, model_folder, neuron_settings
+from tandem.spec.server_command import (
+    ServerCommand,
+    build_server_command,
+    lnc_variable,
+    model_folder,
+    neuron_settings,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompileCommand:
+class CompileCommand(ServerCommand):
     """What the runtime's container runs in order to compile.
 
     Args:
-        command: program and leading arguments.
-        arguments: flags, in a fixed order, each flag followed by its value.
-        environment: variables.
         health_url: URL that answers once everything is compiled, where the program is a server that never ends
             by itself; None where it ends.
         unproven: what of it no source shows, in sentences; stands in the artifact's manifest.
     """
 
-    command: tuple[str, ...]
-    arguments: tuple[str, ...]
-    environment: dict[str, str]
     health_url: str | None
     unproven: tuple[str, ...]
 
@@ -46,30 +46,24 @@ def build_compile_command(experiment: Experiment, variant: Variant, catalogue: C
     assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
     spelling, is_cpu = runtime.spelling.compile, experiment.compile.where == "cpu"
     # the variables of the compile alone; none of them changes what is compiled
-    environment = {
-        **spelling.environment,
-        **{name: f"{WORK_MOUNT}/{at}" for name, at in spelling.work_variables.items()},
-    }
+    folders = {name: f"{WORK_MOUNT}/{folder}" for name, folder in spelling.work_variables.items()}
+    environment = {**spelling.environment, **folders}
     if is_cpu:
         environment |= {**spelling.cpu.environment, spelling.cpu.platform_variable: runtime.platform_target}
     notes = (spelling.unproven.value, spelling.cpu.unproven.value if is_cpu else None)
     unproven = tuple(sentence for sentence in notes if sentence)
+    health_url: str | None = None
     if isinstance(spelling, ProgramCompile):
-        return CompileCommand(
-            command=spelling.command,
-            arguments=tuple(_yield_program_arguments(experiment, variant, catalogue, runtime.spelling, spelling)),
-            environment={**lnc_variable(experiment, runtime.spelling), **environment},
-            health_url=None,
-            unproven=unproven,
-        )
-    server = build_server_command(experiment, variant, catalogue)
-    variables = {name: value for name, value in server.environment.items() if name not in spelling.dropped_variables}
+        command, variables = spelling.command, lnc_variable(experiment, runtime.spelling)
+        arguments = tuple(_yield_program_arguments(experiment, variant, catalogue, runtime.spelling, spelling))
+    else:
+        server = build_server_command(experiment, variant, catalogue)
+        command, arguments = server.command, server.arguments
+        health_url = f"http://127.0.0.1:{SERVER_PORT}{spelling.health_path}"
+        variables = {name: text for name, text in server.environment.items() if name not in spelling.dropped_variables}
+    environment = {**variables, **environment}
     return CompileCommand(
-        command=server.command,
-        arguments=server.arguments,
-        environment={**variables, **environment},
-        health_url=f"http://127.0.0.1:{SERVER_PORT}{spelling.health_path}",
-        unproven=unproven,
+        command=command, arguments=arguments, environment=environment, health_url=health_url, unproven=unproven
     )
 
 

@@ -20,7 +20,8 @@ def match_text(pattern: str, allowed: str) -> Any:
 
 
 _CIDR = r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}"
-_IAM = "arn:aws[a-z-]*:iam::[0-9]{12}:"
+_PRINCIPAL = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$"
+_LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 _KEY = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$"
 _HUB = r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$"
@@ -28,23 +29,17 @@ _FOLDER = r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$"
 _512_LETTERS = "the name of a secret, up to 512 letters, digits and / _ + = . @ -"
 _CLIENT_WORDS = "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."
 _NAME_WORDS = "lower-case letters, digits and dashes, starting with a letter, at most 63"
-_PURCHASE_WORDS = "instance type and kind, such as trn2.3xlarge spot"
+_PURCHASE = r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$"
+_ADDRESS_WORDS = "an e-mail address, an https:// URL or an ARN, as the protocol has it"
+_RUN_WORDS = "a run id: letters, digits and dashes, at most 128"
 
 Account = Annotated[str, match_text(r"^[0-9]{12}$", "12 digits in quotes")]
 Region = Annotated[str, match_text(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region name")]
 ZoneId = Annotated[str, match_text(r"^[a-z0-9]+-az[0-9]$", "a zone id such as use2-az1, never a letter")]
 Cidr = Annotated[str, match_text(rf"^{_CIDR}$", "an IPv4 range such as 10.42.0.0/16")]
 ApiClient = Annotated[str, match_text(rf"^(sg-[0-9a-f]{{8,17}}|{_CIDR})$", _CLIENT_WORDS)]
-PrincipalArn = Annotated[
-    str,
-    match_text(
-        rf"^{_IAM}(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$",
-        "the ARN of one IAM role or user, without wildcards",
-    ),
-]
-Label = Annotated[
-    str, match_text(r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", "lower-case letters, digits and dashes, at most 63")
-]
+PrincipalArn = Annotated[str, match_text(_PRINCIPAL, "the ARN of one IAM role or user, without wildcards")]
+Label = Annotated[str, match_text(_LABEL, "lower-case letters, digits and dashes, at most 63")]
 # of what we make: a Service and a CDK stage both need the letter first
 Name = Annotated[str, match_text(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$", _NAME_WORDS)]
 SubnetId = Annotated[str, match_text(r"^subnet-[0-9a-f]{8,17}$", "a subnet id")]
@@ -55,22 +50,16 @@ KmsKeyArn = Annotated[str, match_text(_KEY, "the ARN of a KMS key by its id, no 
 HubUrl = Annotated[str, match_text(_HUB, "an https:// URL without credentials and without end slash")]
 SecretName = Annotated[str, match_text(r"^[A-Za-z0-9/_+=.@-]{1,512}$", _512_LETTERS)]
 ReservationId = Annotated[str, match_text(r"^cr-[0-9a-f]{17}$", "cr- and 17 hexadecimal digits")]
-PricedPurchase = Annotated[
-    str, match_text(r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$", _PURCHASE_WORDS)
-]
+PricedPurchase = Annotated[str, match_text(_PURCHASE, "instance type and kind, such as trn2.3xlarge spot")]
 IndexUrl = Annotated[str, match_text(r"^https://[^\s@]+$", "an https:// URL without a user name")]
 BootstrapQualifier = Annotated[str, match_text(r"^[a-z0-9]{1,10}$", "1 to 10 lower-case letters and digits")]
 KubernetesVersion = Annotated[str, match_text(r"^1\.[0-9]{2}$", 'a minor in quotes, such as "1.36"')]
 RepositoryUrl = Annotated[str, match_text(r"^(https|ssh)://\S+$", "an https:// or ssh:// URL")]
 GitRevision = Annotated[str, match_text(r"^[^\s-]\S*$", "a git revision, without blanks")]
 RelativeFolder = Annotated[str, match_text(_FOLDER, "a relative folder, without `..`, blanks or end slash")]
-SubscriberAddress = Annotated[
-    str, match_text(r"^[!-~]{3,1024}$", "an e-mail address, an https:// URL or an ARN, as the protocol has it")
-]
+SubscriberAddress = Annotated[str, match_text(r"^[!-~]{3,1024}$", _ADDRESS_WORDS)]
 PromptClass = Annotated[str, match_text(r"^[a-z0-9][a-z0-9-]{0,31}$", "a prompt class of its suites, or all")]
-RunId = Annotated[
-    str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", "a run id: letters, digits and dashes, at most 128")
-]
+RunId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", _RUN_WORDS)]
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]  # of CloudWatch Logs
 
 

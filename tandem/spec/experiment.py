@@ -6,7 +6,8 @@ experiment can differ in nothing else.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from itertools import product
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -15,13 +16,8 @@ from tandem.spec.names import model_slug
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
-ModelId = Annotated[
-    str,
-    match_text(
-        r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+$",
-        "a model id, organisation/name, that has a file in tandem/spec/data/models",
-    ),
-]
+_MODEL_WORDS = "a model id, organisation/name, that has a file in tandem/spec/data/models"
+ModelId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+$", _MODEL_WORDS)]
 Tokens = Annotated[int, Field(ge=1, le=1_048_576)]
 Window = Annotated[int, Field(ge=1, le=64, json_schema_extra={"allowed": "a whole number from 1 to 64"})]
 Bucket = Annotated[int, Field(ge=1, le=1_048_576, json_schema_extra={"allowed": "a whole number from 1 to 1048576"})]
@@ -105,16 +101,12 @@ class Sweep(SpecRecord):
 
     def variants(self) -> tuple[Variant, ...]:
         """Return one variant per draft and window, in the order written."""
-        return tuple(
-            Variant.model_construct(  # no check here: a rule says when such a name is too long
-                name=f"{self.prefix}-{model_slug(draft)}-k{window}",
-                mode=self.mode,
-                draft=draft,
-                num_speculative_tokens=window,
-            )
-            for draft in self.drafts
-            for window in self.num_speculative_tokens
-        )
+        variants = []
+        for draft, window in product(self.drafts, self.num_speculative_tokens):
+            name = f"{self.prefix}-{model_slug(draft)}-k{window}"  # no check here: a rule says when it is too long
+            fields: dict[str, Any] = {"name": name, "mode": self.mode, "draft": draft, "num_speculative_tokens": window}
+            variants.append(Variant.model_construct(**fields))
+        return tuple(variants)
 
 
 class Experiment(SpecRecord):

@@ -86,16 +86,12 @@ def list_image_uses(
         base = project_image.base()
         users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(project_image.name))
         digests[base.reference] = base.digest
-    return [
-        ImageUse(
-            kind,
-            reference,
-            apply_mirror(reference, environment.registry_mirrors),
-            catalogue.digests.find_digest(reference) or digests.get(reference),
-            tuple(names),
-        )
-        for (kind, reference), names in users.items()
-    ]
+    uses = []
+    for (kind, reference), names in users.items():
+        mirrored = apply_mirror(reference, environment.registry_mirrors)
+        digest = catalogue.digests.find_digest(reference) or digests.get(reference)
+        uses.append(ImageUse(kind, reference, mirrored, digest, tuple(names)))
+    return uses
 
 
 def pull_name(reference: str, digest: str | None, mirrors: dict[str, str]) -> str:

@@ -113,10 +113,9 @@ def render_pages() -> dict[str, str]:
         "region. The file's name is the experiment's name. Besides these types the rules of "
         "[rules.md](rules.md) hold."
     )
-    return {
-        "environment.md": render_reference(Environment, "An environment file", environment_intro),
-        "experiment.md": render_reference(Experiment, "An experiment file", experiment_intro),
-    }
+    environment_page = render_reference(Environment, "An environment file", environment_intro)
+    experiment_page = render_reference(Experiment, "An experiment file", experiment_intro)
+    return {"environment.md": environment_page, "experiment.md": experiment_page}
 
 
 def write_pages(texts: dict[str, str], arguments: Iterable[str]) -> int:
@@ -126,13 +125,12 @@ def write_pages(texts: dict[str, str], arguments: Iterable[str]) -> int:
         0, or 1 when a page is stale.
     """
     stale = [name for name, text in texts.items() if not (DOCS / name).is_file() or (DOCS / name).read_text() != text]
-    is_check = "--check" in arguments
+    if "--check" in arguments:
+        sys.stderr.writelines(f"docs/{name} is stale: run `make docs`\n" for name in stale)
+        return STALE if stale else 0
     for name in stale:
-        if is_check:
-            sys.stderr.write(f"docs/{name} is stale: run `make docs`\n")
-        else:
-            (DOCS / name).write_text(texts[name])
-    return STALE if stale and is_check else 0
+        (DOCS / name).write_text(texts[name])
+    return 0
 
 
 if __name__ == "__main__":

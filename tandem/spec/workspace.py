@@ -5,7 +5,7 @@ Invariant: form only. What passes here is typed; whether it is legal is said by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -91,19 +91,14 @@ def load_workspace(environments: Path, experiments: Path, names: tuple[str, ...]
                 allowed = ", ".join(sorted(experiment_files)) or "none yet"
                 change = f"write experiments/{name}.yaml, or host another"
                 faults.append(document.build_fault(f"experiments[{index}]", repr(name), allowed, change))
-    choices = (0, 1) if places.mended or pairs.mended else ()
-    return Workspace(
-        environments=_wrap_files("environment", places),
-        experiments=_wrap_files("experiment", pairs),
-        faults=tuple(faults),
-        substitutes=tuple(
-            Workspace(
-                environments=_wrap_files("environment", places, choice),
-                experiments=_wrap_files("experiment", pairs, choice),
-            )
-            for choice in choices
-        ),
+    workspace, *substitutes = (
+        Workspace(
+            environments=_wrap_files("environment", places, choice),
+            experiments=_wrap_files("experiment", pairs, choice),
+        )
+        for choice in ((None, 0, 1) if places.mended or pairs.mended else (None,))
     )
+    return replace(workspace, faults=tuple(faults), substitutes=tuple(substitutes))
 
 
 def _list_files(folder: Path) -> dict[str, Path]:
@@ -132,7 +127,7 @@ def _parse_files(record: type[R], files: dict[str, Path]) -> _ParsedFolder[R]:
     return folder
 
 
-def _wrap_files(kind: str, folder: _ParsedFolder[Any], choice: int | None = None) -> dict[str, SpecFile]:
+def _wrap_files(kind: str, folder: _ParsedFolder[Any], choice: int | None) -> dict[str, SpecFile]:
     """Return the files of a folder by name; with `choice` also the mended ones, in their first or second form."""
     files = dict(folder.records)
     if choice is not None:

@@ -6,17 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from chart_cases import (
-    CATALOGUE,
-    ENVIRONMENTS,
-    EXPERIMENTS,
-    HOSTED,
-    carried_key,
-    objects,
-    of_kind,
-    stages,
-    templates,
-)
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, objects, of_kind, stages, templates
 
 from charts import render_workloads
 from tandem.spec import names
@@ -115,11 +105,3 @@ def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_
         # twice 62 + 4 GiB of weights, all rounded up, and the graphs
         assert volumes["artifact"]["emptyDir"]["sizeLimit"] == "148Gi"
         assert server["resources"]["requests"]["ephemeral-storage"] == "148Gi"
-
-
-def test_to_copy_is_no_other_artifact() -> None:
-    post = EXPERIMENTS["post"]
-
-    keys = [compute_artifact_key(spec, spec.variants[1], CATALOGUE).digest for spec in (post, copying("post"))]
-
-    assert keys[0] == keys[1]

@@ -77,12 +77,8 @@ def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bo
 
 def test_an_allowed_namespace_reaches_a_server() -> None:
     allowed = policies(allowed_namespaces=("shop", "chat"))
-
-    assert [admitted(allowed, "Ingress", SERVER, (name, {}), HTTP) for name in ("shop", "chat", "other")] == [
-        True,
-        True,
-        False,
-    ]
+    reached = [name for name in ("shop", "chat", "other") if admitted(allowed, "Ingress", SERVER, (name, {}), HTTP)]
+    assert reached == ["shop", "chat"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +126,6 @@ def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, e
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_every_object_says_what_it_is_part_of(environment: str, experiment: str) -> None:
     said = [set(body["metadata"]["labels"]) for body in objects(environment, experiment)]
-
     assert all({f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels for labels in said)
 
 

@@ -57,6 +57,12 @@ def filled(value: Any, element: dict[str, str]) -> Any:
     return value
 
 
+def synced_folders(environment: str) -> list[str]:
+    found = of_kind(controller(environment), "Kustomization").values()
+    own = [each["source"]["path"] for each in applications()] if environment == ARGOCD.name else []
+    return own + [body["spec"]["path"].removeprefix("./") for body in found]
+
+
 def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
     assert told(ENVIRONMENTS["post-us-east-2"]) == []
 
@@ -65,12 +71,7 @@ def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
 def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
     spec = ENVIRONMENTS[environment]
     tree = {str(path) for path in render_files(spec, experiments(spec), CATALOGUE)}
-    synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else []
-    synced += [
-        body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
-    ]
-    folders = [path for path in synced if path != "."]
-
+    folders = [path for path in synced_folders(environment) if path != "."]
     missing = [path for path in folders if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree]
 
     assert (len(folders) > 0, missing) == (True, [])
@@ -78,34 +79,26 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
 
 def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:
     revisions = {each["source"]["targetRevision"] for each in applications()}
-
     assert revisions == {ARGOCD.delivery.revision, CATALOGUE.dra_chart.version.value}
 
 
 def test_every_application_goes_where_its_project_admits() -> None:
     projects = of_kind(controller("native-us-east-2"), "AppProject")
-
     assert all(each["destination"] in projects[each["project"]]["spec"]["destinations"] for each in applications())
 
 
-def test_the_project_of_the_experiments_admits_exactly_what_is_rendered() -> None:
-    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2"]["spec"]
+OF_EXPERIMENTS = [body for environment, experiment in HOSTED for body in objects(environment, experiment)]
+
+
+@pytest.mark.parametrize(
+    ("name", "bodies"),
+    [("native-us-east-2", OF_EXPERIMENTS), ("native-us-east-2-people", rights("native-us-east-2"))],
+    ids=["experiments", "people"],
+)
+def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
+    project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
     rendered = {
-        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
-        for environment, experiment in HOSTED
-        for body in objects(environment, experiment)
-    }
-    admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
-    admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
-
-    assert admitted == rendered
-
-
-def test_the_project_of_people_admits_exactly_what_is_rendered() -> None:
-    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2-people"]["spec"]
-    rendered = {
-        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
-        for body in rights("native-us-east-2")
+        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"]) for body in bodies
     }
     admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
     admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
@@ -115,18 +108,12 @@ def test_the_project_of_people_admits_exactly_what_is_rendered() -> None:
 
 @pytest.mark.parametrize("environment", GITOPS)
 def test_the_tool_syncs_the_rights_of_people(environment: str) -> None:
-    spec = ENVIRONMENTS[environment]
-    synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else [
-        body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
-    ]  # fmt: skip
-
-    assert synced.count(f"{spec.delivery.path}/people") == 1
+    assert synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/people") == 1
 
 
 def test_a_project_outlives_the_applications_that_name_it() -> None:
     """Argo CD cannot finish the deletion of an Application whose project is gone."""
     projects = of_kind(controller("native-us-east-2"), "AppProject").values()
-
     assert all(each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"] for each in projects)
 
 
@@ -178,9 +165,7 @@ def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: 
 )
 def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
     delivery = FLUX.delivery.model_copy(update={"repo_url": url})
-
     (source,) = of_kind(told(FLUX.model_copy(update={"delivery": delivery})), "GitRepository").values()
-
     assert ("secretRef" in source["spec"]) is expected
 
 
@@ -188,13 +173,11 @@ def test_both_tools_pin_the_driver_chart() -> None:
     version = CATALOGUE.dra_chart.version.value
     application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
     (source,) = of_kind(controller("dev-trn2-3xlarge"), "OCIRepository").values()
-
     assert [application["spec"]["source"]["targetRevision"], source["spec"]["ref"]["tag"]] == [version, version]
 
 
 def test_a_mirror_moves_the_driver_chart() -> None:
     mirrored = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
-
     assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
 
 
@@ -203,13 +186,11 @@ def test_a_mirror_moves_the_driver_chart() -> None:
 )
 def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, str], expected: str | None) -> None:
     (source,) = of_kind(told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository").values()
-
     assert source["spec"].get("provider") == expected
 
 
 def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:
     values = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
-
     assert values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
 
 
@@ -221,3 +202,13 @@ def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
 
     with pytest.raises(ValueError, match="no value that moves"):
         build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
+
+
+@pytest.mark.parametrize("environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")])
+def test_argo_cd_neither_reports_nor_applies_a_difference_in_the_scale(environment: str) -> None:
+    (found,) = of_kind(controller(environment), "ApplicationSet").values()
+    spec = found["spec"]["template"]["spec"]
+
+    ignored = {"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}
+    assert ignored in spec["ignoreDifferences"]
+    assert "RespectIgnoreDifferences=true" in spec["syncPolicy"]["syncOptions"]

@@ -165,22 +165,3 @@ def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, mon
     bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], experiment, CATALOGUE)["serve"]
 
     assert compare(bodies, experiment, "qwen-vllm", "qwen-sd-vllm") != set()
-
-
-def settings(environment: str, experiment: str, name: str) -> dict[str, Any]:
-    declared = EXPERIMENTS[experiment]
-    spelling = CATALOGUE.runtimes[declared.runtime].spelling
-    assert spelling is not None
-    arguments = templates(stages(environment, experiment)["serve"])[name]["spec"]["containers"][0]["args"]
-    written = json.loads(arguments[arguments.index(spelling.neuron_config_flag) + 1])
-    return written[spelling.neuron_config_key] if spelling.neuron_config_key else written
-
-
-@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
-def test_both_arms_say_the_same_greedy_sampling(environment: str, experiment: str, first: str, second: str) -> None:
-    spelling = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].spelling
-    assert spelling is not None
-
-    said = [settings(environment, experiment, name)["on_device_sampling_config"] for name in (first, second)]
-
-    assert said == [spelling.greedy_sampling, spelling.greedy_sampling]

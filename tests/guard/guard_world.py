@@ -427,6 +427,22 @@ class World:
 
         return self._call("cloudwatch.get_metric_statistics", effect)
 
+    # others
+
+    def interrupt(self, act: Callable[[], object], operation: str = "", *, skip: int = 0) -> None:
+        """Let others act before the first call of an operation, or of any, but for so many."""
+        left = skip
+
+        def between(called: str) -> None:
+            nonlocal left
+            if operation in {"", called}:
+                left -= 1
+                if left < 0:
+                    self.between = None
+                    act()
+
+        self.between = between
+
     # time
 
     def advance(self, minutes: float) -> None:

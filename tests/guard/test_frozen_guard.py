@@ -49,9 +49,7 @@ def test_every_field_of_a_frozen_lease_is_read(world, meet, name):
 @pytest.mark.parametrize("name", [*FENCED, "lifted"])
 def test_every_field_of_a_frozen_fence_is_read(world, meet, name):
     objects = meet(name)
-
     fence = observe_fleet(world.clients, GUARDED, world.now).fence
-
     assert {"schema": 1, **select_json_fields(fence, *FENCE_FIELDS)} == objects[FENCE_KEY]
 
 
@@ -60,14 +58,12 @@ def test_a_stop_ends_a_frozen_fleet(world, meet, halt, passes, name):
     meet(name)
     halt()
     passes(30)
-
     assert world.alive == []
 
 
 @pytest.mark.parametrize("name", FENCED)
 def test_a_frozen_fence_forbids_a_start(meet, start, name):
     meet(name)
-
     with pytest.raises(InputError, match=r"stop\.json: fenced by"):
         start("r2")
 
@@ -75,7 +71,6 @@ def test_a_frozen_fence_forbids_a_start(meet, start, name):
 @pytest.mark.parametrize("name", ["live", "relabelled"])
 def test_a_frozen_live_lease_forbids_a_start(meet, start, name):
     meet(name)
-
     with pytest.raises(InputError, match="r1"):
         start("r2")
 
@@ -84,5 +79,4 @@ def test_a_frozen_live_lease_forbids_a_start(meet, start, name):
 def test_a_frozen_fence_is_lifted(meet, lift, start, name):
     meet(name)
     lift()
-
     start("r2")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from botocore.config import Config
@@ -35,7 +31,6 @@ ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "222233334444"
 NODES = f"arn:aws:iam::{ACCOUNT}:role/nodes"
 QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
-LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
 CALLS = ["GetObject", "PutObject", "DescribeNodegroup", "UpdateNodegroupConfig", "DescribeInstances", "Publish"]
 _NUMBER = itertools.count()
 
@@ -268,85 +263,7 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(scene, monkeypatch)
 # the functions
 
 
-@pytest.fixture
-def invoke(scene, endpoint, tmp_path):
-    """Run a handler where there is nothing but what is packed and what Lambda's Python brings."""
-
-    def act(name, event=None, **variables):
-        packed, libraries = tmp_path / name, tmp_path / "libraries"
-        pack(name, packed)
-        libraries.mkdir(exist_ok=True)
-        packages = Path(importlib.util.find_spec("boto3").origin).parents[1]
-        for library in LIBRARIES:
-            if not (libraries / library).exists():
-                (libraries / library).symlink_to(packages / library)
-        code = (
-            f"import sys; sys.path[:0] = [{str(packed)!r}, {str(libraries)!r}]\n"
-            "import json, handler\n"
-            "handler.handler(json.load(sys.stdin), None)\n"
-            "strangers = [name for name in ('pydantic', 'yaml', 'requests') if name in sys.modules]\n"
-            "sys.exit(strangers or 0)\n"
-        )
-        said = {**endpoint.client_environment(tmp_path), **scene.guarded.to_variables(), **variables}
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-B", "-c", code], input=json.dumps(event or {}), env=said,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        return SimpleNamespace(code=done.returncode, error=done.stderr, out=done.stdout)
-
-    return act
-
-
-def pack(name, folder):
-    """Lay out a function as it is packed: its own folder's files at the root, all else under its path."""
-    for line in (ROOT / "lambdas" / name / "files.txt").read_text().split():
-        target = folder / line.removeprefix(f"lambdas/{name}/")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes((ROOT / line).read_bytes())
-
-
-def notification(subject="AWS Budgets: home has exceeded your alert threshold"):
-    return {"Records": [{"EventSource": "aws:sns", "Sns": {"Subject": subject, "Message": "Budget: 2000 USD"}}]}
-
-
-def test_the_stop_function_stops_for_a_budget_with_nothing_else_there(scene, invoke):
-    scene.raised()
-    scene.clients.scheduler.delete_schedule(GroupName=scene.guarded.schedule_group, Name="stop-r1")
-    done = invoke("stop", notification())
-
-    assert (done.code, done.error, scene.until([])) == (0, "", [])
-    assert scene.object(FENCE_KEY)["who"] == "budget"
-    assert "has exceeded" in scene.object(FENCE_KEY)["why"]
-
-
-def test_the_stop_function_only_tells_of_a_budget_of_a_capacity_block(scene, invoke):
-    scene.raised()
-    done = invoke("stop", notification(), TANDEM_CAPACITY_KIND="capacity-block")
-
-    assert (done.code, done.error, scene.states()) == (0, "", ["running"])
-    assert scene.told() == [f"Tandem {scene.guarded.environment}: budget notified, nothing is stopped"]
-
-
-def test_the_reap_function_makes_a_pass(scene, invoke):
-    scene.by_hand(1)
-    scene.until(["running"])
-    scene.endpoint.set_fleet(replace(QUICK, older_s=3600))
-    done = invoke("reap")
-
-    assert (done.code, done.error, scene.until([])) == (0, "", [])
-    assert json.loads(done.out)["why"][0].startswith("fenced by reap: instances live without a lease")
-
-
-def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
-    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, service="eks"))
-    done = invoke("reap", AWS_ENDPOINT_URL=proxy.url)
-
-    assert done.code == 1
-    assert "node group unknown" in done.error
-
-
 @pytest.mark.parametrize("name", ["stop", "reap"])
 def test_a_function_packs_all_that_it_imports_and_no_more(name):
     lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
-
     assert lines == sorted(closure([f"lambdas.{name}.handler"]))

@@ -1,4 +1,4 @@
-"""What the two functions make of what they are sent, in memory; test_guard_endpoint.py runs them as they are packed."""
+"""What the two functions make of what they are sent, in memory; tests/stacks/test_guard_deployed.py calls them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,12 @@ def test_a_budget_stops_what_costs_by_the_hour(world, function, start, kind):
     start()
     function("stop", replace(GUARDED, capacity_kind=kind)).handler(BUDGET, None)
     world.advance(3)
-
     assert (world.alive, fence(world)) == ([], ("budget", "budget notification: AWS Budgets: home has exceeded", "r1"))
 
 
 def test_a_budget_only_tells_where_a_capacity_block_is_paid(world, function, start):
     start()
     function("stop", replace(GUARDED, capacity_kind="capacity-block")).handler(BUDGET, None)
-
     assert (len(world.alive), world.read(FENCE_KEY)) == (1, None)
     assert [one["subject"] for one in world.told] == ["Tandem home: budget notified, nothing is stopped"]
 
@@ -60,7 +58,6 @@ def test_whoever_invokes_it_stops_a_capacity_block_too(world, function, start):
     start()
     block = replace(GUARDED, capacity_kind="capacity-block")
     function("stop", block).handler({"who": "anna", "why": "enough", "run": "r9"}, None)
-
     assert fence(world) == ("anna", "enough", "r9")
 
 
@@ -73,7 +70,6 @@ def test_no_event_is_too_odd_to_stop(world, function, start, event):
     start()
     function("stop").handler(event, None)
     world.advance(3)
-
     assert world.alive == []
 
 
@@ -91,7 +87,6 @@ def test_a_stop_that_left_something_undone_ends_as_an_error(world, function, sta
 def test_a_budget_that_nobody_could_be_told_of_ends_as_an_error(world, function):
     world.down = {"sns"}
     module = function("stop", replace(GUARDED, capacity_kind="capacity-block"))
-
     with pytest.raises(module.IncompleteStopError, match="telling arn:aws:sns"):
         module.handler(BUDGET, None)
 
@@ -108,6 +103,5 @@ def test_a_pass_says_in_its_log_what_it_did(world, function, capsys):
 def test_a_pass_that_could_not_see_all_ends_as_an_error(world, function):
     world.down = {"ec2"}
     module = function("reap")
-
     with pytest.raises(module.IncompletePassError, match="instances unknown: EndpointConnectionError"):
         module.handler({}, None)

@@ -52,7 +52,6 @@ def older(world):
 def test_more_nodes_than_the_lease_says_are_a_stop(world, start):
     start("r1", nodes=1, hours=8)
     resize(world, 2)
-
     assert "the node group wants 2 nodes and has 2, and the lease of run r1 is for 1" in why(world)
 
 
@@ -103,7 +102,6 @@ def test_other_labels_than_the_leases_are_a_stop(world, start):
 def test_labels_that_are_not_ours_are_nobodys_business(world, start):
     start("r1", hours=8)
     world.group["labels"]["team"] = "blue"
-
     assert why(world) == ""
 
 
@@ -111,19 +109,12 @@ def test_labels_are_left_alone_while_eks_is_at_work(world, start):
     start("r1", hours=8)
     world.group["labels"].clear()
     world.group["status"] = "UPDATING"
-
     assert why(world) == ""
 
 
 def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
     """It read that there was no lease, and then saw the instances of a start that had written one."""
-
-    def between(operation):
-        if operation == "eks.describe_nodegroup":
-            world.between = None
-            start("r1", hours=8)
-
-    world.between = between
+    world.interrupt(lambda: start("r1", hours=8), "eks.describe_nodegroup")
     assert why(world) == ""
 
 
@@ -132,7 +123,6 @@ def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
 
 def test_a_lease_of_an_older_release_counts_as_capacity_nodes(world, older):
     older()
-
     assert observe_fleet(world.clients, GUARDED, world.now).lease.nodes == GUARDED.nodes
 
 
@@ -140,13 +130,11 @@ def test_a_stop_ends_a_lease_of_an_older_release(world, older, halt, passes):
     older()
     halt()
     passes(10)
-
     assert (world.read(FENCE_KEY)["run"], world.alive) == ("r1", [])
 
 
 def test_a_fence_of_an_older_release_is_a_fence(world, start):
     world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
-
     with pytest.raises(InputError, match="fenced by arn:aws:sts::111122223333:assumed-role/ops/anna"):
         start("r2")
 
@@ -154,7 +142,6 @@ def test_a_fence_of_an_older_release_is_a_fence(world, start):
 def test_a_fence_of_an_older_release_is_released(world, lift):
     world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
     lift()
-
     assert world.read(FENCE_KEY)["state"] == "lifted"
 
 
@@ -172,7 +159,6 @@ def test_an_object_at_the_old_prefix_is_named(world, older):
 
 def test_a_lease_at_the_old_prefix_counts(world, older):
     older("guard/home/")
-
     assert why(world, FORMER) == ""
 
 
@@ -180,13 +166,11 @@ def test_a_lease_at_the_old_prefix_ends_at_its_deadline(world, older):
     older("guard/home/")
     world.fires = False
     world.advance(120)
-
     assert "the lease of run r1 ended at 2026-11-21T10:00:00Z" in why(world, FORMER)
 
 
 def test_a_start_beside_a_lease_at_the_old_prefix_is_refused(older, start):
     older("guard/home/")
-
     with pytest.raises(InputError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
         start("r2", guarded=FORMER)
 
@@ -202,7 +186,6 @@ def test_a_stop_and_its_release_end_a_lease_at_the_old_prefix(world, older):
 
 def test_a_fence_at_the_old_prefix_is_obeyed(world, start):
     world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
-
     with pytest.raises(InputError, match=r"guard/home/stop\.json: fenced by"):
         start("r2", guarded=FORMER)
 
@@ -210,7 +193,6 @@ def test_a_fence_at_the_old_prefix_is_obeyed(world, start):
 def test_a_fence_at_the_old_prefix_is_released_where_it_stands(world):
     world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
     release_fence(world.clients, FORMER, who="anna", now=world.now)
-
     assert world.read("guard/home/" + FENCE_KEY)["state"] == "lifted"
 
 
@@ -231,7 +213,6 @@ def test_a_number_that_is_none_is_not_understood(world, field, value):
 def test_a_fence_with_a_number_of_4300_digits_can_be_written_over(world, halt):
     world.objects[FENCE_KEY] = (json.dumps(WRITTEN[FENCE_KEY]).replace('"passes": 2', '"passes": ' + "9" * 4300)
                                 .encode(), '"0"', world.now)  # fmt: skip
-
     assert halt("again").failures == ()
 
 
@@ -258,7 +239,6 @@ def test_people_hear_that_the_guard_is_blind(world, start):
     start("r1", hours=8)
     world.down = {"s3"}
     run_reaper_pass(world.clients, GUARDED, world.now)
-
     assert world.told[0]["subject"] == "Tandem home: fleet not seen whole: part of AWS does not answer the guard"
 
 

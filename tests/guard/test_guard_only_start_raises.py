@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RAISES = re.compile(r"update_nodegroup_config|[uU]pdateNodegroupConfig|set_desired_capacity|SetDesiredCapacity")
 SIZED = re.compile(r"[\"']?(?:desired_?[sS]ize|DesiredSize|min_?[sS]ize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")
 ASKED = re.compile(r"[\"']?(?:desiredSize|DesiredSize|minSize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")  # boto3's words
 
@@ -43,7 +42,6 @@ def test_a_relabel_knows_no_size():
 
 def test_the_third_lever_knows_no_size_but_0():
     source = (ROOT / "tandem/guard/apply.py").read_text()
-
     assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", source)) == {"0"}
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from guard_world import GUARDED, LABEL, refused
+from guard_world import GUARDED, refused
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key, read_lease, read_pointer
 from tandem.guard.ownership import MAX_READING_AGE_S, LeaseOwner
 from tandem.guard.schedules import delete_unreferenced_schedule
@@ -26,21 +25,6 @@ def usurp(halt, lift, start, passes):
     return act
 
 
-def sleep_before(world, operation, act, *, skip=0):
-    """Let others act before the first call of an operation, but for so many."""
-    left = [skip]
-
-    def between(called):
-        if called == operation:
-            if left[0]:
-                left[0] -= 1
-                return
-            world.between = None
-            act()
-
-    world.between = between
-
-
 def size(world):
     return world.group["scalingConfig"]["desiredSize"]
 
@@ -50,41 +34,37 @@ SLEEPS = ["scheduler.create_schedule", "scheduler.get_schedule", "eks.update_nod
 
 @pytest.mark.parametrize("operation", SLEEPS)
 def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usurp, operation):
-    sleep_before(world, operation, usurp)
+    world.interrupt(usurp, operation)
     with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
-
     assert "stop-b" in world.schedules
 
 
 @pytest.mark.parametrize("operation", SLEEPS)
 def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, operation):
     """It would end the present run."""
-    sleep_before(world, operation, usurp)
+    world.interrupt(usurp, operation)
     with pytest.raises((InputError, ExternalError)):
         start("a", hours=8, nodes=2)
-
     assert set(world.schedules) == {"stop-b"}
 
 
 @pytest.mark.parametrize("operation", SLEEPS[:2])
 def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, operation):
-    sleep_before(world, operation, usurp)
+    world.interrupt(usurp, operation)
     with pytest.raises((InputError, ExternalError), match=r"run b has the fleet now|arming the one-shot stop failed"):
         start("a", hours=8, nodes=2)
-
     assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
 
 
 def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
-    sleep_before(world, "eks.update_nodegroup_config", usurp)
-
+    world.interrupt(usurp, "eks.update_nodegroup_config")
     with pytest.raises(InputError, match="another start has the fleet now"):
         start("a", hours=8, nodes=2)
 
 
 def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(world, start, usurp, passes):
-    sleep_before(world, "eks.update_nodegroup_config", usurp)
+    world.interrupt(usurp, "eks.update_nodegroup_config")
     with pytest.raises(InputError):
         start("a", hours=8, nodes=2)
     passes(20)
@@ -97,7 +77,7 @@ def test_a_clock_that_moved_since_the_reading_makes_it_read_again(world, start):
     pointer = read_pointer(world.clients, GUARDED)
     lease, _ = read_lease(world.clients, GUARDED, pointer)
     owner = LeaseOwner(world.clients, GUARDED, pointer, lease)
-    sleep_before(world, "s3.get_object", lambda: world.advance((MAX_READING_AGE_S + 1) / 60), skip=2)
+    world.interrupt(lambda: world.advance((MAX_READING_AGE_S + 1) / 60), "s3.get_object", skip=2)
     before = world.calls["s3.get_object"]
     owner.call_as_owner(lambda: None, RuntimeError)
 
@@ -115,8 +95,7 @@ def test_a_clock_that_always_moves_acts_on_nothing(world, start):
 
 
 def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
-    sleep_before(world, "scheduler.create_schedule", lambda: start("r1"))
-
+    world.interrupt(lambda: start("r1"), "scheduler.create_schedule")
     with pytest.raises(InputError, match="another start of run r1 took over"):
         start("r1")
     assert (size(world), set(world.schedules)) == (1, {"stop-r1"})
@@ -124,7 +103,6 @@ def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
 
 def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
     start("r1")
-
     assert (delete_unreferenced_schedule(world.clients, GUARDED, "r1"), set(world.schedules)) == (False, {"stop-r1"})
 
 
@@ -150,11 +128,7 @@ def test_a_release_ends_the_pointer_that_it_saw_alone(world, start, halt, lift, 
     halt()
     passes(10)
 
-    def others():
-        lift()
-        start("b")
-
-    sleep_before(world, "s3.put_object", others)
+    world.interrupt(lambda: (lift(), start("b")), "s3.put_object")
     with pytest.raises(ExternalError, match="so it is not lifted"):
         lift()
     assert world.read(POINTER_KEY)["run"] == "b"
@@ -187,6 +161,7 @@ def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(worl
     lift()
 
     assert (world.schedules, world.read(FENCE_KEY)["state"]) == ({}, "lifted")
+    assert world.read(lease_key("a"))["ending"] is not None
 
 
 def test_a_start_beside_a_schedule_that_no_lease_owns_is_refused(world, start):
@@ -216,7 +191,6 @@ def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
 
 def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
     start("r1", unarmed_paths=("reaper", "budget"))
-
     assert world.read(lease_key("r1"))["unarmed"] == ["reaper", "budget"]
     assert world.told[0]["subject"] == "Tandem home: a start accepted unarmed paths"
     assert "these paths would not stop its fleet: reaper, budget" in world.told[0]["text"]
@@ -224,7 +198,6 @@ def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
 
 def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
     world.down = {"sns"}
-
     with pytest.raises(ExternalError, match="telling people that paths are not armed failed"):
         start("r1", unarmed_paths=("reaper",))
     assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
@@ -232,26 +205,8 @@ def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
 
 def test_the_same_run_for_another_number_of_nodes_is_refused(start):
     start("r1", nodes=1)
-
     with pytest.raises(InputError, match="run r1 was started for 1 nodes"):
         start("r1", nodes=2)
-
-
-def test_raise_fleet_takes_its_clock_from_the_clients(world):
-    raised = raise_fleet(
-        world.clients,
-        GUARDED,
-        run="r",
-        hours=2,
-        experiment=None,
-        nodes=1,
-        node_labels=LABEL,
-        who="anna",
-        beats=False,
-        now=world.now,
-    )
-
-    assert raised.lease.nodes == 1
 
 
 def test_the_stop_that_an_older_release_left_is_taken_away(world, start):
@@ -312,8 +267,7 @@ def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, us
 
 def test_no_command_deletes_the_stop_of_the_present_run(world, start):
     """A start with an old look at the lease names whoever has the fleet, not his stop."""
-    sleep_before(world, "autoscaling.describe_auto_scaling_groups", lambda: start("b"))
-
+    world.interrupt(lambda: start("b"), "autoscaling.describe_auto_scaling_groups")
     with pytest.raises(InputError, match="run b has the fleet now") as refusal:
         start("a")
     assert "delete-schedule" not in str(refusal.value)
@@ -322,19 +276,13 @@ def test_no_command_deletes_the_stop_of_the_present_run(world, start):
 def test_a_lease_that_names_another_runs_stop_is_none(world, start):
     start("r1")
     world.put(lease_key("r1"), world.read(lease_key("r1")) | {"schedule": "stop-b"})
-
     assert read_lease(world.clients, GUARDED, read_pointer(world.clients, GUARDED))[0] is None
 
 
 def test_labels_that_a_sleeping_relabel_set_are_taken_off(world, start):
-    def between(operation):
-        if operation == "eks.update_nodegroup_config":
-            world.between = None
-            world.group["labels"]["compile.tandem/experiment"] = "stray"
-
-    world.between = between
+    stray = {"compile.tandem/experiment": "stray"}
+    world.interrupt(lambda: world.group["labels"].update(stray), "eks.update_nodegroup_config")
     start("r1")
-
     assert "compile.tandem/experiment" not in world.group["labels"]
 
 
@@ -363,15 +311,4 @@ def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(worl
 def test_an_accepted_path_enters_the_lease_of_a_repeated_start(world, start):
     start("r1")
     start("r1", unarmed_paths=("budget",))
-
     assert world.read(lease_key("r1"))["unarmed"] == ["budget"]
-
-
-def test_a_release_that_died_marks_the_lease_at_its_second_try(world, start, halt, lift, passes):
-    start("a", hours=8)
-    halt()
-    passes(10)
-    world.put(POINTER_KEY, {"run": None})
-    lift()
-
-    assert world.read(lease_key("a"))["ending"] is not None

@@ -21,12 +21,7 @@ import pytest
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
-from rehearsal.aws.sandbox import (
-    FICTITIOUS_ACCOUNT,
-    EnvironmentSandbox,
-    create_prerequisites,
-    create_sandbox,
-)
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
 from tandem.cli.program import main
 from tandem.guard.pass_metrics import INSTANCES_ALIVE
 from tandem.spec import names

@@ -25,7 +25,6 @@ def proof_seed():
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whoever_freezes_leaves_no_fleet_that_nobody_may_have(part):
     wrong, seen = run_races(f"{SEED} {part}", HISTORIES)
-
     assert wrong == {}
     assert min(seen[what] for what in ("raised in the gap", "ended", "usurped", "schedules deleted", "killed")) > 10
 
@@ -34,7 +33,6 @@ def test_whoever_freezes_leaves_no_fleet_that_nobody_may_have(part):
 @pytest.mark.parametrize("part", range(PROOF_PARTS))
 def test_histories_of_processes_that_freeze(part, proof_seed, record_property):
     wrong, seen = run_races(f"{proof_seed} {part}", PROOF_HISTORIES)
-
     print(f"seed {proof_seed}, part {part}: {dict(seen)}")  # noqa: T201 - the proof's figures
     record_property("seen", dict(seen))
     assert wrong == {}

@@ -23,21 +23,12 @@ def relabel(world):
 def test_nodes_take_the_labels_and_lose_the_former_ones(world, start, relabel):
     start("r1")
     relabel()
-
     assert world.group["labels"] == {"workload": "neuron-inference", **COMPILE}
-
-
-def test_a_relabel_changes_no_size(world, start, relabel):
-    start("r1", nodes=2)
-    relabel()
-
-    assert world.group["scalingConfig"]["desiredSize"] == 2
 
 
 def test_the_lease_names_both_labels(world, start, relabel):
     start("r1")
     relabel()
-
     lease = world.read(lease_key("r1"))
     assert (lease["node_label"], lease["former_label"]) == (COMPILE, LABEL)
 
@@ -82,13 +73,11 @@ def test_a_relabel_that_failed_is_done_by_the_next(world, start, relabel):
 def test_the_labels_that_nodes_have_are_not_set_again(world, start, relabel):
     start("r1")
     relabel(label=LABEL)
-
     assert world.calls["eks.update_nodegroup_config"] == 1
 
 
 def test_another_runs_nodes_keep_their_labels(world, start, relabel):
     start("r1")
-
     with pytest.raises(InputError, match="run r2 has no live lease: run r1 has it"):
         relabel("r2")
     assert world.group["labels"]["raise.tandem/fast"] == "first"
@@ -97,7 +86,6 @@ def test_another_runs_nodes_keep_their_labels(world, start, relabel):
 def test_a_run_behind_a_fence_is_not_relabelled(start, halt, relabel):
     start("r1")
     halt()
-
     with pytest.raises(InputError, match="run r1 has no live lease"):
         relabel()
 
@@ -105,15 +93,7 @@ def test_a_run_behind_a_fence_is_not_relabelled(start, halt, relabel):
 def test_a_relabel_that_slept_touches_nobody_elses_nodes(world, start, halt, passes, lift, relabel):
     start("r1")
 
-    def between(operation):
-        if operation == "s3.put_object":
-            world.between = None
-            halt()
-            passes(10)
-            lift()
-            start("r2")
-
-    world.between = between
+    world.interrupt(lambda: (halt(), passes(10), lift(), start("r2")), "s3.put_object")
     with pytest.raises(InputError, match="somebody changed the lease"):
         relabel()
     assert world.group["labels"]["raise.tandem/fast"] == "first"

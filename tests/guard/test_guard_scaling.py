@@ -20,15 +20,23 @@ def stubborn(world, start, halt):
     return world
 
 
+@pytest.fixture
+def released(stubborn, passes, lift):
+    """The same after the third lever ended it and the fence was released."""
+    passes(30)
+    stubborn.ignores = False
+    passes(10)
+    lift()
+    return stubborn
+
+
 def test_the_lever_waits_for_the_grace(stubborn, passes):
     passes(5)
-
     assert (stubborn.suspended, stubborn.scaling["DesiredCapacity"]) == (set(), 2)
 
 
 def test_launches_are_suspended_and_the_group_goes_to_0(stubborn, passes):
     passes(15)
-
     assert (stubborn.suspended, stubborn.scaling) == ({"Launch"}, {"MinSize": 0, "DesiredCapacity": 0})
 
 
@@ -52,19 +60,16 @@ def test_an_eks_that_says_nothing_is_got_around_by_the_instances_own_tag(world, 
 
 def test_the_fence_says_which_launches_it_suspended(stubborn, passes):
     passes(15)
-
     assert stubborn.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
 
 
 def test_a_lever_is_pulled_once(stubborn, passes):
     passes(40)
-
     assert stubborn.calls["autoscaling.suspend_processes"] == 1
 
 
 def test_a_lever_that_auto_scaling_refuses_is_said(stubborn, passes):
     stubborn.refuses = {"autoscaling.suspend_processes": ["AccessDenied"]}
-
     assert any(f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in one
                for one in passes(10).failures)  # fmt: skip
 
@@ -73,28 +78,13 @@ def test_a_fleet_that_eks_ends_needs_no_lever(world, start, halt, passes):
     start("r1", nodes=2)
     halt()
     passes(30)
-
     assert world.calls["autoscaling.suspend_processes"] == 0
 
 
-def test_a_start_resumes_what_a_stop_of_ours_suspended(stubborn, passes, lift, start):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
+def test_a_start_resumes_what_a_stop_of_ours_suspended_and_forgets_it(released, start):
     start("r2", nodes=1)
-
-    assert (stubborn.suspended, len(stubborn.alive)) == (set(), 1)
-
-
-def test_what_was_resumed_is_forgotten(stubborn, passes, lift, start):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
-    start("r2", nodes=1)
-
-    assert stubborn.read(FENCE_KEY)["suspended"] == []
+    assert (released.suspended, len(released.alive)) == (set(), 1)
+    assert released.read(FENCE_KEY)["suspended"] == []
 
 
 def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
@@ -108,26 +98,16 @@ def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     )
 
 
-def test_a_start_raises_nothing_where_launches_cannot_be_resumed(stubborn, passes, lift, start):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
-    stubborn.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
-
+def test_a_start_raises_nothing_where_launches_cannot_be_resumed(released, start):
+    released.refuses = {"autoscaling.resume_processes": ["AccessDenied"]}
     with pytest.raises(ExternalError, match="resuming the launches"):
         start("r2")
-    assert stubborn.group["scalingConfig"]["desiredSize"] == 0
+    assert released.group["scalingConfig"]["desiredSize"] == 0
 
 
-def test_a_new_fence_keeps_what_an_older_one_suspended(stubborn, passes, lift, halt):
-    passes(30)
-    stubborn.ignores = False
-    passes(10)
-    lift()
+def test_a_new_fence_keeps_what_an_older_one_suspended(released, halt):
     halt("again")
-
-    assert stubborn.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
+    assert released.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
 
 
 def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start, halt, passes):
@@ -142,5 +122,4 @@ def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start
 def test_a_node_group_without_our_tag_says_which_stack_to_deploy(world, start, passes):
     start("r1", hours=8)
     world.group["tags"].pop(OWNER_TAG)
-
     assert "though its instances carry it: it counts as ours; deploy the Fleet stack" in passes(0).fleet.faults[0]

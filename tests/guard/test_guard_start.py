@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -11,7 +12,6 @@ import pytest
 from guard_world import GUARDED, START, Crash
 
 from tandem.errors import ExternalError, InputError
-from tandem.guard.apply import stop_fleet
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
@@ -54,7 +54,6 @@ def test_the_one_shot_stop_fires_at_the_deadline_and_needs_no_lambda(world, star
 def test_the_one_shot_stop_ends_the_fleet_with_everything_else_removed(world, start):
     start(hours=2)
     world.advance(123)
-
     assert (world.fired, world.alive, size(world)) == (["stop-r1"], [], 0)
 
 
@@ -71,23 +70,11 @@ def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
 def test_nodes_carry_the_labels_of_this_run_alone(world, start):
     world.group["labels"] |= {"raise.tandem/old": "x", "compile.tandem/experiment": "x"}
     start(node_labels={"raise.tandem/fast": "first"})
-
     assert world.group["labels"] == {"workload": "neuron-inference", "raise.tandem/fast": "first"}
 
 
 def test_the_labels_that_a_start_takes_off_are_those_of_the_charts():
     assert (f"{names.RAISE_LABEL_PREFIX}/", f"{names.COMPILE_LABEL.partition('/')[0]}/") == LABEL_PREFIXES
-
-
-def test_stops_of_ended_runs_are_taken_away(world, start, halt, passes, lift):
-    """They would end the next run."""
-    start("r1", hours=8)
-    halt()
-    passes(10)
-    lift()
-    start("r2", hours=2)
-
-    assert list(world.schedules) == ["stop-r2"]
 
 
 # refused
@@ -103,7 +90,6 @@ def refusal(start, words, error=InputError, **more):
 def test_a_start_behind_a_fence_is_refused(world, start, halt):
     halt("enough")
     told = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
-
     assert (size(world), world.schedules, told.exit_code) == (0, {}, 2)
     assert "tandem stop --env home --release" in told.change
 
@@ -111,13 +97,11 @@ def test_a_start_behind_a_fence_is_refused(world, start, halt):
 @pytest.mark.parametrize("body", [b"", b"{", b'{"state": 1}'])
 def test_a_start_behind_a_fence_that_cannot_be_understood_is_refused(world, start, body):
     world.put(FENCE_KEY, body)
-
     refusal(start, "could not be understood")
 
 
 def test_a_start_beside_another_runs_lease_is_refused(world, start):
     start("r1")
-
     refusal(start, "run r1 of anna has the fleet until 2026-11-21 10:00 UTC", run="r2")
     assert "stop-r2" not in world.schedules
 
@@ -125,7 +109,6 @@ def test_a_start_beside_another_runs_lease_is_refused(world, start):
 def test_a_start_after_a_leases_deadline_is_refused(world, start):
     start("r1", hours=2)
     world.advance(125)
-
     for run in ("r1", "r2"):
         refusal(start, "the lease of run r1 ended at 2026-11-21 10:00 UTC", run=run)
 
@@ -158,7 +141,6 @@ def test_a_start_that_can_arm_no_stop_is_refused(start, missing):
                          ids=["ends too soon", "not begun", "over"])  # fmt: skip
 def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
     block = replace(BLOCK, block_starts=START + timedelta(hours=starts), block_ends=START + timedelta(hours=ends))
-
     refusal(start, "the Capacity Block lasts from", guarded=block, hours=hours)
     assert size(world) == 0
 
@@ -169,7 +151,6 @@ def test_a_block_whose_window_is_not_said_is_refused(start):
 
 def test_a_node_group_of_another_is_refused_and_not_touched(world, start):
     world.group["tags"] = {}
-
     refusal(start, "another's: without the tag tandem:environment=home")
     assert world.calls["eks.update_nodegroup_config"] == 0
 
@@ -177,35 +158,29 @@ def test_a_node_group_of_another_is_refused_and_not_touched(world, start):
 @pytest.mark.parametrize("status", ["CREATING", "UPDATING", "CREATE_FAILED", "DELETING"])
 def test_a_node_group_that_is_not_active_is_refused(world, start, status):
     world.group["status"] = status
-
     refusal(start, status)
 
 
 def test_a_node_group_that_lacked_capacity_before_may_be_raised_again(world, start):
     world.group["status"] = "DEGRADED"
-
     start(nodes=2)
-
     assert size(world) == 2
 
 
 def test_a_fleet_that_somebody_raised_is_refused(world, start):
     world.size({"minSize": 0, "desiredSize": 1})
-
     refusal(start, "already at 1, without a lease")
 
 
 def test_a_fleet_that_still_goes_down_is_refused(world, start):
     world.size({"minSize": 0, "desiredSize": 1})
     world.size({"minSize": 0, "desiredSize": 0})
-
     refusal(start, r"instances without a lease: i-\w+ \(shutting-down\)")
 
 
 @pytest.mark.parametrize("operation", ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"])
 def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
     world.down = {operation}
-
     assert refusal(start, "unknown", ExternalError).exit_code == 3
     assert (size(world), world.objects) == (0, {})
 
@@ -224,19 +199,14 @@ def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, 
 
 
 def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start):
-    def between(operation):
-        if operation == "scheduler.get_schedule":
-            world.schedules["stop-r1"]["ScheduleExpression"] = "at(2036-11-21T10:00:00)"
-
-    world.between = between
-
+    later = {"ScheduleExpression": "at(2036-11-21T10:00:00)"}
+    world.interrupt(lambda: world.schedules["stop-r1"].update(later), "scheduler.get_schedule")
     refusal(start, "not as it was asked for", ExternalError)
     assert size(world) == 0
 
 
 def test_a_raise_that_fails_is_taken_back(world, start):
     world.refuses = {"eks.update_nodegroup_config": ["InternalFailure"]}
-
     refusal(start, "the node group was set to 0 again", ExternalError)
     assert size(world) == 0
 
@@ -255,7 +225,6 @@ def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
 
 def test_the_same_run_for_another_experiment_is_refused(start):
     start("r1")
-
     refusal(start, "run r1 was started for first", experiment="second")
 
 
@@ -270,7 +239,6 @@ def test_a_name_that_was_used_before_is_refused(start, halt, passes, lift):
 
 def test_a_start_makes_as_many_calls_as_the_cuts_below_assume(world, start):
     start()
-
     assert sum(world.calls.values()) == CALLS
 
 
@@ -303,16 +271,8 @@ def test_a_start_that_died_is_finished_by_the_same_run(world, start, calls):
 
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
-def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call):
-    left = [call]
-
-    def between(_):
-        left[0] -= 1
-        if not left[0]:
-            world.between = None
-            stop_fleet(world.clients, GUARDED, who="budget", why="enough", run=None, now=world.now)
-
-    world.between = between
+def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, halt, call):
+    world.interrupt(lambda: halt("enough", who="budget"), skip=call - 1)
     try:
         start()
     except InputError as told:
@@ -324,23 +284,14 @@ def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call)
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
 def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
-    left, other = [call], []
+    won = []
 
-    def between(_):
-        left[0] -= 1
-        if not left[0]:
-            world.between = None
-            try:
-                other.append(start("r2", nodes=1))
-            except InputError as told:
-                other.append(told)
+    def begin(run):
+        with contextlib.suppress(InputError):
+            won.append(start(run, nodes=1))
 
-    world.between = between
-    try:
-        mine = start("r1", nodes=1)
-    except InputError as told:
-        mine = told
-    won = [one for one in (mine, *other) if not isinstance(one, InputError)]
+    world.interrupt(lambda: begin("r2"), skip=call - 1)
+    begin("r1")
 
     assert [one.lease.run for one in won] == [world.read(POINTER_KEY)["run"]]
     assert list(world.schedules) == [f"stop-{won[0].lease.run}"]
@@ -348,14 +299,7 @@ def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
 
 
 def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(world, start, halt, lift):
-    def between(operation):
-        if operation == "scheduler.create_schedule":
-            world.between = None
-            halt()
-            lift()
-
-    world.between = between
-
+    world.interrupt(lambda: (halt(), lift()), "scheduler.create_schedule")
     refusal(start, "the lease of run r1 was ended")
     assert size(world) == 0
 
@@ -363,14 +307,7 @@ def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(wo
 @pytest.mark.parametrize("operation", ["s3.put_object", "scheduler.list_schedules", "eks.update_nodegroup_config"])
 def test_a_start_that_sleeps_past_its_deadline_leaves_the_fleet_at_0(world, start, operation):
     """The one-shot stop has fired by then, and no reaper looks here."""
-
-    def between(called):
-        if called == operation:
-            world.between = None
-            world.advance(121)
-
-    world.between = between
-
+    world.interrupt(lambda: world.advance(121), operation)
     refusal(start, "deadline")
     world.advance(3)
     assert (size(world), world.alive) == (0, [])

@@ -8,7 +8,7 @@ import pytest
 from guard_world import GUARDED, World, refused
 
 from tandem.errors import ExternalError, InputError
-from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.apply import run_reaper_pass
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import observe_fleet
@@ -35,7 +35,6 @@ def test_a_stop_says_who_why_when_and_of_which_run(world, start, halt):
 def test_a_stop_sets_minimum_and_desired_to_0(world, halt):
     world.size({"minSize": 1, "desiredSize": 2})
     halt()
-
     assert world.group["scalingConfig"] == {"minSize": 0, "maxSize": 2, "desiredSize": 0}
 
 
@@ -93,7 +92,6 @@ def test_a_functions_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world,
     """Else a silent reaper would look alive after it, and money and idle minutes be counted twice."""
     start()
     halt(publishes_metrics=True)
-
     assert world.metrics == [{"stop_failures": 0.0}]
 
 
@@ -101,7 +99,6 @@ def test_a_persons_stop_publishes_nothing(world, start, halt):
     """The functions alone may publish there, so that nobody feigns that the guard lives."""
     start()
     halt()
-
     assert world.metrics == []
 
 
@@ -109,7 +106,6 @@ def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
     passes(60)
-
     assert [one["subject"] for one in world.told] == ["Tandem home: fleet being stopped", "Tandem home: fleet gone"]
 
 
@@ -134,18 +130,10 @@ def test_a_stopped_fence_is_not_written_for_ever(world, start, halt, passes):
 
 
 @pytest.mark.parametrize("call", range(1, 9))
-def test_two_stops_at_once_agree_on_one(world, start, call):
+def test_two_stops_at_once_agree_on_one(world, start, halt, call):
     start()
-    left = [call]
-
-    def between(_):
-        left[0] -= 1
-        if not left[0]:
-            world.between = None
-            stop_fleet(world.clients, GUARDED, who="budget", why="second", run=None, now=world.now)
-
-    world.between = between
-    report = stop_fleet(world.clients, GUARDED, who="anna", why="first", run=None, now=world.now)
+    world.interrupt(lambda: halt("second", who="budget"), skip=call - 1)
+    report = halt("first")
 
     assert report.failures == ()
     assert world.read(FENCE_KEY)["who"] in {"anna", "budget"}
@@ -177,7 +165,6 @@ def test_a_fence_that_s3_did_not_take_is_written_by_a_next_pass(world, start, ha
 def test_a_fence_that_can_be_written_though_not_read_is_written(world, start, halt):
     start()
     world.refuses = {"s3.get_object": ["InternalError"]}
-
     assert (halt().failures, world.read(FENCE_KEY)["state"]) == ((), "stopping")
 
 
@@ -199,7 +186,6 @@ def test_a_call_that_always_fails_leaves_an_alarm(world, start, halt, passes, op
     start()
     world.down = {operation}
     halt()
-
     assert passes(60).failures != ()
 
 
@@ -208,7 +194,6 @@ def test_an_eks_that_does_not_describe_is_asked_for_0_all_the_same(world, start,
     start()
     world.down = {"eks.describe_nodegroup"}
     halt()
-
     assert size(world) == 0
 
 
@@ -243,7 +228,6 @@ def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
     world.size({"minSize": 0, "desiredSize": 1})
     world.put(FENCE_KEY, body)
     passes(5)
-
     assert (size(world), world.read(FENCE_KEY)["state"]) == (0, "stopped")
 
 
@@ -256,16 +240,6 @@ def test_a_fence_says_nothing_that_people_cannot_be_told(world, passes, field, s
     report = passes(5)
 
     assert (report.failures, world.told[-1]["subject"], size(world)) == ((), "Tandem home: fleet gone", 0)
-
-
-def test_a_fence_that_cannot_be_understood_is_told(world):
-    world.put(FENCE_KEY, b"{")
-
-    assert (
-        observe_fleet(world.clients, GUARDED, world.now)
-        .faults[0]
-        .startswith("s3://tandem-home-111122223333/stop.json: not")
-    )
 
 
 def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, passes):
@@ -323,7 +297,6 @@ def strange(world) -> World:
 def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
     halt()
     passes(120)
-
     assert (size(strange), [one.state for one in strange.machines]) == (1, ["running"])
     assert strange.calls["eks.update_nodegroup_config"] == strange.calls["ec2.terminate_instances"] == 0
 
@@ -331,13 +304,11 @@ def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
 def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):
     strange.down = {"eks.describe_nodegroup"}
     halt()
-
     assert size(strange) == 1
 
 
 def test_an_environment_without_a_fleet_is_stopped_at_once(world, halt):
     world.group = None
-
     assert (halt().failures, world.read(FENCE_KEY)["state"]) == ((), "stopped")
 
 
@@ -384,30 +355,12 @@ def test_lifting_is_refused_while_anything_is_unknown(world, halt, lift, operati
 
 def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world, halt, lift):
     halt()
-
-    def between(operation):
-        if operation == "s3.put_object":
-            world.put(FENCE_KEY, world.read(FENCE_KEY))
-
-    world.between = between
-
+    world.interrupt(lambda: world.put(FENCE_KEY, world.read(FENCE_KEY)), "s3.put_object")
     with pytest.raises(ExternalError, match="somebody wrote it"):
         lift()
-
-
-def test_a_lifted_fence_may_be_followed_by_a_new_start(world, start, halt, lift, passes):
-    start("r1")
-    halt()
-    passes(10)
-    lift()
-    start("r2")
-    passes(30)
-
-    assert (size(world), len(world.alive)) == (1, 1)
 
 
 def test_the_words_of_aws_are_kept_to_a_line(world, halt):
     world.start_s = 0
     world.between = lambda operation: (_ for _ in ()).throw(refused("X", operation, "a\n" * 1000))
-
     assert all("\n" not in one and len(one) < 500 for one in halt().failures)

@@ -56,13 +56,11 @@ def test_a_count_out_of_range_hides_neither_degree_nor_cpu(specs: Path) -> None:
 
 def test_what_depends_on_the_spoilt_leaf_is_not_told(specs: Path) -> None:
     spoil(specs, EXPERIMENT, ("devices: 8", "devices: eight"), ("cpu: 90", "cpu: 120"))
-
     assert told(specs) == {(None, "serving.devices")}
 
 
 def test_an_unknown_key_hides_no_rule(specs: Path) -> None:
     spoil(specs, EXPERIMENT, ("suites:", "nonsense: 1\nsuites:"), ("shm_gib: 16", "shm_gib: 256"))
-
     assert told(specs) == {(None, "nonsense"), ("shm-in-memory", "serving.shm_gib")}
 
 
@@ -79,9 +77,7 @@ def test_an_unknown_key_hides_no_rule(specs: Path) -> None:
 )
 def test_a_spoilt_leaf_of_an_environment_hides_no_rule(specs: Path, old: str, new: str, path: str) -> None:
     spoil(specs, ENVIRONMENT, (old, new), ('kubernetes: "1.36"', 'kubernetes: "1.20"'))
-
     found = told(specs)
-
     assert {(None, path), ("kubernetes-floor", "cluster.kubernetes")} <= found
     assert not any(rule and at == path for rule, at in found)
 
@@ -102,18 +98,15 @@ def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> N
     spoil(specs, ENVIRONMENT, ('account: "111122223333"', "account: 12"))
     spoil(specs, EXPERIMENT, ("shm_gib: 16", "shm_gib: 256"))
     workspace = load_workspace(specs / "environments", specs / "experiments", ("post-us-east-2",))
-
     assert "shm-in-memory" in {fault.rule for fault in check_workspace(workspace, load_catalogue())}
 
 
 def test_a_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
     spoil(specs, EXPERIMENT, ("serving:", "serving: 3\nno_serving:"), ("shm_gib: 16", "shm_gib: 256"))
-
     assert {rule for rule, _ in told(specs)} == {None}
 
 
 def test_no_command_builds_a_mended_file(specs: Path) -> None:
     spoil(specs, EXPERIMENT, ("devices: 8", "devices: 20"))
     workspace = load_workspace(specs / "environments", specs / "experiments")
-
     assert set(workspace.experiments) == {"post-drafts-windows"}

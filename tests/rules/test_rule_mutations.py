@@ -97,7 +97,6 @@ def silenced(module: ModuleType, number: int) -> tuple[Rule[Any], ...]:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_disabled_rule_turns_its_test_red(rule: Rule[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JUDGE, "RULES", tuple(other for other in RULES if other is not rule))
-
     with pytest.raises(AssertionError):
         test_examples.test_rejects_the_example_at_its_key_and_says_what_to_do(rule.id, EXAMPLES[rule.id])
 
@@ -111,7 +110,6 @@ def test_a_silenced_statement_changes_what_a_fixture_is_told(
 ) -> None:
     expected = BASELINE()
     monkeypatch.setattr(JUDGE, "RULES", silenced(module, number))
-
     assert verdicts() != expected, f"nothing reaches line {line}"
 
 

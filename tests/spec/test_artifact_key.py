@@ -98,7 +98,6 @@ def test_every_field_has_a_change_or_is_constant() -> None:
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_change_of_one_setting_changes_its_field_and_the_digest(field: str) -> None:
     before, after = key(), CHANGES[field]()
-
     followers = {"tensor_parallel_size": {"draft_tensor_parallel_size"}, "mode": {"neuron_config"}}
     assert {name.partition(".")[0] for name in before.differences(after)} == {field, *followers.get(field, set())}
     assert before.digest != after.digest
@@ -116,35 +115,29 @@ def test_a_variable_that_is_read_at_run_time_only_is_no_part_of_it() -> None:
 def test_the_variable_that_excuses_a_missing_efa_device_is_no_part_of_it() -> None:
     declared = experiment("llama-eagle3")
     keys = [compute_artifact_key(declared, variant, known()) for variant in declared.variants]
-
     assert not any("NEURON_SKIP_EFA_AFFINITY" in each.environment for each in keys)
 
 
 def test_neither_names_nor_what_only_the_pod_needs_are_part_of_it() -> None:
-    updates = ({"cpu": 10}, {"memory_gib": 100}, {"shm_gib": 1}, {"device_group": 16})
+    updates = ({"cpu": 10}, {"memory_gib": 100}, {"shm_gib": 1}, {"device_group": 16}, {"copy_artifact": True})
     keys = [key(serving(**update)) for update in updates]
-
     assert {each.digest for each in keys} == {key().digest}
     assert key(POST.model_copy(update={"name": "other"}), name="another").digest == key().digest
 
 
 def test_a_setting_that_the_runtime_does_not_read_is_no_part_of_it() -> None:
     tuned = serving(tuning=POST.serving.tuning.model_copy(update={"optimization_level": 3}))
-
     assert key(tuned).digest == key().digest
 
 
 def test_the_baseline_has_no_draft() -> None:
     baseline = compute_artifact_key(POST, POST.variants[0], known())
-
     assert (baseline.draft, baseline.draft_tensor_parallel_size, baseline.num_speculative_tokens) == (None, None, 0)
 
 
 def test_two_experiments_with_the_same_settings_share_the_artifact() -> None:
     drafts = experiment("post-drafts-windows")
-
     shared = {compute_artifact_key(drafts, variant, known()).digest for variant in drafts.all_variants()}
-
     assert {compute_artifact_key(POST, variant, known()).digest for variant in POST.all_variants()} <= shared
 
 
@@ -152,7 +145,6 @@ def test_two_experiments_with_the_same_settings_share_the_artifact() -> None:
 def test_no_two_variants_of_an_experiment_share_an_artifact(name: str) -> None:
     declared = experiment(name)
     digests = [compute_artifact_key(declared, variant, known()).digest for variant in declared.all_variants()]
-
     assert len(set(digests)) == len(digests)
 
 
@@ -175,7 +167,6 @@ def test_the_readable_name_ends_with_the_digest() -> None:
 
 def test_a_mismatch_names_the_field_or_the_entry_inside_it() -> None:
     other = key(catalogue=spelling(constant_neuron_config={}))
-
     assert key().differences(key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}
     assert key().differences(other) == {"neuron_config.save_sharded_checkpoint": (True, None)}
 
@@ -215,6 +206,5 @@ def test_a_pod_pulls_by_digest_once_one_is_known(digest_: str | None, expected: 
 
 def test_an_image_that_two_experiments_share_is_listed_once() -> None:
     uses = list_image_uses(environment("post-us-east-2"), [POST, experiment("post-drafts-windows")], known())
-
     assert uses[0].used_by == ("post", "post-drafts-windows")
     assert len({use.reference for use in uses}) == len(uses)

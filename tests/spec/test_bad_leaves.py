@@ -152,7 +152,6 @@ def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None
 )
 def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
     found = faults(folder, kind, removed(WHOLE[kind][1], path))
-
     assert [(fault.path, fault.got) for fault in found] == [(path, "nothing")]
     assert found[0].allowed
     assert found[0].change.startswith("add this key")
@@ -161,7 +160,6 @@ def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -
 @pytest.mark.parametrize("kind", WHOLE)
 def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> None:
     optional = [path for whose, path, leaf in LEAVES if whose == kind and not leaf.field.is_required()]
-
     assert [path for path in optional if faults(folder, kind, removed(WHOLE[kind][1], path))] == []
 
 
@@ -191,7 +189,6 @@ SECTIONS = {
 )
 def test_rejects_a_missing_section_once(kind: str, section: str, folder: Path) -> None:
     found = faults(folder, kind, removed(WHOLE[kind][1], section))
-
     assert [(fault.path, fault.got) for fault in found] == [(section, "nothing")]
 
 
@@ -199,7 +196,6 @@ def test_rejects_a_missing_section_once(kind: str, section: str, folder: Path) -
 @pytest.mark.parametrize("section", ["network", "cluster", "cluster.endpoint", "capacity", "delivery", "serving"])
 def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: Path) -> None:
     found = faults(folder, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
-
     assert [fault.path for fault in found] == [section]
     assert found[0].allowed.startswith("a mapping")
 
@@ -224,7 +220,6 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
 )  # fmt: skip
 def test_rejects_a_value_outside_its_limits(kind: str, path: str, new: Any, allowed: str | None, folder: Path) -> None:
     found = faults(folder, kind, replaced(WHOLE[kind][1], path, new))
-
     assert [fault.path for fault in found] == [path]
     assert allowed in (None, found[0].allowed)
 
@@ -232,14 +227,12 @@ def test_rejects_a_value_outside_its_limits(kind: str, path: str, new: Any, allo
 @pytest.mark.parametrize("kind", ["environment", "experiment"])
 def test_rejects_a_name_written_in_the_file(kind: str, folder: Path) -> None:
     found = faults(folder, kind, {**WHOLE[kind][1], "name": "other"})
-
     assert [fault.path for fault in found] == ["name"]
 
 
 @pytest.mark.parametrize("key", ["public.ecr.aws/UPPER", "localhost", ""])
 def test_rejects_a_mirror_of_what_is_no_registry(key: str, folder: Path) -> None:
     found = faults(folder, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}})
-
     assert len(found) == 1
     assert found[0].path.startswith("registry_mirrors")
     assert found[0].line
@@ -247,7 +240,6 @@ def test_rejects_a_mirror_of_what_is_no_registry(key: str, folder: Path) -> None
 
 def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
     found = faults(folder, "environment", removed(ENVIRONMENT, "network.kind"))
-
     assert found[0].allowed == "new, existing"
 
 
@@ -264,5 +256,4 @@ def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
 )
 def test_advises_on_quotes_where_they_are_the_fault(path: str, new: Any, advice: str, folder: Path) -> None:
     found = faults(folder, "environment", replaced(ENVIRONMENT, path, new))
-
     assert found[0].change.startswith(advice)

@@ -60,14 +60,12 @@ def test_a_runtime_is_spelt_in_all_modes_that_run_where_it_is_rendered(runtime: 
 
 def test_the_runtimes_read_the_tuning_that_an_experiment_can_declare_and_no_other() -> None:
     read = {key for each in known().runtimes.values() if each.spelling for key in each.spelling.tuning_keys}
-
     assert read == set(TuningSettings.model_fields)
 
 
 def test_every_proven_target_has_a_model_file() -> None:
     proven = {target for runtime in known().runtimes.values() for target in runtime.proven_targets.value}
     supports = [support for runtime in known().runtimes.values() for support in runtime.modes]
-
     assert proven | {target for support in supports for target in support.proven_targets} <= set(known().models)
 
 
@@ -92,21 +90,18 @@ def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
 def test_system_nodes_can_be_had_wherever_accelerators_can(kind: str) -> None:
     offerings = known().offerings.offerings
     regions = {region for name, table in offerings.items() if name.startswith("trn2") for region in table}
-
     assert regions <= set(offerings[kind])
 
 
 @pytest.mark.parametrize("kind", known().offerings.offerings)
 def test_an_offering_names_zones_of_its_region(kind: str) -> None:
     zones = known().offerings.zones
-
     for region, figure in known().offerings.offerings[kind].items():
         assert set(figure.value) <= set(zones[region].value)
 
 
 def test_the_default_kubernetes_minor_is_known_and_above_the_floor() -> None:
     kubernetes = known().kubernetes
-
     assert kubernetes.default.value in kubernetes.minors
     assert float(kubernetes.default.value) >= float(kubernetes.floor.value)
 
@@ -140,7 +135,6 @@ def test_rejects_a_figure_whose_source_is_not_listed(data: Path) -> None:
 def test_rejects_a_runtime_that_leaves_a_mode_out(data: Path) -> None:
     file = data / "runtimes" / "native.yaml"
     file.write_text(file.read_text().replace("  - mode: medusa\n", "  - mode: eagle\n"))
-
     with pytest.raises(SpecError, match="no entry for medusa"):
         load_catalogue(data)
 
@@ -166,10 +160,5 @@ def test_rejects_a_runtime_whose_compile_has_no_flag_for_a_setting(data: Path, s
 def test_rejects_a_data_file_with_an_unknown_key(data: Path, name: str) -> None:
     with (data / name).open("a") as file:
         file.write("unheard_of: 1\n")
-
     with pytest.raises(SpecError, match="unheard_of"):
         load_catalogue(data)
-
-
-def test_the_data_files_are_read_once() -> None:
-    assert load_catalogue() is load_catalogue()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from committed import EXPERIMENTS, experiment, known
 
-from tandem.spec.disk import artifact_gib, compile_gib, largest_pair, models_gib, stage_gib
+from tandem.spec.disk import artifact_gib, largest_pair, models_gib, stage_gib
 
 GIB = 2**30
 QWEN, DRAFT, HEAD = "Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B", "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
@@ -17,7 +17,6 @@ def test_a_snapshot_is_rounded_up_and_has_room() -> None:
 
 def test_no_snapshot_comes_near_the_limit_at_which_its_pod_is_evicted() -> None:
     sizes = {model.id: model.bytes.value for model in known().models.values() if model.bytes.value}
-
     assert not [name for name, size in sizes.items() if models_gib([known().models[name]]) * GIB - size < 2 * GIB]
 
 
@@ -38,13 +37,6 @@ def test_an_artifact_has_room_for_every_rank_holding_its_own_kv_heads(name: str)
     embeddings = sum(2 * model.vocabulary.value * model.hidden_size.value * 2 for model in pair)
 
     assert artifact_gib(pair) * GIB > sum(model.bytes.value or 0 for model in pair) + replicated + embeddings
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_a_compile_holds_models_artifact_and_work_at_once(name: str) -> None:
-    pair = largest_pair(experiment(name), known())
-
-    assert compile_gib(pair) > models_gib(pair) + artifact_gib(pair)
 
 
 def test_the_largest_pair_of_a_sweep_is_target_and_largest_draft() -> None:

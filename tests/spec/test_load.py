@@ -42,17 +42,9 @@ def test_the_committed_files_are_of_good_form() -> None:
     assert load_workspace(ROOT / "environments", ROOT / "experiments").faults == ()
 
 
-def test_a_file_is_named_by_its_stem(folders: Path) -> None:
-    workspace = loaded(folders)
-
-    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
-
-
 def test_a_hosted_experiment_without_a_file_is_told_with_those_there_are(folders: Path) -> None:
     put(folders / "environments" / "home.yaml", {**ENVIRONMENT, "experiments": ["pair", "gone"]})
-
     (fault,) = loaded(folders).faults
-
     assert (fault.path, fault.got, fault.allowed) == ("experiments[1]", "'gone'", "pair")
     assert fault.line
 
@@ -72,41 +64,33 @@ def test_a_broken_file_hides_neither_its_neighbours_nor_their_faults(folders: Pa
 
 def test_a_hosted_experiment_of_bad_form_is_told_once(folders: Path) -> None:
     put(folders / "experiments" / "pair.yaml", {**EXPERIMENT, "runtime": None})
-
     assert [fault.path for fault in loaded(folders).faults] == ["runtime"]
 
 
 @pytest.mark.parametrize("stem", ["Upper", "under_score", "a.b", "-dash", "x" * 64, "ünicode", "with space"])
 def test_rejects_a_file_name_that_is_no_label(folders: Path, stem: str) -> None:
     put(folders / "environments" / f"{stem}.yaml", ENVIRONMENT)
-
     (fault,) = loaded(folders).faults
-
     assert fault.path == "name"
     assert fault.change.startswith("rename the file")
 
 
 def test_a_directory_that_ends_like_a_file_is_told(folders: Path) -> None:
     (folders / "experiments" / "deep.yaml").mkdir()
-
     assert [fault.got for fault in loaded(folders).faults] == ["a directory"]
 
 
 @pytest.mark.parametrize("folder", ["environments", "experiments"])
 def test_a_file_that_would_be_passed_over_for_its_ending_is_told(folders: Path, folder: str) -> None:
     (folders / folder / "home.yml").write_text("a: 1")
-
     (fault,) = loaded(folders).faults
-
     assert (Path(fault.file).name, fault.change) == ("home.yml", "rename it to home.yaml")
 
 
 @pytest.mark.parametrize("folder", ["environments", "experiments"])
 def test_rejects_a_folder_that_is_not_there(folders: Path, folder: str) -> None:
     (folders / folder).rename(folders / "moved")
-
     (fault,) = refused(folders)
-
     assert fault.got == "no such folder"
     assert f"--{folder}" in fault.change
 
@@ -149,7 +133,5 @@ def test_an_error_prints_each_fault_on_a_line_of_its_own() -> None:
 def test_two_empty_folders_are_no_success(tmp_path: Path) -> None:
     for name in ("environments", "experiments"):
         (tmp_path / name).mkdir()
-
     (fault,) = loaded(tmp_path).faults
-
     assert fault.got.startswith("no .yaml file here")

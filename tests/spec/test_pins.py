@@ -21,7 +21,6 @@ PINS = [pytest.param(pin, id=f"{name}-{pin.component}") for name in ENVIRONMENTS
 @pytest.mark.parametrize("pin", PINS)
 def test_a_pins_value_stands_in_its_file(pin: VersionPin) -> None:
     texts = [(ROOT / file).read_text() for file in pin.file.split(", ")]
-
     assert pin.value == NO_PIN_TEXT or pin.value.partition(",")[0] in texts[-1]
 
 
@@ -42,6 +41,5 @@ def test_with_gitops_no_kubectl_layer_is_pinned() -> None:
 def test_kubectl_is_of_the_layer_that_is_locked_and_imported() -> None:
     minor = known().kubernetes.kubectl.value.partition(".")[2]
     locked = re.findall(r"aws-cdk\.lambda-layer-kubectl-v(\d+)==", (ROOT / "requirements.in").read_text())
-
     assert locked == [minor]
     assert f"import KubectlV{minor}Layer" in (ROOT / "stacks" / "kubectl.py").read_text()

@@ -25,14 +25,12 @@ def test_the_committed_page_is_current(page: str) -> None:
 @pytest.mark.parametrize("page", [page for page, _ in SCHEMAS])
 def test_every_leaf_but_the_name_is_a_row_and_says_what_it_means(page: str) -> None:
     leaves, text = [leaf for whose, leaf in LEAVES if whose == page], render_pages()[page]
-
     assert [leaf.path for leaf in leaves if not leaf.field.description] == []
     assert [leaf.path for leaf in leaves if f"| `{leaf.path}` |" not in text] == ["name"]
 
 
 def test_a_row_says_type_limits_default_and_meaning() -> None:
     row = "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever have |"
-
     assert row in render_pages()["environment.md"]
 
 

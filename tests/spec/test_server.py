@@ -86,30 +86,6 @@ def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
     assert compute_artifact_key(post, fused, other) == compute_artifact_key(post, fused, known())
 
 
-def test_the_posts_runtime_gets_its_variables() -> None:
-    assert named("post", "qwen-vllm").environment == {
-        "VLLM_NEURON_FRAMEWORK": "neuronx-distributed-inference",
-        "VLLM_USE_V1": "0",
-        "VLLM_RPC_TIMEOUT": "100000",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "NEURON_LOGICAL_NC_CONFIG": "2",
-        "NEURON_COMPILED_ARTIFACTS": "/artifact/current",
-    }
-
-
-def test_the_native_runtime_gets_its_variables() -> None:
-    assert named("llama-eagle3", "llama-eagle3").environment == {
-        "VLLM_NEURON_BACKEND": "neuron_native",
-        "VLLM_NEURON_DISABLE_WARMUP_COMPILE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "HF_HUB_OFFLINE": "1",
-        "NEURON_SKIP_EFA_AFFINITY": "1",
-        "NEURON_LOGICAL_NC_CONFIG": "2",
-        "VLLM_CACHE_ROOT": "/artifact/current",
-    }
-
-
 PAIRS = [
     (name, first, second)
     for name in EXPERIMENTS
@@ -155,15 +131,6 @@ def test_no_nxdi_variant_leaves_a_default_to_speculation(name: str) -> None:
         assert config["on_device_sampling_config"]["global_topk"] == 256
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if experiment(name).runtime == "native"])
-def test_every_native_variant_samples_greedily_and_schedules_synchronously(name: str) -> None:
-    for variant in experiment(name).all_variants():
-        pairs = flags(told(experiment(name), variant).arguments)
-        config = json.loads(pairs["--additional-config"])["neuron_config"]
-        assert config["on_device_sampling_config"] == {"all_greedy": True}
-        assert "--no-async-scheduling" in pairs
-
-
 def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) -> Experiment:
     """Return an experiment after changes of its serving settings and their tuning."""
     old = experiment(name).serving
@@ -174,19 +141,11 @@ def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) 
 @pytest.mark.parametrize("setting", ["fused_qkv", "sequence_parallel_enabled"])
 def test_tuning_is_written_for_every_variant_in_place_of_what_is_told_unasked(setting: str) -> None:
     tuned = changed("post", tuning={setting: True})
-
     assert [settings(told(tuned, each).arguments)[setting] for each in tuned.all_variants()] == [True, True]
-
-
-def test_asynchronous_execution_is_said_by_the_runtimes_own_key() -> None:
-    faster = changed("post", async_mode=True)
-
-    assert settings(told(faster, faster.variants[0]).arguments)["async_mode"] is True
 
 
 def test_an_optimization_level_is_a_flag_of_its_own_and_no_neuron_setting() -> None:
     declared = changed("llama-eagle3", tuning={"optimization_level": 2})
     pairs = flags(told(declared, declared.variants[0]).arguments)
-
     assert pairs["--optimization-level"] == "2"
     assert "optimization_level" not in pairs["--additional-config"]

@@ -106,6 +106,28 @@ def templates(folder: Path) -> Templates:
     return {name: json.loads(text) for name, text in texts(folder).items()}
 
 
+def synth_alone(place: Environment, folder: Path, stack_type: Callable[..., Any], **inputs_: Any) -> Template:
+    """Return the template of a stack, made with no other of its environment."""
+    import aws_cdk as cdk  # noqa: PLC0415  # seconds, as in conftest.py
+
+    kind = stack_type.__name__.removesuffix("Stack")
+    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    home = cdk.Environment(account=place.account, region=place.region)
+    stack_type(cdk.Stage(root, place.name, env=home), kind, **inputs_)
+    root.synth()
+    return templates(folder)[f"{place.name}-{kind}"]
+
+
+def wide_experiment(variants: int) -> Experiment:
+    """The post's experiment with so many variants, every name as long as the rules let it be."""
+    post = next(found for found in hosted(environment("post-us-east-2")) if found.name == "post")
+    update = {"name": "e" * 50, "variants": tuple(
+        post.variants[1].model_copy(update={"name": f"{index:03}-" + "v" * 42, "num_speculative_tokens": 2 + index})
+        for index in range(variants)
+    )}  # fmt: skip
+    return post.model_copy(update=update)
+
+
 def resources(template: Template, type_: str) -> list[dict[str, Any]]:
     """Return the properties of every resource of a type."""
     return [found.get("Properties", {}) for found in template["Resources"].values() if found["Type"] == type_]

@@ -13,7 +13,6 @@ def files(stacks):
 
 def test_no_template_comes_or_goes(files):
     frozen = {f"templates/{path.name}" for path in (freeze.FOLDER / "templates").iterdir()}
-
     assert {name for name in files if name.startswith("templates/")} == frozen
 
 

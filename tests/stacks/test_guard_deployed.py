@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from assemblies import changed, environment, templates
+from assemblies import changed, environment, synth_alone
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
@@ -33,11 +32,7 @@ WAIT_S = 20.0
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
     folder = tmp_path_factory.mktemp("guarded")
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
-    stage = cdk.Stage(root, PLACE.name, env=cdk.Environment(account=ACCOUNT, region=REGION))
-    GuardStack(stage, "Guard", environment=PLACE)
-    root.synth()
-    return templates(folder)[f"{PLACE.name}-Guard"], folder
+    return synth_alone(PLACE, folder, GuardStack, environment=PLACE), folder
 
 
 @pytest.fixture(scope="module")
@@ -138,26 +133,3 @@ def test_the_stop_function_fences_and_ends_every_instance_and_the_reaper_says_th
     assert (deployed.fence()["who"], deployed.fence()["why"]) == ("anna", "enough")
     deployed.call("reap", {})
     assert deployed.fence()["state"] == "stopped"
-
-
-def test_a_message_on_the_budgets_topic_stops_the_fleet_with_nobody_else_about(deployed: Deployed) -> None:
-    deployed.s3.delete_object(Bucket=names.bucket_name(PLACE), Key="stop.json")
-    deployed.raised()
-
-    deployed.endpoint.client("sns").publish(
-        TopicArn=f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.stop_topic_name(PLACE)}",
-        Subject="AWS Budgets: tandem-guarded",
-        Message="the budget is exceeded",
-    )
-
-    assert deployed.until([]) == []
-    assert deployed.fence()["who"] == "budget"
-
-
-def test_the_reaper_alone_ends_what_was_raised_behind_a_fence(deployed: Deployed) -> None:
-    """Whoever fenced it is gone, and nobody else acts."""
-    deployed.raised()
-
-    deployed.call("reap", {})
-
-    assert deployed.until([]) == []

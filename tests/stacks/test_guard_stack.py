@@ -12,9 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
+from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, synth_alone
 
 from stacks.guard import GuardStack
 from stacks.guard_functions import FUNCTIONS, function_variables, list_function_files
@@ -25,7 +24,7 @@ from tandem.guard.lease import Lease
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec.budgets import REGIONS_WITHOUT_BUDGETS
-from tandem.spec.environment import AlarmSubscription, CapacityBlock, Environment
+from tandem.spec.environment import AlarmSubscription, CapacityBlock
 
 pytestmark = pytest.mark.cdk
 
@@ -39,15 +38,6 @@ TLS_ONLY = {"Bool": {"aws:SecureTransport": "false"}}
 @pytest.fixture(scope="session")
 def stack(stacks: Templates) -> Template:
     return stacks[f"{HOME}-Guard"]
-
-
-def alone(place: Environment, folder: Path) -> Template:
-    """Return the stack's template, and no other of the environment."""
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
-    stage = cdk.Stage(root, place.name, env=cdk.Environment(account=place.account, region=place.region))
-    GuardStack(stage, "Guard", environment=place)
-    root.synth()
-    return templates(folder)[f"{place.name}-Guard"]
 
 
 def function(stack: Template, what: str) -> Template:
@@ -320,13 +310,11 @@ class TestNotices:
 
     def test_budgets_alone_publish_to_the_topic_that_stops(self, stack: Template) -> None:
         allow = [each for each in self.statements(stack, "StopTopic") if each["Effect"] == "Allow"]
-
         assert [each["Principal"] for each in allow] == [{"Service": "budgets.amazonaws.com"}]
 
     @pytest.mark.parametrize("topic", ["Notices", "StopTopic"])
     def test_nothing_is_published_in_the_clear(self, stack: Template, topic: str) -> None:
         (denied,) = [each for each in self.statements(stack, topic) if each["Effect"] == "Deny"]
-
         assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", ["sns:Publish"], TLS_ONLY)
 
     def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:
@@ -344,7 +332,7 @@ class TestNotices:
 
         def made(folder: str, *subscribers: AlarmSubscription) -> dict[str, Any]:
             place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
-            found = alone(place, tmp_path / folder)["Resources"]
+            found = synth_alone(place, tmp_path / folder, GuardStack, environment=place)["Resources"]
             heard = {name: each for name, each in found.items() if each["Type"] == "AWS::SNS::Subscription"}
             return {name: each for name, each in heard.items() if each["Properties"]["Protocol"] != "lambda"}
 
@@ -384,14 +372,10 @@ class TestBudget:
         assert names[name.removeprefix(f"tandem-{HOME}")] == listed
 
     @pytest.mark.parametrize("kind", ["spot", "on-demand", "reservation", "capacity-block"])
-    def test_every_kind_of_capacity_has_the_same_budget(self, stack: Template, tmp_path: Path, kind: str) -> None:
+    def test_every_kind_of_capacity_has_the_same_budget(self, stacks: Templates, stack: Template, kind: str) -> None:
         """Another list of notifications would replace it under its own name, which CloudFormation cannot."""
-        template = alone(changed(environment(HOME), capacity={"kind": kind}), tmp_path)
-
-        assert (
-            one(template, "AWS::Budgets::Budget")["NotificationsWithSubscribers"]
-            == (one(stack, "AWS::Budgets::Budget")["NotificationsWithSubscribers"])
-        )
+        budgets = [one(each, "AWS::Budgets::Budget") for each in (stacks[f"{kind}-Guard"], stack)]
+        assert budgets[0]["NotificationsWithSubscribers"] == budgets[1]["NotificationsWithSubscribers"]
 
     def test_a_region_without_budgets_has_none_and_all_else(self, stacks: Templates) -> None:
         assert environment("dev-trn2-3xlarge").region in REGIONS_WITHOUT_BUDGETS

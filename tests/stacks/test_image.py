@@ -20,7 +20,8 @@ from assemblies import (
     one,
     places,
     resources,
-    texts,
+    synth_alone,
+    templates,
     variants,
 )
 from aws_cdk import aws_s3_assets as assets
@@ -66,12 +67,8 @@ def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
     """Synthesize the Image stack of an environment and nothing else of it; the tools image's part."""
 
     def act(place: Environment) -> Template:
-        out = str(tmp_path / place.name)
-        root = cdk.App(outdir=out, analytics_reporting=False, builtin_cloud_formation_validation=False)
-        home = cdk.Environment(account=place.account, region=place.region)
-        ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place, network=NOWHERE)
-        root.synth()
-        return part(_templates(tmp_path / place.name)[f"{place.name}-Image"], TOOLS)
+        made = synth_alone(place, tmp_path / place.name, ImageStack, environment=place, network=NOWHERE)
+        return part(made, TOOLS)
 
     return act
 
@@ -109,7 +106,6 @@ def test_every_environment_has_its_image_under_the_name_that_pods_pull(
 ) -> None:
     made = part(stacks[f"{place.name}-Image"], image)
     found, repository = one(made, RESOURCE_TYPE), one(made, "AWS::ECR::Repository")["RepositoryName"]
-
     assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
 
 
@@ -135,13 +131,11 @@ class TestTheRepository:
 
     def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
         (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
-
         assert rule["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 20}
         assert rule["action"] == {"type": "expire"}
 
     def test_goes_with_its_stack_full_or_not(self, template: Template, repository: dict[str, Any]) -> None:
         (found,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::ECR::Repository"]
-
         assert (found["DeletionPolicy"], repository["EmptyOnDelete"]) == ("Delete", True)
 
 
@@ -149,13 +143,11 @@ class TestTheBuild:
     def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template, image: ProjectImage) -> None:
         _, build, push = commands(template)
         reference = image.reference(environment("post-us-east-2"))
-
         assert build[:6] == ["docker", "build", "--file", image.dockerfile, "--tag", reference]
         assert push == ["docker", "push", reference]
 
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
         base = arguments(part(stacks["customer-keys-Image"], TOOLS))["BASE_IMAGE"]
-
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
         assert base.endswith(f"@{TOOLS.base().digest}")
 
@@ -173,7 +165,6 @@ class TestTheBuild:
     def test_ends_before_the_function_that_waits_for_it(self, template: Template) -> None:
         project, function = one(template, "AWS::CodeBuild::Project"), one(template, "AWS::Lambda::Function")
         kept_for_the_answer_s = 90  # MARGIN_S of lambdas/tools_image/handler.py
-
         minutes = project["TimeoutInMinutes"] + project["QueuedTimeoutInMinutes"]
         assert 60 * minutes < function["Timeout"] - kept_for_the_answer_s
 
@@ -181,14 +172,12 @@ class TestTheBuild:
 class TestTheLog:
     def test_outlives_a_deploy_that_was_rolled_back(self, template: Template) -> None:
         (group,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
-
         assert group["DeletionPolicy"] == "Retain"
         assert "LogGroupName" not in group["Properties"]  # else the next deploy would find it taken
 
     def test_is_where_the_build_and_the_function_write(self, template: Template) -> None:
         build = one(template, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]
         function = one(template, "AWS::Lambda::Function")["LoggingConfig"]
-
         assert (build["Status"], build["GroupName"]) == ("ENABLED", function["LogGroup"])
         assert set(build["GroupName"]) == {"Ref"}
 
@@ -236,7 +225,7 @@ class TestTheSource:
     @pytest.fixture
     def staged(self, assembly: Path, image: ProjectImage) -> list[str]:
         """The files of the asset that the build takes."""
-        project = one(part(_templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
+        project = one(part(templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
         return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -266,10 +255,6 @@ class TestTheSource:
         (folder,) = (tmp_path / "out").glob("asset.*")
         seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
         assert seen == set(image.source_files())
-
-
-def _templates(folder: Path) -> Templates:
-    return {name: json.loads(text) for name, text in texts(folder).items()}
 
 
 def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:

@@ -6,9 +6,20 @@ import json
 from pathlib import Path
 from typing import Any
 
-import aws_cdk as cdk
 import pytest
-from assemblies import COMMITTED, Template, Templates, changed, environment, hosted, inputs, one, resources, templates
+from assemblies import (
+    COMMITTED,
+    Template,
+    Templates,
+    changed,
+    environment,
+    hosted,
+    inputs,
+    one,
+    resources,
+    synth_alone,
+    wide_experiment,
+)
 
 import app
 from stacks import observability
@@ -45,13 +56,8 @@ def ids(template: Template, type_: str) -> dict[str, str]:
 
 
 def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Template:
-    """Return the stack's template, and no other of the environment."""
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
-    home = cdk.Environment(account=place.account, region=place.region)
-    stage = cdk.Stage(root, place.name, env=home)
-    ObservabilityStack(stage, "Observability", monitoring_scope=build_scope(place, experiments), agent_version=None)
-    root.synth()
-    return templates(folder)[f"{place.name}-Observability"]
+    scope = build_scope(place, experiments)
+    return synth_alone(place, folder, ObservabilityStack, monitoring_scope=scope, agent_version=None)
 
 
 class TestDashboards:
@@ -59,7 +65,6 @@ class TestDashboards:
     def test_each_is_what_is_drawn_without_aws(self, stacks: Templates, name: str) -> None:
         made = {each["DashboardName"]: json.loads(each["DashboardBody"]) for each in
                 resources(stacks[f"{name}-Observability"], DASHBOARD)}  # fmt: skip
-
         drawn = {each.name: build_body(each, environment(name).region) for each in build_dashboards(watched(name))}
         assert made == drawn
 
@@ -139,7 +144,6 @@ class TestContainerInsights:
 
     def test_the_agent_is_told_what_is_said_of_it(self, stack: Template) -> None:
         told = json.loads(one(stack, ADDON)["ConfigurationValues"])
-
         assert told == build_addon_configuration(environment(HOME))
 
     def test_the_agent_writes_its_own_logs_and_nothing_else(self, stack: Template) -> None:
@@ -168,27 +172,14 @@ class TestContainerInsights:
     def test_switched_off_it_leaves_dashboards_and_alarms(self, tmp_path: Path) -> None:
         place = changed(environment(HOME), observability={"container_insights": False})
         made = {found["Type"] for found in alone(place, tmp_path, hosted(place))["Resources"].values()}
-
         assert made & {ADDON, GROUP, FILTER, "AWS::IAM::Role", "AWS::KMS::Key"} == set()
         assert {DASHBOARD, ALARM, COMPOSITE} <= made
-
-
-def wide(variants: int) -> Experiment:
-    """The post's experiment with so many variants, every name as long as the rules let it be."""
-    post = next(found for found in hosted(environment(HOME)) if found.name == "post")
-    update = {"name": "e" * 50, "variants": tuple(
-        post.variants[1].model_copy(update={"name": f"{index:03}-" + "v" * 42, "num_speculative_tokens": 1 + index})
-        for index in range(variants)
-    )}  # fmt: skip
-    return post.model_copy(update=update)
 
 
 class TestLimits:
     def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-
-        made = alone(place, tmp_path, [wide(100)])
-
+        made = alone(place, tmp_path, [wide_experiment(100)])
         assert len(made["Resources"]) <= MAX_RESOURCES
         assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
 

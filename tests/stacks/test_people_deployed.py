@@ -6,10 +6,9 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import aws_cdk as cdk
 import pytest
 import yaml
-from assemblies import ROOT, changed, templates
+from assemblies import ROOT, changed, synth_alone
 from doubles.aws_principal import RolePrincipal, assume_role
 from test_guard_deployed import ACCOUNT, PLACE, REGION, Deployed
 
@@ -32,15 +31,12 @@ TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     folder = tmp_path_factory.mktemp("people")
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
-    stage = cdk.Stage(root, ASKING.name, env=cdk.Environment(account=ACCOUNT, region=REGION))
-    GuardStack(stage, "Guard", environment=ASKING)
-    root.synth()
+    template = synth_alone(ASKING, folder, GuardStack, environment=ASKING)
     with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None) as endpoint:
         endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
         endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument=TRUST)
         made = Deployed(endpoint, ASKING)
-        made.deploy(templates(folder)[f"{ASKING.name}-Guard"], folder)
+        made.deploy(template, folder)
         in_the_clear(endpoint)
         yield made
 
@@ -102,8 +98,6 @@ def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
     deployed: Deployed, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     become(deployed, "pipeline", tmp_path, monkeypatch)
-
     code = main(["stop", "--env", ASKING.name, *files])
-
     err = capsys.readouterr().err
     assert (code, "the stop function was asked for it" in err, "lambda:InvokeFunction" in err) == (3, True, True)

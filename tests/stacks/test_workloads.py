@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from assemblies import Template, Templates, environment, hosted, inputs, one, resources
+from assemblies import Template, Templates, environment, hosted, inputs, one, resources, wide_experiment
 
 from charts import list_stages, render_workloads
 from charts.driver import build_driver_release
@@ -18,7 +18,6 @@ from charts.people import render_people
 from charts.tree import render_files
 from stacks.workloads import split_chart
 from tandem.rules.speculation import MAX_CDK_VARIANTS
-from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
 
@@ -71,7 +70,6 @@ def without_prune_label(found: dict[str, Any]) -> dict[str, Any]:
 
 def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Template) -> None:
     mine = {key: [without_prune_label(found) for found in objects] for key, objects in applied(workloads).items()}
-
     assert mine == rendered()
 
 
@@ -99,7 +97,6 @@ def test_another_variant_moves_no_object_to_another_resource() -> None:
     """An object that moved would be deleted by its old resource before its new one makes it."""
     serve = rendered()["post-drafts-windows", "serve"]
     some, all_ = split_chart("serve", serve[4:]), split_chart("serve", serve)
-
     assert some.items() <= all_.items()
 
 
@@ -119,13 +116,11 @@ def test_people_get_rights_once_every_namespace_is_there(workloads: Template) ->
 def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
     entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
     all_ = [found for found in workloads["Resources"].values() if found["Type"] == type_]
-
     assert all(entry in found["DependsOn"] for found in all_)
 
 
 def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
     values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values
-
     assert json.loads(one(workloads, HELM)["Values"]) == values
 
 
@@ -134,7 +129,6 @@ def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
     found = stacks["customer-keys-Workloads"]["Resources"].values()
     plain = [str(each.get("Properties", {})).replace("\\", "") for each in found]
     texts = [re.sub(r'"image_repository": "[^"]*"', "", text) for text in plain]
-
     assert [text for text in texts if "public.ecr.aws" in text] == []
 
 
@@ -147,19 +141,9 @@ def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
     assert zones == [["use2-az1", "use2-az2", "use2-az3"]] * 2
 
 
-def wide(variants: int) -> Experiment:
-    """The post's experiment with so many variants, every name as long as the rules let it be."""
-    post = next(found for found in hosted(environment("post-us-east-2")) if found.name == "post")
-    update = {"name": "e" * 50, "variants": tuple(
-        post.variants[1].model_copy(update={"name": f"{index:02}-" + "v" * 43, "num_speculative_tokens": 2 + index})
-        for index in range(variants)
-    )}  # fmt: skip
-    return post.model_copy(update=update)
-
-
 def sent(variants: int) -> dict[str, list[Any]]:
-    """What the CDK sends of an environment that hosts `wide` alone: custom resource -> objects."""
-    place, experiment = environment("post-us-east-2"), wide(variants)
+    """What the CDK sends of an environment that hosts a wide experiment alone: custom resource -> objects."""
+    place, experiment = environment("post-us-east-2"), wide_experiment(variants)
     charts = render_workloads(place, experiment, inputs().catalogue)
     held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
     return held | render_people(place, [experiment], {experiment.name: charts})
@@ -167,20 +151,20 @@ def sent(variants: int) -> dict[str, list[Any]]:
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
     text = [json.dumps(json.dumps(objects)) for objects in sent(MAX_CDK_VARIANTS).values()]
-
-    assert sum(len(each) for each in text) < MOST_TEMPLATE - len(list_stages(wide(1))) * 1000 - MAX_CDK_VARIANTS * 3000
+    assert (
+        sum(len(each) for each in text)
+        < MOST_TEMPLATE - len(list_stages(wide_experiment(1))) * 1000 - MAX_CDK_VARIANTS * 3000
+    )
 
 
 def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
     sizes = [2 * len(json.dumps(json.dumps(objects))) + ENVELOPE for objects in sent(MAX_CDK_VARIANTS).values()]
-
     assert max(sizes) < MOST_BYTES
 
 
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
 def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(stacks: Templates, name: str) -> None:
     types = {found["Type"] for found in stacks[f"{name}-Workloads"]["Resources"].values()}
-
     assert types == {"AWS::EKS::PodIdentityAssociation"}
 
 
