@@ -130,7 +130,7 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, en
     [
         ({"environment": "native-us-east-2", "experiment": "qwen3-native"}, (), "publish it there: --env native-us-e"),
         ({"environment": ENV, "experiment": "post"}, ("--experiment", "dev"), f"{ENV}/post were measured"),
-        ({}, ("--experiment", "dev"), "hosts no experiment dev"),
+        ({}, ("--experiment", "dev"), "hosts no experiment 'dev'"),
         ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "qwen-vllm, other"),
         ({}, ("--env", "nowhere"), "nowhere"),
         ({"simulated": True}, (), f"add it: figures go to {APART}"),
@@ -233,7 +233,7 @@ def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoi
     ("servers", "flags", "problem"),
     [
         ("pair", ("--publish",), "no environment is named"),
-        ("pair", ("--publish", ENV, "--experiment", "dev"), "hosts no experiment dev"),
+        ("pair", ("--publish", ENV, "--experiment", "dev"), "hosts no experiment 'dev'"),
         ("simulators", PUBLISH, "an arm of this run is a simulated server"),
         ("pair", (*PUBLISH, "--simulated"), "no arm of this run is a simulated server"),
         ("simulators", ("--simulated",), "--simulated without --publish"),
