@@ -187,7 +187,7 @@ def print_import(import_result: ImportResult, context: BucketContext) -> None:
     files = f"{format_count(len(manifest.files), 'file')}, {format_size(manifest.size)}"
     if import_result.is_new:
         print_line(f"imported: {import_result.name}")
-        rows = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
+        rows: list[str] = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
         rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
     else:
         print_line(f"present, left alone: {import_result.name}")

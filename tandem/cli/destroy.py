@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -149,7 +149,7 @@ def _print_leftovers(environment: Environment, leftovers: LeftoverReport) -> Non
 
 
 def _build_document(environment: Environment, survey: TeardownSurvey, leftovers: LeftoverReport) -> dict[str, Any]:
-    lists = {
+    lists: dict[str, Sequence[Any]] = {
         "stays": survey.permanent_resources,
         "kept": leftovers.permanent_resources,
         "orphans": leftovers.orphans,

@@ -69,7 +69,11 @@ def publish_folder(
         report = _publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)
     code = ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
     url, counts = f"s3://{destination.bucket}/{destination.prefix}", (len(report.rounds), report.sent, report.stored)
-    document = {"namespace": destination.namespace, "experiment": destination.experiment, "run": destination.run_id}
+    document: dict[str, object] = {
+        "namespace": destination.namespace,
+        "experiment": destination.experiment,
+        "run": destination.run_id,
+    }
     document |= {"results": url, "rounds": report.rounds, "batches": report.sent, "objects": report.stored}
     messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
     rounds, requests, objects = map(format_count, counts, ("round", "request", "object"))

@@ -159,9 +159,9 @@ def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceK
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
     keys: dict[ExperimentPath, PlaceKeys] = {}
     for place in places:
-        declaration = declarations[place[1]]
-        is_refused = declaration.experiment is None or declaration.document.file in refused_files
-        keys[place] = REFUSAL_TEXT if is_refused else _compute_variant_keys(declaration.experiment, inputs.catalogue)
+        experiment, file = declarations[place[1]].experiment, declarations[place[1]].document.file
+        is_legal = file not in refused_files
+        keys[place] = _compute_variant_keys(experiment, inputs.catalogue) if experiment and is_legal else REFUSAL_TEXT
     return keys
 
 

@@ -364,9 +364,8 @@ def _list_stop_paths(plan: StartPlan) -> Iterator[tuple[str, str]]:
 
 def _describe_trouble(plan: StartPlan, name: str) -> str:
     """Return what is wrong with a path; empty for one that is armed."""
-    words = {path.name: (path.state, path.sentence) for path in plan.paths if path.state != "armed"}
-    state, sentence = words.get(name, ("", ""))
-    return sentence and f"{'NOT ARMED, accepted' if state == 'unarmed' else state}: {sentence}"
+    path = next((path for path in plan.paths if path.name == name and path.state != "armed"), None)
+    return f"{'NOT ARMED, accepted' if path.state == 'unarmed' else path.state}: {path.sentence}" if path else ""
 
 
 def _list_result_rows(plan: StartPlan, raise_report: RaiseReport) -> Iterator[TextRow]:
