@@ -38,6 +38,13 @@ class CommandInputs:
         declarations = (self.workspace.experiments.get(name) for name in environment.experiments)
         return [declaration.experiment for declaration in declarations if declaration and declaration.experiment]
 
+    def list_watching_costs(self) -> list[tuple[Environment, MonitoringCost]]:
+        """Return what watching costs of each environment that is legal."""
+        costs = self.watching_costs
+        return [
+            (environment, costs[environment.name]) for environment in self.environments() if environment.name in costs
+        ]
+
     def find_experiment(self, environment: Environment, name: str) -> Experiment:
         """Return an experiment that an environment hosts.
 

@@ -201,7 +201,11 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
     """Return the JSON document: times in ISO 8601 and UTC, null for what is not there or not known."""
     fleet_state, capacity, unknown = status.fleet, status.environment.capacity, status.unknown
     machines = [
-        {**asdict(machine), "launched": machine.launched.isoformat(), "age_s": int((status.now - machine.launched).total_seconds())}
+        {
+            **asdict(machine),
+            "launched": machine.launched.isoformat(),
+            "age_s": int((status.now - machine.launched).total_seconds()),
+        }
         for machine in status.nodes
     ]
     figures = {

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from bucket_specs import folders
 
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.cli.inputs import read_legal_inputs
@@ -35,27 +36,17 @@ def hosting() -> tuple[Environment, list[Experiment]]:
 
 def test_every_hosted_experiment_is_watched_in_its_order(hosting):
     found = build_scope(*hosting)
-
     assert [watching.experiment.name for watching in found.experiments] == ["post", "post-drafts-windows"]
     assert found.environment is hosting[0]
 
 
 def test_classes_are_those_of_the_suites(hosting):
     traffic = build_scope(*hosting).experiments[0].traffic
-
     assert traffic.suites == {name: suite(name).classes for name in hosting[1][0].suites}
     assert set(traffic.classes) == {*suite("post").classes, *suite("real").classes}
 
 
-def test_concurrencies_of_several_suites_stand_once_and_ascend(hosting):
-    assert build_scope(*hosting).experiments[0].traffic.concurrencies == (1, 4)
-
-
 POST, LIMIT = "post-us-east-2", "observability.monthly_limit_usd"
-
-
-def folders(specs: Path) -> list[str]:
-    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
 
 
 def edit(specs: Path, file: str, old: str, new: str) -> None:
@@ -140,9 +131,7 @@ def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, 
 
 def test_what_is_refused_otherwise_has_no_cost(specs, capsys):
     edit(specs, "experiments/post.yaml", "target: Qwen/Qwen3-32B", "target: Qwen/Qwen3-0.6B")
-
     main(["check", POST, *folders(specs)])
-
     assert "watching costs" not in capsys.readouterr().out
 
 
