@@ -228,7 +228,7 @@ def test_who_may_not_delete_is_told_which_right_is_missing(mine, proxied, proxy,
     assert (code, "s3:DeleteObject" in err, "operator" in err) == (3, True, True)
 
 
-@pytest.mark.parametrize("days", ["-1", "1.5", "x"])
+@pytest.mark.parametrize("days", ["1.5", "x"])
 def test_days_that_are_none_are_refused(run, days):
     assert run("--days", days)[0] == 2
 

@@ -150,11 +150,6 @@ def test_a_missing_bucket_gives_2_and_says_which_stack_makes_it(specs, aws, caps
     assert (code, "no-such-bucket-anywhere" in err and "does not exist" in err, "Traceback" in err) == (2, True, False)
 
 
-def test_an_unknown_environment_gives_2_and_names_the_known(run):
-    code, _, err = run(env="prod")
-    assert (code, ENV in err) == (2, True)
-
-
 def test_an_environment_whose_experiment_is_refused_gives_2(run, mine):
     file = mine / "experiments" / "post.yaml"
     file.write_text(file.read_text().replace("tensor_parallel_size: 32", "tensor_parallel_size: 63"))

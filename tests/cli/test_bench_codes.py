@@ -79,8 +79,3 @@ def test_report_computes_the_same_summary_and_verdict_again(finished):
 
     assert main(["bench", "report", str(finished)]) == 0
     assert {name: (finished / name).read_bytes() for name in names} == before
-
-
-def test_report_of_a_folder_without_a_run_ends_with_2_and_the_file(tmp_path, capsys):
-    assert main(["bench", "report", str(tmp_path)]) == 2
-    assert str(tmp_path / "manifest.json") in capsys.readouterr().err

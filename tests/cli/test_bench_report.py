@@ -86,19 +86,6 @@ def test_a_request_that_was_cut_and_asked_again_is_no_failure(tmp_path):
     assert main(["bench", "report", str(cut)]) == 1
 
 
-@pytest.mark.parametrize("as_json", [[], ["--json"]])
-def test_a_bad_line_gives_code_2_and_its_place(tmp_path, capsys, as_json):
-    folder = write_run(tmp_path / "run", [record()])
-    with (folder / "records.jsonl").open("a") as file:
-        file.write("{}\n")
-
-    assert main(["bench", "report", str(folder), *as_json]) == 2
-
-    said = capsys.readouterr()
-    assert f"{folder}/records.jsonl:2" in (said.out if as_json else said.err)
-    assert "Traceback" not in said.err
-
-
 def test_a_folder_that_takes_no_summary_is_reported_all_the_same(tmp_path, capsys):
     folder = write_run(tmp_path / "run", [record(chunks=chunks((0.2, "text", 8)))])
     (folder / "summary.json.new").mkdir()

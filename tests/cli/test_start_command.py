@@ -243,12 +243,6 @@ def test_hours_are_a_number_above_0(hours, fleet):
     assert fleet.tandem("start", f"--hours={hours}", "--yes") == 2
 
 
-def test_an_environment_without_a_reservation_has_no_fleet(fleet, capsys):
-    edit(fleet, kind="reservation", reservation_id=None)
-    assert fleet.tandem("start", *YES) == 2
-    assert "write capacity.reservation_id and deploy Fleet" in capsys.readouterr().err
-
-
 def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     written = {word: f"{now + at:%Y-%m-%dT%H:%M:%SZ}" for word, at in (("starts", begins), ("ends", ends))}
