@@ -99,13 +99,6 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
-def test_json_says_the_same(fleet, capsys):
-    fleet.tandem(*PROVE, "--json")
-    said = json.loads(capsys.readouterr().out)
-    assert (said["exit_code"], said["counts"]["ok"]) == (0, 1)
-    assert (said["lines"][0]["check"], said["lines"][0]["level"]) == ("prove-stop", "ok")
-
-
 def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiting):
     group, sent = fleet.guarded.schedule_group, []
 

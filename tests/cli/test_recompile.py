@@ -205,13 +205,6 @@ def test_the_folder_manifests_is_compared_without_being_named(specs, capsys, mon
     assert "what differs from manifests:" in capsys.readouterr().out
 
 
-def test_nothing_is_compared_where_there_is_no_folder_manifests(specs, capsys, monkeypatch):
-    monkeypatch.chdir(specs)
-    main(["check", ENVIRONMENT])
-    out = capsys.readouterr().out
-    assert not any(said in out for said in ("compiled again", "what differs from"))
-
-
 def test_an_experiment_that_is_rendered_no_more_is_told(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     edit(specs, "experiments: [post, post-drafts-windows]", "experiments: [post]", f"environments/{ENVIRONMENT}.yaml")
@@ -258,12 +251,6 @@ def test_a_key_that_stands_in_the_deployment_itself_is_read(specs, tmp_path, cap
     (manifests / ENVIRONMENT / "post" / "storage" / "storage.yaml").unlink()
 
     assert "nothing is compiled again" in check(specs, manifests, capsys)[1]
-
-
-def test_a_deployment_whose_key_map_is_missing_is_said_to_be_not_compared(specs, tmp_path, capsys):
-    manifests = rendered(specs, tmp_path / "manifests")
-    write(manifests, "post", "storage", [])
-    assert "its manifest cannot be read" in check(specs, manifests, capsys)[1]
 
 
 def test_manifests_without_keys_are_said_to_be_not_compared(specs, tmp_path, capsys):

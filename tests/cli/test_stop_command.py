@@ -147,11 +147,6 @@ def test_clear_is_refused_while_an_instance_lives(fleet, capsys):
     assert fleet.get(FENCE_KEY)["state"] == "stopping"
 
 
-def test_clear_without_a_fence_is_refused(fleet, capsys):
-    assert fleet.tandem("stop", "--release") == 2
-    assert "there is no fence" in capsys.readouterr().err
-
-
 def test_json_is_one_document_with_what_was_done(fleet, capsys):
     fleet.scale(1)
     fleet.tandem("stop", "--wait", "--json")
@@ -177,16 +172,6 @@ def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(operation, sto
     if stops:
         fleet.until([])
     assert (size(fleet) == 0) == stops or operation == "DescribeNodegroup"
-
-
-def test_a_fence_that_cannot_be_read_is_told_and_hinders_no_stop(fleet, proxy, capsys):
-    fleet.scale(1)
-    proxy.use(FaultRule(operation="GetObject", fault=ACCESS_DENIED_FAULT))
-
-    code = fleet.tandem("stop")
-
-    fleet.until([])
-    assert (code, "unknown   fence: AccessDenied" in capsys.readouterr().out) == (0, True)
 
 
 def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monkeypatch):
@@ -221,22 +206,6 @@ def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(undeplo
 
     err = capsys.readouterr().err
     assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --release" in err) == (2, True, True)
-
-
-def test_a_half_deployed_environment_is_fenced(undeployed):
-    undeployed.deploy(group=False)
-    code = undeployed.tandem("stop")
-    assert (code, undeployed.get(FENCE_KEY)["state"]) == (0, "stopped")
-
-
-def test_another_tools_node_group_of_the_same_name_is_left_alone(undeployed, capsys):
-    undeployed.deploy(tags={"owner": "eksctl"})
-    undeployed.scale(1)
-
-    code = undeployed.tandem("stop")
-
-    assert (code, size(undeployed), undeployed.states()) == (3, 1, ["running"])
-    assert "another's" in capsys.readouterr().err
 
 
 def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
