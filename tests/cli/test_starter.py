@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from bucket_specs import folders
 
 from tandem.cli.inputs import read_inputs
 from tandem.cli.program import main
@@ -35,9 +36,7 @@ def selection(folder: Path) -> Selection:
 
 
 def write(folder: Path, *flags: str) -> int:
-    chosen = selection(folder)
-    where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
-    return main(["new", "mine", *flags, *where])
+    return main(["new", "mine", *flags, *folders(folder)])
 
 
 def filled(text: str) -> str:
@@ -89,11 +88,9 @@ def test_what_is_not_sold_is_refused_with_what_is(tmp_path, flags, said, capsys)
 
 def test_check_tells_each_placeholder_in_one_line(tmp_path, capsys):
     write(tmp_path)
-    chosen = selection(tmp_path)
-    where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
     capsys.readouterr()
 
-    code = main(["check", "mine", *where])
+    code = main(["check", "mine", *folders(tmp_path)])
 
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fill in: ")]
     assert (code, len(lines)) == (2, 5)
@@ -104,11 +101,9 @@ def test_another_type_than_the_price_is_of_is_noticed(tmp_path, capsys):
     write(tmp_path)
     path = tmp_path / "environments" / "mine.yaml"
     path.write_text(filled(path.read_text()).replace("kind: capacity-block", "kind: on-demand"))
-    chosen = selection(tmp_path)
-    where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
     capsys.readouterr()
 
-    main(["check", "--json", "mine", *where])
+    main(["check", "--json", "mine", *folders(tmp_path)])
 
     rules = {fault["rule"] for fault in json.loads(capsys.readouterr().out)["faults"]}
     assert "price-own" in rules

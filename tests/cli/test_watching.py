@@ -55,6 +55,10 @@ def edit(specs: Path, file: str, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
+def select_post(specs: Path) -> Selection:
+    return Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
+
+
 def limited(specs: Path, usd: str) -> None:
     edit(specs, f"environments/{POST}.yaml", "monthly_limit_usd: 300", f"monthly_limit_usd: {usd}")
 
@@ -106,9 +110,7 @@ def test_what_builds_refuses_it_as_well(specs):
     limited(specs, "100")
 
     with pytest.raises(SpecError) as refused:
-        read_legal_inputs(
-            Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
-        )
+        read_legal_inputs(select_post(specs))
 
     assert [fault.path for fault in refused.value.faults] == [LIMIT]
 
@@ -153,9 +155,7 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, loa
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", load)
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
 
-    inputs = read_legal_inputs(
-        Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
-    )
+    inputs = read_legal_inputs(select_post(specs))
 
     (fault,) = [fault for fault in inputs.faults if "reference" in fault.path]
     assert (fault.path, fault.severity) == (path, "warning")
@@ -167,9 +167,7 @@ def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_cl
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
 
-    inputs = read_legal_inputs(
-        Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
-    )
+    inputs = read_legal_inputs(select_post(specs))
 
     assert not [fault for fault in inputs.faults if "reference" in fault.path]
 
