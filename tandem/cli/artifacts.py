@@ -61,15 +61,15 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
     context = load_bucket_context(selection, env)
     store = _open_store(context)
     stored_sets = read_inventory(store)
-    listing = report.ArtifactListing(context=context, rows=survey_bucket(context.needs, stored_sets), now=store.now())
+    rows, now = survey_bucket(context.needs, stored_sets), store.now()
     if selection.as_json:
-        print_json(report.listing_as_dict(listing))
+        print_json(report.listing_as_dict(context, rows, now))
     else:
-        report.print_listing(listing)
+        report.print_listing(context, rows, now)
     for stored_set in stored_sets:
         if isinstance(stored_set.fault, ExternalError):
             return print_fault(stored_set.fault)
-    return ExitCode.STALE if strict and any(row.is_unavailable for row in listing.rows) else ExitCode.DONE
+    return ExitCode.STALE if strict and any(row.is_unavailable for row in rows) else ExitCode.DONE
 
 
 @app.command
@@ -131,21 +131,24 @@ def collect_garbage(
     stored_sets, now = read_inventory(store, with_uploads=True), store.now()
     used_names = {need.name for need in context.needs} | _find_served_names(rendered_keys, stored_sets)
     used_names |= _require_stored_names(keep, stored_sets)
-    plan = plan_removals(stored_sets, used_names, now - timedelta(days=days))
-    gc_report = report.GcReport(context=context, plan=plan, days=days, now=now, versions=has_versioning(store))
-    stdout, outcomes = sys.stdout, []
+    cutoff, versions = now - timedelta(days=days), has_versioning(store)
+    plan = plan_removals(stored_sets, used_names, cutoff)
+    stdout, outcomes, size = sys.stdout, [(removal, "would delete") for removal in plan.removals], plan.size
     if not selection.as_json:
-        report.print_plan(gc_report, delete=delete)
-    with contextlib.redirect_stdout(report.ProgressPrinter()):  # of whoever waits for a lease
-        for removal, outcome in execute_plan(store, plan, used_names, gc_report.cutoff) if delete else ():
-            outcomes.append((removal, outcome))
-            if not selection.as_json:
-                print(f"{outcome}: {removal.stored_set.prefix}", file=stdout, flush=True)
-    freed = sum(removal.size for removal, outcome in outcomes if outcome == DELETION_RESULT)
+        report.print_plan(context, plan, days=days, now=now, delete=delete)
+    if delete:
+        outcomes = []
+        with contextlib.redirect_stdout(report.ProgressPrinter()):  # of whoever waits for a lease
+            for removal, outcome in execute_plan(store, plan, used_names, cutoff):
+                outcomes.append((removal, outcome))
+                if not selection.as_json:
+                    print(f"{outcome}: {removal.stored_set.prefix}", file=stdout, flush=True)
+        size = sum(removal.size for removal, outcome in outcomes if outcome == DELETION_RESULT)
     if selection.as_json:
-        print_json(report.gc_as_dict(gc_report, outcomes, freed, delete=delete))
-    else:
-        report.print_summary(gc_report, freed, delete=delete)
+        settings = {"cutoff": cutoff.isoformat(), "dry_run": not delete, "versions_kept": versions}
+        print_json(report.gc_as_dict(context, plan, outcomes, size) | settings)
+    elif plan.removals:
+        report.print_summary(context, size, versions=versions, delete=delete)
     for retention in plan.retentions:
         if retention.fault:
             print_fault(retention.fault)
@@ -209,14 +212,10 @@ def _read_rendered_keys(context: BucketContext, environments: Path) -> list[Mapp
         for place, keys in (read_manifests(folder).places if folder.is_dir() else {}).items()
         if place[0] in environment_names
     }
+    allowed, got = "a tree that `tandem render` wrote", "rendered servers that tell no artifact key"
+    change = "render again: until then nobody knows which artifacts its servers load"
     faults = [
-        SpecFault(
-            file=str(folder),
-            path="",
-            got="rendered servers that tell no artifact key",
-            allowed="a tree that `tandem render` wrote",
-            change="render again: until then nobody knows which artifacts its servers load",
-        )
+        SpecFault(file=str(folder), path="", got=got, allowed=allowed, change=change)
         for folder, keys in places.items()
         if isinstance(keys, str)
     ]
@@ -244,10 +243,8 @@ def _require_stored_names(names: Sequence[str], stored_sets: Iterable[StoredSet]
         InputError: one of them is the name of nothing stored, and so would keep nothing.
     """
     stored_names = sorted(stored_set.name for stored_set in stored_sets)
-    for name in names:
-        if name not in stored_names:
-            suggestions = difflib.get_close_matches(name, stored_names, n=3, cutoff=0.3) or ["nothing is stored"]
-            raise InputError(f"{name!r} is stored nowhere here", change=f"write one of: {', '.join(suggestions)}")
+    for name in set(names) - set(stored_names):
+        raise _build_name_error(f"{name!r} is stored nowhere here", name, stored_names or ["nothing is stored"])
     return set(names)
 
 
@@ -263,7 +260,10 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
         for variant in experiment.all_variants()
     }
     if word not in keys:
-        suggestions = difflib.get_close_matches(word, keys, n=3, cutoff=0.3) or sorted(keys)[:3]
-        problem = f"{context.environment.name} hosts no variant {word!r}"
-        raise InputError(problem, change=f"write one of: {', '.join(suggestions)}")
+        raise _build_name_error(f"{context.environment.name} hosts no variant {word!r}", word, sorted(keys))
     return keys[word]
+
+
+def _build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:
+    suggestions = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
+    return InputError(problem, change=f"write one of: {', '.join(suggestions)}")

@@ -9,8 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,45 +26,6 @@ GIB = 1 << 30
 UNITS = (("GiB", GIB), ("MiB", 1 << 20), ("KiB", 1 << 10))
 HOUR_S, DAY_S = 3600, 86_400
 CENT_USD = 0.01
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactListing:
-    """What `list` found.
-
-    Args:
-        context: the environment and who shares its bucket.
-        rows: of `tandem.artifacts.survey`.
-        now: S3's time, from which ages are counted.
-    """
-
-    context: BucketContext
-    rows: tuple[SurveyRow, ...]
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GcReport:
-    """What `gc` found.
-
-    Args:
-        context: the environment and who shares its bucket.
-        plan: what may go and what stays.
-        days: how old a thing must be.
-        now: S3's time, from which ages are counted.
-        versions: whether a delete leaves old versions; None for unknown.
-    """
-
-    context: BucketContext
-    plan: GcPlan
-    days: int
-    now: datetime
-    versions: bool | None
-
-    @property
-    def cutoff(self) -> datetime:
-        """Return the time since which things are young."""
-        return self.now - timedelta(days=self.days)
 
 
 class ProgressPrinter(io.TextIOBase):
@@ -88,9 +48,8 @@ def _shorten_log_line(line: str) -> str:
         return line
 
 
-def print_listing(listing: ArtifactListing) -> None:
-    """Say what is stored and what is missing."""
-    context, rows = listing.context, listing.rows
+def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: datetime) -> None:
+    """Say what is stored and what is missing; `now` is S3's time, from which ages are counted."""
     needed_rows = [row for row in rows if row.used_by]
     present, verb = sum(row.state == "present" for row in needed_rows), "need" if context.sharing else "needs"
     print_line(f"s3://{context.bucket}: {present} of the {len(needed_rows)} that {context.subject} {verb} are present")
@@ -102,7 +61,7 @@ def print_listing(listing: ArtifactListing) -> None:
     for title, section in sections.items():
         if section:
             print_line(title)
-        print_rows(line for row in section for line in _list_survey_rows(row, listing))
+        print_rows(line for row in section for line in _list_survey_rows(row, context, now))
     size = sum(row.size for row in rows)
     print_line(f"stored: {format_size(size)}{_format_cost(size, context)}")
     for place in dict.fromkeys(fault.file for fault in context.unread):
@@ -114,26 +73,20 @@ def print_listing(listing: ArtifactListing) -> None:
         print(f"  {command}")
 
 
-def _list_survey_rows(row: SurveyRow, listing: ArtifactListing) -> Iterator[tuple[str, str]]:
+def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> Iterator[tuple[str, str]]:
     yield row.state, VerbatimText(row.name)
     parts = []
     if row.last_write_at is not None:
-        parts = [format_size(row.size), _format_age(row.last_write_at, listing.now)]
-        parts += _format_usd_month(row.size, listing.context)
+        parts = [format_size(row.size), _format_age(row.last_write_at, now), *_format_usd_month(row.size, context)]
     parts += [format_users(row.used_by)] if row.used_by else []
-    if parts:
-        yield "", ", ".join(parts)
     heads = [phrase for phrase in row.why if phrase.endswith(":")]  # a line of its own each
-    yield from (("", head) for head in heads)
-    reasons = ", ".join(phrase for phrase in row.why if phrase not in heads)
-    if reasons:
-        yield "", reasons
+    reasons = [phrase for phrase in row.why if phrase not in heads]
+    yield from (("", line) for line in (", ".join(parts), *heads, ", ".join(reasons)) if line)
 
 
-def listing_as_dict(listing: ArtifactListing) -> dict[str, Any]:
+def listing_as_dict(context: BucketContext, rows: Sequence[SurveyRow], now: datetime) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    context, price = listing.context, listing.context.environment.artifacts
-    size = sum(row.size for row in listing.rows)
+    price, size = context.environment.artifacts, sum(row.size for row in rows)
     return {
         "bucket": context.bucket,
         "environments": [context.environment.name, *context.sharing],
@@ -142,24 +95,21 @@ def listing_as_dict(listing: ArtifactListing) -> dict[str, Any]:
         "usd_per_gb_month_date": price.usd_per_gb_month_date,
         "size": size,
         "usd_per_month": _compute_usd_month(size, context),
-        "rows": [_row_as_dict(row, listing) for row in listing.rows],
+        "rows": [_row_as_dict(row, context, now) for row in rows],
     }
 
 
-def _row_as_dict(row: SurveyRow, listing: ArtifactListing) -> dict[str, Any]:
-    age = (listing.now - row.last_write_at).total_seconds() / DAY_S if row.last_write_at else None
+def _row_as_dict(row: SurveyRow, context: BucketContext, now: datetime) -> dict[str, Any]:
+    written = row.last_write_at
     return {
-        "kind": row.kind,
-        "name": row.name,
-        "prefix": row.prefix,
-        "state": row.state,
+        **{key: getattr(row, key) for key in ("kind", "name", "prefix", "state")},
         "used_by": list(row.used_by),
         "size": row.size,
-        "written": row.last_write_at.isoformat() if row.last_write_at else None,
-        "age_days": None if age is None else round(age, 2),
-        "usd_per_month": _compute_usd_month(row.size, listing.context),
+        "written": written.isoformat() if written else None,
+        "age_days": round((now - written).total_seconds() / DAY_S, 2) if written else None,
+        "usd_per_month": _compute_usd_month(row.size, context),
         "why": list(row.why),
-        "commands": _build_survey_commands(row, listing.context.bucket),
+        "commands": _build_survey_commands(row, context.bucket),
     }
 
 
@@ -172,33 +122,28 @@ def _build_survey_commands(row: SurveyRow, bucket: str) -> list[str]:
     return [row.command]
 
 
-def print_plan(report: GcReport, *, delete: bool) -> None:
-    """Say what goes and what stays."""
-    context, verb = report.context, "do" if report.context.sharing else "does"
-    age = format_count(report.days, "day")
+def print_plan(context: BucketContext, plan: GcPlan, *, days: int, now: datetime, delete: bool) -> None:
+    """Say what of at least `days` goes, and what stays."""
+    verb, age = "do" if context.sharing else "does", format_count(days, "day")
     print_line(f"s3://{context.bucket}: what {context.subject} {verb} not use, older than {age}")
-    print_line("nothing to delete" if not report.plan.removals else "deleting" if delete else "would delete")
-    for removal in report.plan.removals:
-        stored_set = removal.stored_set
-        parts = [removal.description, format_size(removal.size), _format_age(stored_set.last_write_at, report.now)]
-        print_line(f"  {stored_set.name}")
+    print_line("nothing to delete" if not plan.removals else "deleting" if delete else "would delete")
+    for removal in plan.removals:
+        parts = [removal.description, format_size(removal.size), _format_age(removal.stored_set.last_write_at, now)]
+        print_line(f"  {removal.stored_set.name}")
         print_rows([(", ".join(parts),)], indent=4)
-    if report.plan.retentions:
+    if plan.retentions:
         print_line("kept, though nobody uses it")
-    for retention in report.plan.retentions:
-        text = f"{format_size(retention.stored_set.size)}, {retention.explanation}"
+    for retention in plan.retentions:
         print_line(f"  {retention.stored_set.name}")
-        print_rows([(text,)], indent=4)
+        print_rows([(f"{format_size(retention.stored_set.size)}, {retention.explanation}",)], indent=4)
 
 
-def print_summary(report: GcReport, freed_bytes: int, *, delete: bool) -> None:
-    """Say how much goes, and when that is really so."""
-    if not report.plan.removals:
-        return
-    size, artifacts = freed_bytes if delete else report.plan.size, report.context.environment.artifacts
-    print_line(f"{'freed' if delete else 'would free'} {format_size(size)}{_format_cost(size, report.context)}")
-    if report.versions is not False:
-        condition = "the bucket keeps versions:" if report.versions else "if the bucket keeps versions,"
+def print_summary(context: BucketContext, size: int, *, versions: bool | None, delete: bool) -> None:
+    """Say how much goes, and when that is really so; `versions`: a delete leaves old ones, None for unknown."""
+    artifacts = context.environment.artifacts
+    print_line(f"{'freed' if delete else 'would free'} {format_size(size)}{_format_cost(size, context)}")
+    if versions is not False:
+        condition = "the bucket keeps versions:" if versions else "if the bucket keeps versions,"
         end = f"for {artifacts.noncurrent_days} days more (artifacts.noncurrent_days)"
         end = end if artifacts.existing_bucket is None else "for until its own lifecycle rules remove them"
         print_line(f"{condition} they are paid {end}")
@@ -208,35 +153,31 @@ def print_summary(report: GcReport, freed_bytes: int, *, delete: bool) -> None:
 
 
 def gc_as_dict(
-    report: GcReport, removal_outcomes: Iterable[tuple[SetRemoval, str]], freed_bytes: int, *, delete: bool
+    context: BucketContext, plan: GcPlan, outcomes: Iterable[tuple[SetRemoval, str]], size: int
 ) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    outcomes = removal_outcomes if delete else [(removal, "would delete") for removal in report.plan.removals]
-    size = freed_bytes if delete else report.plan.size
-    return {
-        "bucket": report.context.bucket,
-        "environments": [report.context.environment.name, *report.context.sharing],
-        "cutoff": report.cutoff.isoformat(),
-        "dry_run": not delete,
-        "removals": [_removal_as_dict(removal, report.context) | {"outcome": outcome} for removal, outcome in outcomes],
-        "kept": [
-            {"prefix": entry.stored_set.prefix, "size": entry.stored_set.size, "why": entry.explanation}
-            for entry in report.plan.retentions
-        ],
+    removals = [
+        {
+            "prefix": removal.stored_set.prefix,
+            "what": removal.description,
+            "size": removal.size,
+            "objects": len(removal.keys),
+            "uploads": len(removal.uploads),
+            "usd_per_month": _compute_usd_month(removal.size, context),
+            "outcome": outcome,
+        }
+        for removal, outcome in outcomes
+    ]
+    retentions = [
+        {"prefix": entry.stored_set.prefix, "size": entry.stored_set.size, "why": entry.explanation}
+        for entry in plan.retentions
+    ]
+    place = {"bucket": context.bucket, "environments": [context.environment.name, *context.sharing]}
+    return place | {
+        "removals": removals,
+        "kept": retentions,
         "size": size,
-        "usd_per_month": _compute_usd_month(size, report.context),
-        "versions_kept": report.versions,
-    }
-
-
-def _removal_as_dict(removal: SetRemoval, context: BucketContext) -> dict[str, Any]:
-    return {
-        "prefix": removal.stored_set.prefix,
-        "what": removal.description,
-        "size": removal.size,
-        "objects": len(removal.keys),
-        "uploads": len(removal.uploads),
-        "usd_per_month": _compute_usd_month(removal.size, context),
+        "usd_per_month": _compute_usd_month(size, context),
     }
 
 
@@ -244,27 +185,22 @@ def print_import(import_result: ImportResult, context: BucketContext) -> None:
     """Say what became of an artifact that was to be taken in."""
     manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.prefix}/"
     files = f"{format_count(len(manifest.files), 'file')}, {format_size(manifest.size)}"
-    if not import_result.is_new:
+    if import_result.is_new:
+        print_line(f"imported: {import_result.name}")
+        rows: list[str] = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
+        rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
+    else:
         print_line(f"present, left alone: {import_result.name}")
         rows = [f"{files}, made by {manifest.made.get('run', 'somebody')}", VerbatimText(location)]
-    else:
-        print_line(f"imported: {import_result.name}")
-        rows = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
-        rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
     print_rows([row] for row in rows)
 
 
 def import_as_dict(import_result: ImportResult, context: BucketContext) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    return {
-        "bucket": context.bucket,
-        "name": import_result.name,
-        "prefix": import_result.prefix,
-        "taken": import_result.is_new,
-        "files": len(import_result.manifest.files),
-        "size": import_result.manifest.size,
-        "made": import_result.manifest.made,
-    }
+    manifest = import_result.manifest
+    place = {"bucket": context.bucket, "name": import_result.name, "prefix": import_result.prefix}
+    size = {"taken": import_result.is_new, "files": len(manifest.files), "size": manifest.size}
+    return {**place, **size, "made": manifest.made}
 
 
 def format_users(users: tuple[str, ...]) -> str:
@@ -272,25 +208,24 @@ def format_users(users: tuple[str, ...]) -> str:
     by_experiment: dict[str, list[str]] = {}
     for user in users:
         by_experiment.setdefault(user.rpartition("/")[0], []).append(user)
-    texts = (
+    texts = [
         group[0] if len(group) == 1 else f"{name} ({len(group)} variants)" for name, group in by_experiment.items()
-    )
+    ]
     return f"used by {', '.join(texts)}"
 
 
 def format_size(size: int) -> str:
     """Spell a size: GiB, and smaller units where it is nothing in GiB."""
-    for unit, unit_bytes in UNITS:
-        if size >= unit_bytes / 10:
-            return f"{size / unit_bytes:.1f} {unit}"
-    return f"{size} bytes"
+    texts = (f"{size / unit_bytes:.1f} {unit}" for unit, unit_bytes in UNITS if size >= unit_bytes / 10)
+    return next(texts, f"{size} bytes")
 
 
 def _format_age(write_time: datetime, now: datetime) -> str:
-    seconds = max(0.0, (now - write_time).total_seconds())
-    if seconds >= DAY_S:
-        return f"{format_count(int(seconds // DAY_S), 'day')} old"
-    return f"{format_count(int(seconds // HOUR_S), 'hour')} old" if seconds >= HOUR_S else "written within the hour"
+    age = now - write_time
+    if age >= timedelta(days=1):
+        return f"{format_count(age.days, 'day')} old"
+    hours = int(age.total_seconds() // HOUR_S)
+    return f"{format_count(hours, 'hour')} old" if hours > 0 else "written within the hour"
 
 
 def _compute_usd_month(size: int, context: BucketContext) -> float | None:

@@ -126,8 +126,12 @@ def _parse_pairs(text: str, names: tuple[str, ...]) -> dict[str, float]:
     return pairs
 
 
-def _declare(read: Callable[[str], Any], metavar: str) -> Parameter:
-    return Parameter(converter=read_last(read), metavar=metavar, n_tokens=1, accepts_keys=False)
+def _declare(group: Group | tuple[Group, ...], metavar: str, read: Callable[[str], Any]) -> Parameter:
+    return Parameter(group=group, metavar=metavar, converter=read_last(read), n_tokens=1, accepts_keys=False)
+
+
+def _declare_list(group: Group, metavar: str, read: Callable[[str], Any]) -> Parameter:
+    return Parameter(group=group, metavar=metavar, converter=read_each(read), n_tokens=1, consume_multiple=1)
 
 
 ARMS = Group("Arms", help="either servers by address, or an experiment's own inside its cluster", sort_key=1)
@@ -139,6 +143,8 @@ LENGTH = Group("length", show=False, validator=EXCLUSIVE)
 OUTPUT = Group("Output", validator=require_single, sort_key=0)
 
 ArmUrl = tuple[str | None, str]
+RATE_RANGE = require_range(1e-6, 1e6, "requests a second")
+CONTROL_ROUNDS_RANGE = require_range(0, MAX_CONTROL_ROUNDS)
 Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
 
@@ -190,23 +196,15 @@ class RunFlags:
 
     out: Annotated[RunFolder | None, Parameter(group=OUTPUT)] = None
     resume: Annotated[RunFolder | None, Parameter(group=OUTPUT)] = None
-    baseline: Annotated[ArmUrl | None, Parameter(group=ARMS), _declare(parse_arm, "[NAME=]URL")] = None
-    variant: Annotated[
-        tuple[ArmUrl, ...],
-        Parameter(group=ARMS, converter=read_each(parse_arm), metavar="[NAME=]URL", consume_multiple=1, n_tokens=1),
-    ] = ()
+    baseline: Annotated[ArmUrl | None, _declare(ARMS, "[NAME=]URL", parse_arm)] = None
+    variant: Annotated[tuple[ArmUrl, ...], _declare_list(ARMS, "[NAME=]URL", parse_arm)] = ()
     model: Annotated[Words, Parameter(group=ARMS, metavar="[NAME=]M")] = ()
     env: Annotated[Name | None, Parameter(group=ARMS)] = None
     experiment: Annotated[Name | None, Parameter(group=ARMS)] = None
     variants: Annotated[Names, Parameter(group=ARMS)] = ()
     publish: Annotated[tuple[str, ...] | None, Parameter(group=ARMS, metavar="[ENV]", consume_multiple=(0, 1))] = None
     simulated: Annotated[bool, Parameter(group=ARMS)] = False
-    placement: Annotated[
-        tuple[tuple[str, str], ...],
-        Parameter(
-            group=ARMS, converter=read_each(parse_placement), metavar="NAME=WORD", consume_multiple=1, n_tokens=1
-        ),
-    ] = ()
+    placement: Annotated[tuple[tuple[str, str], ...], _declare_list(ARMS, "NAME=WORD", parse_placement)] = ()
     api_key_env: Annotated[str | None, Parameter(group=ARMS, metavar="VARIABLE")] = None
     quick: Annotated[bool, Parameter(group=SIZE)] = False
     full: Annotated[bool, Parameter(group=SIZE)] = False
@@ -217,33 +215,20 @@ class RunFlags:
     api: Annotated[Literal["chat", "completions"], Parameter(group=REQUESTS)] = "chat"
     thinking: Annotated[Literal["on", "off"] | None, Parameter(group=REQUESTS)] = None
     temperature: Annotated[float, Parameter(group=REQUESTS, metavar="T", validator=require_range(0, 2))] = 0.0
-    record: Annotated[
-        frozenset[str], Parameter(group=REQUESTS), _declare(parse_record_fields, "token-ids,logprobs")
-    ] = frozenset()
+    record: Annotated[frozenset[str], _declare(REQUESTS, "token-ids,logprobs", parse_record_fields)] = frozenset()
     llmperf_source: Annotated[RunFolder | None, Parameter(group=REQUESTS)] = None
-    concurrency: Annotated[
-        tuple[int, ...] | None, Parameter(group=(SCHEDULE, LOAD)), _declare(parse_concurrencies, "N,...")
-    ] = None
-    rate: Annotated[
-        float | None,
-        Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=require_range(1e-6, 1e6, "requests a second")),
-    ] = None
+    concurrency: Annotated[tuple[int, ...] | None, _declare((SCHEDULE, LOAD), "N,...", parse_concurrencies)] = None
+    rate: Annotated[float | None, Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=RATE_RANGE)] = None
     schedule: Annotated[Literal["interleaved", "simultaneous"] | None, Parameter(group=SCHEDULE)] = None
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
-    duration: Annotated[float | None, Parameter(group=(SCHEDULE, LENGTH)), _declare(parse_duration, "T")] = None
-    control_rounds: Annotated[
-        Whole | None, Parameter(group=SCHEDULE, validator=require_range(0, MAX_CONTROL_ROUNDS))
-    ] = None
+    duration: Annotated[float | None, _declare((SCHEDULE, LENGTH), "T", parse_duration)] = None
+    control_rounds: Annotated[Whole | None, Parameter(group=SCHEDULE, validator=CONTROL_ROUNDS_RANGE)] = None
     repeats: Annotated[Count, Parameter(group=SCHEDULE)] = 1
     mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
     seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
-    warm_up: Annotated[int | None, Parameter(group=SCHEDULE), _declare(parse_warm_up, "N|auto")] = None
-    timeouts: Annotated[dict[str, float] | None, Parameter(group=SCHEDULE), _declare(parse_timeouts, "WHAT:S,...")] = (
-        None
-    )
-    goodput: Annotated[
-        dict[str, float] | None, Parameter(group=SCHEDULE), _declare(parse_goodput_limits, "METRIC:LIMIT,...")
-    ] = None
+    warm_up: Annotated[int | None, _declare(SCHEDULE, "N|auto", parse_warm_up)] = None
+    timeouts: Annotated[dict[str, float] | None, _declare(SCHEDULE, "WHAT:S,...", parse_timeouts)] = None
+    goodput: Annotated[dict[str, float] | None, _declare(SCHEDULE, "METRIC:LIMIT,...", parse_goodput_limits)] = None
     price: Annotated[Price | None, Parameter(group=SCHEDULE)] = None
     recorded: Annotated[Any, Parameter(show=False)] = None
 
@@ -269,9 +254,8 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
     }
     if by_flag["--resume"].tokens:
         folder = Path(by_flag["--resume"].tokens[-1].value)
-        old_flags = {
-            flag: values for flag, values in _read_old_flags(folder, flags).items() if not _is_replaced(flag, flags)
-        }
+        rivals = {*flags, *(name for pair in EXCLUSIVE_FLAGS if set(pair) & set(flags) for name in pair)}
+        old_flags = {flag: old for flag, old in _read_old_flags(folder, flags).items() if flag not in rivals}
         for flag, values in old_flags.items():
             words = [Token(keyword=flag, value=value, source="manifest") for value in values]
             implicit_value = () if flag == "--publish" else True
@@ -312,9 +296,3 @@ def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> d
             problem = f"{flag} was {old_value} when this run began and is {new_value} now"
             raise BenchError(problem, where=where, change=f"leave {flag} out, {another_run}")
     return old_flags
-
-
-def _is_replaced(flag: str, new_flags: Mapping[str, tuple[str, ...]]) -> bool:
-    """Return whether a flag given now stands in the place of a recorded one."""
-    rivals = {flag, *(name for pair in EXCLUSIVE_FLAGS if flag in pair for name in pair)}
-    return not rivals.isdisjoint(new_flags)

@@ -7,11 +7,9 @@ rules, the baseline first. Who names servers by address waits for no rule.
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -60,8 +58,10 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         BenchError: flags contradict each other, or a suite cannot be read.
         SpecError: a declared file is refused.
     """
-    size, run_arms, previous_run = _choose_size(flags), select_arms(selection, flags), _read_previous_run(flags.resume)
-    size = size.keep_manifest_size(previous_run) if previous_run else size
+    size, run_arms, previous_run = _choose_size(flags), select_arms(selection, flags), None
+    if flags.resume is not None and (flags.resume / FILE).is_file():
+        previous_run = read_manifest(flags.resume)
+        size = size.keep_manifest_size(previous_run)
     suites = _load_suites(flags, size, run_arms)
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
@@ -106,18 +106,17 @@ def _choose_size(flags: RunFlags) -> RunSize:
     return QUICK_SIZE if flags.quick else FULL_SIZE if flags.full else DEFAULT_SIZE
 
 
-def _read_previous_run(folder: Path | None) -> RunManifest | None:
-    """Return the manifest of the run that goes on; None of a new one, or where the folder holds no run."""
-    return read_manifest(folder) if folder is not None and (folder / FILE).is_file() else None
-
-
 def _load_suites(flags: RunFlags, size: RunSize, run_arms: RunArms) -> tuple[Suite, ...]:
     words = dict.fromkeys(flags.suite or size.select_names(run_arms.suites) or DEFAULT_SUITES)
     suites = tuple(load_suite(word, llmperf_source=flags.llmperf_source) for word in words)
-    names = [suite.name for suite in suites]
-    for name in (name for name in names if names.count(name) > 1):  # records could not tell them apart
+    name = _find_duplicate([suite.name for suite in suites])
+    if name is not None:  # records could not tell them apart
         raise BenchError(f"two suites are named {name}", where="--suite", change="rename one of the files")
     return narrow_suites(suites, flags.classes) if flags.classes else size.narrow_suites(suites)
+
+
+def _find_duplicate(names: Sequence[str]) -> str | None:
+    return next((name for name in names if names.count(name) > 1), None)
 
 
 def _read_api_key(variable: str | None) -> str | None:
@@ -139,9 +138,10 @@ def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
     if flags.env is None and (flags.experiment is None or flags.publish):
         return RunArms(arms=_build_address_arms(flags))
     address_flags = {"--baseline": flags.baseline, "--variant": flags.variant, "--model": flags.model}
-    for flag in (flag for flag, value in address_flags.items() if value):
+    address_flag = next((flag for flag, value in address_flags.items() if value), None)
+    if address_flag is not None:
         allowed = "--env and --experiment, or servers by address"
-        raise build_flag_error(f"{flag} beside --env", allowed, "drop one of them")
+        raise build_flag_error(f"{address_flag} beside --env", allowed, "drop one of them")
     if flags.env is None:
         change = "add --env NAME: where the experiment's servers are"
         raise build_flag_error("--experiment without --env", "both", change)
@@ -180,8 +180,9 @@ def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
         raise build_flag_error("--variants without --env", "variants of an experiment", "drop --variants")
     servers = [flags.baseline, *flags.variant]
     default_names = ["baseline", "variant", *(f"variant-{number}" for number in range(2, len(servers)))]
-    names = [name or default_names[index] for index, (name, _) in enumerate(servers)]
-    for name in (name for name in names if names.count(name) > 1):
+    names = [name or default_name for (name, _), default_name in zip(servers, default_names, strict=False)]
+    name = _find_duplicate(names)
+    if name is not None:
         raise build_flag_error(f"two arms are named {name!r}", "each name once", "name them apart: NAME=URL")
     models = _parse_models(flags.model, names)
     return tuple(
@@ -196,20 +197,21 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     Raises:
         BenchError: a model of no arm, two of one, or an arm without one.
     """
-    models: dict[str | None, str] = {}
+    models: dict[str, str] = {}
     for word in words:
-        name, equals, model = word.partition("=")
-        arm = name if equals else None
-        if arm is not None and arm not in names:
+        arm, equals, model = word.partition("=")
+        arm, model = (arm, model) if equals else ("", word)
+        if arm and arm not in names:
             raise build_flag_error(f"--model names no arm {arm!r}", ", ".join(names), "name an arm: NAME=MODEL")
         if arm in models:
             whose = f"two models of {arm!r}" if arm else "two models for all arms"
             allowed = "one, and NAME=MODEL for each that differs"
             raise build_flag_error(f"--model has {whose}", allowed, "drop one of them")
-        models[arm] = model if equals else word
-    for name in (name for name in names if name not in models and None not in models):
+        models[arm] = model
+    models = {name: models.get(name) or models.get("", "") for name in names}
+    for name in (name for name, model in models.items() if not model):
         raise build_flag_error(f"no --model of {name!r}", "one of each arm, or one for all", f"add {name}=MODEL")
-    return {name: models.get(name) or models[None] for name in names}
+    return models
 
 
 def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
@@ -221,17 +223,13 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
 
     inputs = read_legal_inputs(selection)
     environment = inputs.environments()[0]
-    hosted = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
+    hosted = inputs.list_experiments(environment)
     if flags.experiment is None and len(hosted) != 1:
-        raise build_flag_error("no --experiment", ", ".join(hosted), f"{environment.name} hosts several: name one")
-    name = flags.experiment or next(iter(hosted))
-    if name not in hosted:
-        suggestions = difflib.get_close_matches(name, hosted, n=1)
-        change = f"did you mean {suggestions[0]!r}?" if suggestions else "name one of them"
-        raise build_flag_error(f"{environment.name} hosts no experiment {name!r}", ", ".join(hosted), change)
-    experiment = hosted[name]
+        allowed = ", ".join(experiment.name for experiment in hosted)
+        raise build_flag_error("no --experiment", allowed, f"{environment.name} hosts several: name one")
+    experiment = hosted[0] if flags.experiment is None else inputs.find_experiment(environment, flags.experiment)
     variants = {variant.name: variant for variant in experiment.all_variants()}
-    for variant_name in (variant_name for variant_name in flags.variants if variant_name not in variants):
+    for variant_name in (name for name in flags.variants if name not in variants):
         problem = f"{experiment.name} has no variant {variant_name!r}"
         raise build_flag_error(problem, ", ".join(variants), "name its variants")
     # the first without speculation is the baseline: a rule refuses to have none; sorting keeps the order of the rest

@@ -6,9 +6,8 @@ be read is told, so that nobody takes the unknown for unused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
 from tandem.cli.inputs import CommandInputs, read_inputs, read_legal_inputs
@@ -60,25 +59,22 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     all_inputs = read_inputs(selection.narrow(()))
     environments = {environment.name: environment for environment in all_inputs.environments()}
     environment = environments.pop(name, None)
-    own_file = {_spec_path(selection.environments, name)}
-    if environment is None or _find_refusals(all_inputs, own_file, selection, [environment]):
+    if environment is None or _list_refusals(all_inputs, selection, [environment]):
         read_legal_inputs(selection.narrow((name,)))  # raises with what is wrong of this one alone
     assert environment is not None
     bucket = names.bucket_name(environment)
     sharing = [sharer for sharer in environments.values() if names.bucket_name(sharer) == bucket]
-    parsed_files = {declaration.document.file for declaration in all_inputs.workspace.environments.values()}
-    # nobody knows which bucket the others name
-    files = {str(path) for path in selection.environments.glob("*.yaml")} - parsed_files
-    files |= {_spec_path(selection.environments, sharer.name) for sharer in sharing}
-    unread = _find_refusals(all_inputs, files, selection, sharing)
+    # nobody knows which bucket an environment names whose file cannot be read
+    known_files = {declaration.document.file for declaration in all_inputs.workspace.environments.values()}
+    unread_files = {str(path) for path in selection.environments.glob("*.yaml")} - known_files
+    unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
-
-    def list_legal_experiments(sharer: Environment) -> list[Experiment]:
-        hosted = all_inputs.list_experiments(sharer)
-        return [item for item in hosted if _spec_path(selection.experiments, item.name) not in refused_files]
-
     catalogue, experiments = all_inputs.catalogue, all_inputs.list_experiments(environment)
-    other_needs = {sharer.name: list_needs(list_legal_experiments(sharer), catalogue) for sharer in sharing}
+    other_needs = {}
+    for sharer in sharing:
+        hosted = all_inputs.list_experiments(sharer)
+        legal = [entry for entry in hosted if str(selection.experiments / f"{entry.name}.yaml") not in refused_files]
+        other_needs[sharer.name] = list_needs(legal, catalogue)
     return BucketContext(
         environment=environment,
         experiments=tuple(experiments),
@@ -89,14 +85,12 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     )
 
 
-def _find_refusals(
-    all_inputs: CommandInputs, files: set[str], selection: Selection, environments: Sequence[Environment]
+def _list_refusals(
+    all_inputs: CommandInputs, selection: Selection, environments: Iterable[Environment], files: Iterable[str] = ()
 ) -> tuple[SpecFault, ...]:
-    """Return the refusals of environment files, and of what the environments host."""
-    hosted_names = {name for environment in environments for name in environment.experiments}
-    files = files | {_spec_path(selection.experiments, name) for name in hosted_names}
+    """Return the refusals of environments, of what they host, and of other files."""
+    files = set(files)
+    for environment in environments:
+        files.add(str(selection.environments / f"{environment.name}.yaml"))
+        files |= {str(selection.experiments / f"{experiment}.yaml") for experiment in environment.experiments}
     return tuple(fault for fault in all_inputs.faults if fault.severity == "refusal" and fault.file in files)
-
-
-def _spec_path(folder: Path, name: str) -> str:
-    return str(folder / f"{name}.yaml")

@@ -6,7 +6,7 @@ costs, refuses one whose watching costs more than it admits, and tells what no a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -65,44 +65,41 @@ def check(
     if old_snapshot:
         recompile.print_comparisons(old_snapshot, comparisons, inputs)
     _print_costs(inputs, verbose=verbose)
-    _print_pins([pin for environment in inputs.environments() for pin in _list_pins(inputs, environment)])
+    _print_pins(inputs)
     return code
 
 
 def _build_document(
     inputs: CommandInputs, old_snapshot: recompile.KeySnapshot | None, comparisons: list[recompile.KeyComparison]
 ) -> dict[str, object]:
-    environments = inputs.environments()
+    environments, watching = inputs.environments(), {}
+    for environment, cost in inputs.list_watching_costs():
+        document = monitoring_cost.cost_as_dict(cost, environment.observability.monthly_limit_usd)
+        blind_spots = monitoring_cost.list_blind_spots(inputs.workspace, environment.name)
+        watching[environment.name] = {**document, "unwatched": list(blind_spots)}
     costs = {environment.name: compute_environment_cost(inputs, environment) for environment in environments}
+    pins = {environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments}
     return {
         "environments": sorted(inputs.workspace.environments),
         "experiments": sorted(inputs.workspace.experiments),
         "faults": [fault.as_dict() for fault in inputs.faults],
-        "watching": {
-            name: {
-                **monitoring_cost.cost_as_dict(watching_cost, _read_monthly_limit(inputs, name)),
-                "unwatched": list(monitoring_cost.list_blind_spots(inputs.workspace, name)),
-            }
-            for name, watching_cost in inputs.watching_costs.items()
-        },
+        "watching": watching,
         "parked": {name: parked_cost_as_dict(cost) for name, cost in costs.items() if cost},
         "recompiles": recompile.comparisons_as_dict(old_snapshot, comparisons, inputs) if old_snapshot else None,
-        "pins": {
-            environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments
-        },
+        "pins": pins,
     }
 
 
 def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
     for environment in inputs.environments():
-        cost = compute_environment_cost(inputs, environment)
-        if cost is not None:
-            print_line(f"{environment.name}: {format_parked_cost(cost)}")
-            print_rows(list_cost_rows(cost) if verbose else (), label_columns=USD_COLUMNS)
-    for name, watching_cost in inputs.watching_costs.items():
-        limit = _read_monthly_limit(inputs, name)
-        print_line(f"{name}: watching costs at most {watching_cost.usd:.2f} USD a month (limit {limit:g})")
-        print_rows(monitoring_cost.list_cost_rows(watching_cost), label_columns=USD_COLUMNS)
+        parked_cost = compute_environment_cost(inputs, environment)
+        if parked_cost is not None:
+            print_line(f"{environment.name}: {format_parked_cost(parked_cost)}")
+            print_rows(list_cost_rows(parked_cost) if verbose else (), label_columns=USD_COLUMNS)
+    for environment, cost in inputs.list_watching_costs():
+        name, limit = environment.name, environment.observability.monthly_limit_usd
+        print_line(f"{name}: watching costs at most {cost.usd:.2f} USD a month (limit {limit:g})")
+        print_rows(monitoring_cost.list_cost_rows(cost), label_columns=USD_COLUMNS)
         sentences = monitoring_cost.list_blind_spots(inputs.workspace, name)
         if sentences:
             short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
@@ -113,18 +110,13 @@ def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[Vers
     return list_pins(environment, inputs.list_experiments(environment), inputs.catalogue)
 
 
-def _print_pins(pins: Sequence[VersionPin]) -> None:
+def _print_pins(inputs: CommandInputs) -> None:
     """Name each pin once, whatever number of environments has it; each add-on stands in --json."""
-    pins = list(dict.fromkeys(pins))
+    pins = dict.fromkeys(pin for environment in inputs.environments() for pin in _list_pins(inputs, environment))
     component_pins = [pin for pin in pins if not pin.component.startswith("add-on ")]
     if component_pins:
         add_ons = format_count(len(pins) - len(component_pins), "add-on")
         print_line(f"pins that move together, {add_ons} beside these (docs/upgrade.md):")
-        for pin in component_pins:
-            print_line(f"  {pin.component} {pin.value}")
-            print_line(f"    {pin.file}: {pin.key}")
-
-
-def _read_monthly_limit(inputs: CommandInputs, name: str) -> float:
-    environment = inputs.workspace.environments[name].environment
-    return environment.observability.monthly_limit_usd if environment else 0.0
+    for pin in component_pins:
+        print_line(f"  {pin.component} {pin.value}")
+        print_line(f"    {pin.file}: {pin.key}")

@@ -9,8 +9,9 @@ refused; 3 AWS failed, or a kind could not be searched. After 3 the same command
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -24,7 +25,7 @@ from tandem.errors import ExitCode, InputError
 from tandem.ops.account import AccountClients, require_account
 from tandem.ops.destroy.gitops import list_gitops_objects
 from tandem.ops.destroy.stack_deletion import TeardownSettings
-from tandem.ops.destroy.steps import destroy_environment as take_down
+from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import PermanentResource, TeardownSurvey, survey_teardown
 from tandem.ops.leftovers import LeftoverReport, search_leftovers
 from tandem.shell_command import clean_text, quote_command
@@ -61,46 +62,25 @@ def destroy(
     declaration = workspace.environments.get(env)
     if declaration is None or declaration.environment is None:
         raise SpecError(list(workspace.faults))
+    environment = declaration.environment
+    account = AccountClients(environment=environment, adopted_stacks=frozenset(adopt_untagged))
     try:
-        return _destroy_environment(
-            declaration.environment,
-            selection,
-            typed_name=yes_i_mean,
-            gitops_gone=gitops_removed,
-            adopted_stacks=frozenset(adopt_untagged),
-            poll_s=poll_s,
-        )
+        _print_progress(f"{env}: account {environment.account}, {environment.region}; looking, nothing is changed yet")
+        caller = require_account(environment)
+        survey = survey_teardown(account, gitops_gone=gitops_removed)
+        print_rows([("as", caller), *_list_survey_rows(account, survey)], indent=0, label_columns=7, stderr=True)
+        if survey.deletions:
+            _confirm_name(env, yes_i_mean)
+            destroy_environment(account, TeardownSettings(poll_s=poll_s), _print_progress)
+        else:
+            _print_progress(f"{env}: no stack of it is deployed, there is nothing to delete")
+        _print_progress("searching for what is left")
+        other_names = [path.stem for path in selection.environments.glob("*.yaml") if path.stem != env]
+        leftovers = search_leftovers(account, other_names)
     except KeyboardInterrupt:
-        _print_progress(
-            "interrupted: CloudFormation goes on with what it was asked; the same command goes on from there"
-        )
+        state = "interrupted: CloudFormation goes on with what it was asked"
+        _print_progress(f"{state}; the same command goes on from there")
         raise
-
-
-def _destroy_environment(
-    environment: Environment,
-    selection: Selection,
-    *,
-    typed_name: str | None,
-    gitops_gone: bool,
-    adopted_stacks: frozenset[str],
-    poll_s: float,
-) -> ExitCode:
-
-    name, place = environment.name, f"account {environment.account}, {environment.region}"
-    _print_progress(f"{name}: {place}; looking, nothing is changed yet")
-    caller = require_account(environment)
-    account = AccountClients(environment=environment, adopted_stacks=adopted_stacks)
-    survey = survey_teardown(account, gitops_gone=gitops_gone)
-    print_rows([("as", caller), *_list_survey_rows(account, survey)], indent=0, label_columns=7, stderr=True)
-    if survey.deletions:
-        _confirm_name(name, typed_name)
-        take_down(account, TeardownSettings(poll_s=poll_s), _print_progress)
-    else:
-        _print_progress(f"{name}: no stack of it is deployed, there is nothing to delete")
-    _print_progress("searching for what is left")
-    other_names = [path.stem for path in selection.environments.glob("*.yaml") if path.stem != name]
-    leftovers = search_leftovers(account, other_names)
     code = ExitCode.STALE if leftovers.orphans else ExitCode.DONE
     code = ExitCode.EXTERNAL_FAILURE if leftovers.search_failures else code
     if selection.as_json:
@@ -115,7 +95,6 @@ def _print_progress(line: str) -> None:
 
 
 def _list_survey_rows(account: AccountClients, survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
-
     for item in survey.deletions:
         count, adopted = format_count(item.resource_count, "resource"), ", adopted" if item.stack.is_adoptable else ""
         yield "goes", f"{item.stack.name}, {count}{adopted}"
@@ -134,10 +113,8 @@ def _format_cost(resource: PermanentResource) -> str:
     price = "USD a month unknown" if resource.usd_month is None else f"{resource.usd_month:.2f} USD a month"
     if resource.size < UNIT_STEP:
         return f"{resource.size} bytes, {price}"
-    value, index = float(resource.size), -1
-    while value >= UNIT_STEP and index < len(UNITS) - 1:
-        value, index = value / UNIT_STEP, index + 1
-    return f"{value:.1f} {UNITS[index]}, {price}"
+    power = min(int(math.log(resource.size, UNIT_STEP)), len(UNITS))
+    return f"{resource.size / UNIT_STEP**power:.1f} {UNITS[power - 1]}, {price}"
 
 
 def _confirm_name(name: str, typed_name: str | None) -> None:
@@ -172,13 +149,12 @@ def _print_leftovers(environment: Environment, leftovers: LeftoverReport) -> Non
 
 
 def _build_document(environment: Environment, survey: TeardownSurvey, leftovers: LeftoverReport) -> dict[str, Any]:
-    return {
-        "environment": environment.name,
-        "account": environment.account,
-        "region": environment.region,
-        "deleted": [item.stack.name for item in survey.deletions],
-        "stays": [asdict(item) for item in survey.permanent_resources],
-        "kept": [asdict(item) for item in leftovers.permanent_resources],
-        "orphans": [asdict(item) for item in leftovers.orphans],
-        "unsearched": [asdict(item) for item in leftovers.search_failures],
+    lists: dict[str, Sequence[Any]] = {
+        "stays": survey.permanent_resources,
+        "kept": leftovers.permanent_resources,
+        "orphans": leftovers.orphans,
+        "unsearched": leftovers.search_failures,
     }
+    place = {"environment": environment.name, "account": environment.account, "region": environment.region}
+    deleted = {"deleted": [item.stack.name for item in survey.deletions]}
+    return {**place, **deleted, **{key: [asdict(item) for item in items] for key, items in lists.items()}}

@@ -14,7 +14,6 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from tandem.cli import image_digests
@@ -66,7 +65,6 @@ def doctor(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-
     if policy:
         print_json(build_policy(environment, with_proof=prove_stop))
         return ExitCode.DONE
@@ -112,24 +110,14 @@ def _prove_stop(environment: Environment) -> CheckResult:
     aws_session = create_session()
     require_account(environment, aws_session)
     account = AllowlistedAccount(environment, aws_session, (*DOCTOR_CALLS, *PROOF_CALLS))
-    with _interrupt_on_sigterm():
-        return run_stop_proof(account, lambda text: print(text, file=sys.stderr, flush=True))
-
-
-@contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-    def interrupt(_signal: int, _frame: object) -> None:
-        raise KeyboardInterrupt
-
-    previous_handler = signal.signal(signal.SIGTERM, interrupt)
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        yield
+        return run_stop_proof(account, lambda text: print(text, file=sys.stderr, flush=True))
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
 
 
 def _resolve_digest(reference: str) -> str:
-
     try:
         return image_digests.resolve_digest(reference, image_digests.open_public_registry)
     except image_digests.UnknownTagError as error:

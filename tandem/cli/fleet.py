@@ -65,11 +65,6 @@ def list_warning_rows(warning: StatusWarning) -> Iterator[TextRow]:
     yield "", VerbatimText(f"-> {warning.change}") if warning.is_command else f"-> {warning.change}"
 
 
-def format_clock(moment: datetime, now: datetime) -> str:
-    """Return a moment, with its day where that is not today's."""
-    return f"{moment:%H:%M} UTC" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M} UTC"
-
-
 def format_span(duration: timedelta) -> str:
     """Return a length of time: `40 s`, `12 min`, `3 h 05 min`, `2 d 4 h`."""
     seconds = int(abs(duration).total_seconds())
@@ -87,5 +82,6 @@ def format_distance(moment: datetime, now: datetime) -> str:
 
 
 def format_moment(moment: datetime, now: datetime) -> str:
-    """Return a moment and how far it is away."""
-    return f"{format_clock(moment, now)} ({format_distance(moment, now)})"
+    """Return a moment, with its day where that is not today's, and how far it is away."""
+    clock = f"{moment:%H:%M} UTC" if moment.date() == now.date() else f"{moment:%Y-%m-%d %H:%M} UTC"
+    return f"{clock} ({format_distance(moment, now)})"

@@ -47,9 +47,7 @@ def images(
         print_result({"digests": digests}, [text], as_json=selection.as_json)
         return ExitCode.DONE
     if seed:
-        commands = {
-            name: list(list_seed_commands(environment, uses[name])) for name, environment in environments.items()
-        }
+        commands = {name: list(_list_seed_commands(environments[name], group)) for name, group in uses.items()}
         print_result({"seed": commands}, itertools.chain(*commands.values()), as_json=selection.as_json)
         return ExitCode.DONE
     if selection.as_json:
@@ -71,23 +69,23 @@ def _list_rows(use: ImageUse) -> Iterator[tuple[str, str]]:
     yield "", f"used by  {', '.join(use.used_by)}"
 
 
-def list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> Iterator[str]:
+def _list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> Iterator[str]:
     """Yield what fills private ECR's pull-through caches from a machine that reaches the internet.
 
     A pull from inside a VPC without a way out brings nothing that is not cached yet (ECR user guide, "Amazon ECR
     interface VPC endpoints", considerations). Bases of ours are pulled by CodeBuild, which is seldom inside.
     """
-    mirror_uses = [
-        use for use in uses if use.mirrored != use.reference and (environment.builds_in_vpc or not use.is_base)
-    ]
-    hosts = {match["host"]: match["region"] for use in mirror_uses if (match := PRIVATE_ECR.match(use.mirrored))}
+    hosts, pulls = {}, []
+    for use in uses:
+        match = PRIVATE_ECR.match(use.mirrored)
+        if match and use.mirrored != use.reference and (environment.builds_in_vpc or not use.is_base):
+            hosts[match["host"]] = match["region"]
+            pulls.append(use)
     for host, region in sorted(hosts.items()):
         password = quote_command("aws", "ecr", "get-login-password", "--region", region)
         for tool in (["docker"], ["helm", "registry"]):
             yield f"{password} | {quote_command(*tool, 'login', '--username', 'AWS', '--password-stdin', host)}"
-    for use in mirror_uses:
-        if use.mirrored.partition("/")[0] not in hosts:
-            continue
+    for use in pulls:
         if use.kind == "chart":
             name, _, version = use.mirrored.rpartition(":")
             yield quote_command("helm", "pull", f"oci://{name}", "--version", version, "--destination", "/tmp")  # noqa: S108

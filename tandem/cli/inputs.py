@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from tandem.cli import monitoring_cost
 from tandem.cli.selection import Selection
+from tandem.errors import InputError
 from tandem.monitoring.cost import MonitoringCost
 from tandem.rules import check_workspace
 from tandem.spec.catalogue import Catalogue, load_catalogue
@@ -35,6 +37,27 @@ class CommandInputs:
         """Return the experiments an environment hosts, in its own order."""
         declarations = (self.workspace.experiments.get(name) for name in environment.experiments)
         return [declaration.experiment for declaration in declarations if declaration and declaration.experiment]
+
+    def list_watching_costs(self) -> list[tuple[Environment, MonitoringCost]]:
+        """Return what watching costs of each environment that is legal."""
+        costs = self.watching_costs
+        return [
+            (environment, costs[environment.name]) for environment in self.environments() if environment.name in costs
+        ]
+
+    def find_experiment(self, environment: Environment, name: str) -> Experiment:
+        """Return an experiment that an environment hosts.
+
+        Raises:
+            InputError: it hosts none of this name.
+        """
+        experiments = {experiment.name: experiment for experiment in self.list_experiments(environment)}
+        if name not in experiments:
+            suggestions = difflib.get_close_matches(name, experiments, n=1)
+            change = f"did you mean {suggestions[0]!r}?" if suggestions else f"name one of: {', '.join(experiments)}"
+            problem = f"{environment.name} hosts no experiment {name!r}"
+            raise InputError(problem, where="--experiment", change=change)
+        return experiments[name]
 
 
 def read_inputs(selection: Selection, now: datetime | None = None) -> CommandInputs:

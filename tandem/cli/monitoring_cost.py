@@ -31,26 +31,21 @@ read_suite = cache(load_suite)  # the built-in suites are all that an experiment
 def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> MonitoringScope:
     """Return what dashboards, alarms and their cost are computed from.
 
+    Its traffic is what the suites ask at most (`tandem bench run --full`); the default asks a part of it. Another load
+    is watched all the same: it has series of its own, which the dashboards' variables do not offer.
+
     Args:
         environment: of good form.
         experiments: that it hosts, in its order.
     """
-    scopes = (
-        ExperimentScope(experiment=experiment, traffic=_compute_traffic(experiment)) for experiment in experiments
-    )
+    scopes = []
+    for experiment in experiments:
+        suites = [read_suite(name) for name in experiment.suites]
+        concurrencies = sorted({streams for suite in suites for streams in suite.defaults.concurrency})
+        classes = {suite.name: suite.classes for suite in suites}
+        traffic = SuiteTraffic(suites=classes, concurrencies=tuple(concurrencies))
+        scopes.append(ExperimentScope(experiment=experiment, traffic=traffic))
     return MonitoringScope(environment=environment, experiments=tuple(scopes))
-
-
-def _compute_traffic(experiment: Experiment) -> SuiteTraffic:
-    """Read what the suites ask at most (`tandem bench run --full`); the default asks a part of it.
-
-    Another load is watched all the same: it has series of its own, which the dashboards' variables do not offer.
-    """
-    suites = [read_suite(name) for name in experiment.suites]
-    return SuiteTraffic(
-        suites={suite.name: suite.classes for suite in suites},
-        concurrencies=tuple(sorted({streams for suite in suites for streams in suite.defaults.concurrency})),
-    )
 
 
 def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str, MonitoringCost]:
@@ -93,7 +88,7 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
     """
     for name, cost in cost_by_name.items():
         document, scope = workspace.environments[name].document, _read_scope(workspace, name)
-        limit = scope.environment.observability.monthly_limit_usd
+        limit, count = scope.environment.observability.monthly_limit_usd, len(alarms.build_alarms(scope).alarms)
         if cost.usd > limit:
             dearest = max(cost.parts, key=lambda part: part.usd)
             part_text = f"{dearest.usd:.2f} of it are {dearest.name}: {dearest.explanation}"
@@ -105,7 +100,6 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
                 change=f"raise it, or declare fewer variants or experiments; {part_text}",
                 line=document.lines.get(LIMIT_PATH),
             )
-        count = len(alarms.build_alarms(scope).alarms)
         if count > MAX_ALARMS:
             yield SpecFault(
                 file=document.file,
@@ -120,14 +114,11 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
 
 def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> Iterator[SpecFault]:
     traffic_by_experiment = {entry.experiment.name: entry.traffic for entry in scope.experiments}
-    reference = scope.environment.observability.reference
+    reference, change = scope.environment.observability.reference, "write one of them, or measure it by a flag of "
     for index, value in enumerate(reference.values if reference else ()):
         traffic = traffic_by_experiment.get(value.experiment, SuiteTraffic(suites={}, concurrencies=()))
-        known_values: dict[str, tuple[object, ...]] = {
-            "prompt_class": (*traffic.classes, ALL_VALUES),
-            "concurrency": traffic.concurrencies,
-        }
-        for key, known in known_values.items():
+        known_classes: tuple[object, ...] = (*traffic.classes, ALL_VALUES)
+        for key, known in (("prompt_class", known_classes), ("concurrency", traffic.concurrencies)):
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"
                 yield SpecFault(
@@ -135,8 +126,7 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
                     path=path,
                     got=f"{getattr(value, key)}, which no suite of the experiment asks",
                     allowed=", ".join(map(str, known)),
-                    change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm "
-                    "sees nothing",
+                    change=f"{change}`tandem bench run`: until then its alarm sees nothing",
                     line=document.lines.get(path),
                     severity="warning",
                 )

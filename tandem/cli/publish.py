@@ -8,22 +8,21 @@ publishing. boto3 is loaded when something is published.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tandem.bench import datapoints
-from tandem.bench.datapoints import DatapointRow, RoundDatapoints
+from tandem.bench.datapoints import RoundDatapoints
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest, read_manifest, run_id
 from tandem.bench.settings import RunSettings
 from tandem.cli.bench_flags import RunFlags
-from tandem.cli.console import format_count, print_json
+from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
@@ -39,13 +38,7 @@ from tandem.spec.experiment import Experiment
 FINAL_FILES = ("summary.json", "manifest.json")  # what says that a run is there, after all that it names
 RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", *FINAL_FILES)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishTarget:
-    """Where a run is published to."""
-
-    environment: Environment
-    experiment: Experiment
+PublishTarget = tuple[Environment, Experiment]
 
 
 def publish_folder(
@@ -70,97 +63,90 @@ def publish_folder(
     """
     run_manifest = read_manifest(folder)
     target = find_target(selection, environment, run_manifest, experiment)
-    require_server_kind(run_manifest, target, is_simulation=is_simulation)
+    require_server_kind(run_manifest, target[0], is_simulation=is_simulation)
     destination = _build_destination(target, run_manifest)
     with _lock_folder(folder):
-        report = _publish_rounds(destination, folder, connect(target.environment.region), files=RUN_FILES)
+        report = _publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)
     code = ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
-    results_url = f"s3://{destination.bucket}/{destination.prefix}"
-    if selection.as_json:
-        where = {"namespace": destination.namespace, "experiment": destination.experiment, "run": destination.run_id}
-        counts = {"rounds": report.rounds, "batches": report.sent, "objects": report.stored}
-        messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
-        print_json({**where, "results": results_url, **counts, **messages, "exit_code": int(code)})
-    else:
-        rounds, requests = format_count(len(report.rounds), "round"), format_count(report.sent, "request")
-        objects = format_count(report.stored, "object")
-        print(f"{rounds} in {requests} to {destination.namespace}, {objects} to {results_url}")
+    url, counts = f"s3://{destination.bucket}/{destination.prefix}", (len(report.rounds), report.sent, report.stored)
+    document: dict[str, object] = {
+        "namespace": destination.namespace,
+        "experiment": destination.experiment,
+        "run": destination.run_id,
+    }
+    document |= {"results": url, "rounds": report.rounds, "batches": report.sent, "objects": report.stored}
+    messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
+    rounds, requests, objects = map(format_count, counts, ("round", "request", "object"))
+    text = f"{rounds} in {requests} to {destination.namespace}, {objects} to {url}"
+    print_result({**document, **messages, "exit_code": int(code)}, [text], as_json=selection.as_json)
     _print_messages(report)
     return code
 
 
 def find_target(
-    selection: Selection, environment: str, run: RunManifest | RunSettings, experiment: str | None
+    selection: Selection, environment_name: str, run: RunManifest | RunSettings, experiment_name: str | None
 ) -> PublishTarget:
     """Return where a run is published to.
 
     Args:
         selection: the folders of declared files.
-        environment: its name.
+        environment_name: of the account.
         run: whose arms were measured, or will be.
-        experiment: its name; None for the run's own, or the only one.
+        experiment_name: None for the run's own, or the only one.
 
     Raises:
         SpecError: a declared file is refused.
-        BenchError: the environment hosts no such experiment, none or several fit, or an arm is no variant of it.
-        InputError: the run is another's.
+        BenchError: none or several experiments fit, or an arm is no variant of it.
+        InputError: the run is another's, or the environment hosts no such experiment.
     """
-    if run.environment not in {None, environment} or (run.environment and experiment not in {None, run.experiment}):
+    is_other_experiment = bool(run.environment) and experiment_name not in {None, run.experiment}
+    if run.environment not in {None, environment_name} or is_other_experiment:
         raise InputError(
             f"the servers of {run.environment}/{run.experiment} were measured",
             where="--env, --experiment",
             change=f"publish it there: {quote_command('--env', str(run.environment))}",
         )
-    inputs = read_legal_inputs(selection.narrow((environment,)))
-    hosting_environment = inputs.environments()[0]
-    experiments = {hosted.name: hosted for hosted in inputs.list_experiments(hosting_environment)}
-    variants = {name: [variant.name for variant in hosted.all_variants()] for name, hosted in experiments.items()}
-    arms = [arm.name for arm in run.arms]
-    name = experiment or run.experiment or _match_experiment(environment, variants, arms)
-    if name not in variants:
-        suggestions = difflib.get_close_matches(name, variants, n=1)
-        other_names = f"it hosts {', '.join(variants) or 'none'}: name one of them"
-        change = f"did you mean {suggestions[0]}?" if suggestions else other_names
-        raise BenchError(f"{environment} hosts no experiment {name}", where="--experiment", change=change)
-    unknown_arms = [arm for arm in arms if arm not in variants[name]]
-    if unknown_arms:
-        problem = f"{name} has no variant {' and no '.join(unknown_arms)}; its variants are {', '.join(variants[name])}"
-        change = "name the experiment that was measured: --experiment NAME"
-        raise BenchError(problem, where="the run's arms", change=change)
-    return PublishTarget(environment=hosting_environment, experiment=experiments[name])
-
-
-def _match_experiment(environment: str, variants: Mapping[str, Sequence[str]], arms: Sequence[str]) -> str:
-    """Return the one experiment whose variants the arms are."""
+    inputs = read_legal_inputs(selection.narrow((environment_name,)))
+    environment, arms = inputs.environments()[0], [arm.name for arm in run.arms]
+    hosted = inputs.list_experiments(environment)
+    variants = {experiment.name: [variant.name for variant in experiment.all_variants()] for experiment in hosted}
     matches = [name for name, variant_names in variants.items() if set(arms) <= set(variant_names)]
-    if len(matches) > 1:
+    name = experiment_name or run.experiment
+    if name is None and len(matches) > 1:
         problem = f"{' and '.join(matches)} have these arms alike"
         raise BenchError(problem, where="--experiment", change="name the one that was measured")
-    if not matches:
-        hosted = "; ".join(f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items())
+    if name is None and not matches:
+        names_text = "; ".join(f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items())
         raise BenchError(
-            f"no experiment of {environment} has the arms {', '.join(arms)} ({hosted or 'it hosts none'})",
+            f"no experiment of {environment_name} has the arms {', '.join(arms)} ({names_text or 'it hosts none'})",
             where="the run's arms",
             change="name the environment that hosts what was measured; arms have their names of --baseline NAME=URL",
         )
-    return matches[0]
+    experiment = inputs.find_experiment(environment, name or matches[0])
+    known_names = variants[experiment.name]
+    unknown_arms = [arm for arm in arms if arm not in known_names]
+    if unknown_arms:
+        problem = f"{name} has no variant {' and no '.join(unknown_arms)}; its variants are {', '.join(known_names)}"
+        change = "name the experiment that was measured: --experiment NAME"
+        raise BenchError(problem, where="the run's arms", change=change)
+    return environment, experiment
 
 
-def require_server_kind(run_manifest: RunManifest, target: PublishTarget, *, is_simulation: bool) -> None:
+def require_server_kind(run_manifest: RunManifest, environment: Environment, *, is_simulation: bool) -> None:
     """Make sure that figures of simulated servers and of real ones never meet in one namespace.
 
     A run of which an older Tandem did not ask goes where real ones go, and that is said.
 
     Args:
         run_manifest: its manifest.
-        target: where it is published to.
+        environment: where it is published to.
         is_simulation: whether the user says that an arm is simulated.
 
     Raises:
         InputError: the user says the contrary of the manifest.
     """
     if run_manifest.simulated and not is_simulation:
-        change = f"add it: figures go to {names.simulation_namespace(target.environment)}"
+        change = f"add it: figures go to {names.simulation_namespace(environment)}"
         raise InputError("an arm of this run is a simulated server", where="--simulated", change=change)
     if is_simulation and not run_manifest.simulated:
         problem = "no arm of this run is" if run_manifest.simulated is False else "this run does not say that an arm is"
@@ -180,28 +166,24 @@ def _lock_folder(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise ExternalError(
-            "a run is writing to it, or another process publishes it",
-            where=str(folder),
-            change="wait for its end; `tandem bench run --publish` publishes each round by itself",
-        ) from None
-    try:
         yield
+    except BlockingIOError:
+        problem = "a run is writing to it, or another process publishes it"
+        change = "wait for its end; `tandem bench run --publish` publishes each round by itself"
+        raise ExternalError(problem, where=str(folder), change=change) from None
     finally:
         os.close(descriptor)
 
 
 def _build_destination(target: PublishTarget, run_manifest: RunManifest) -> RunDestination:
-
+    environment, experiment = target
     return RunDestination(
-        environment=target.environment.name,
-        account=target.environment.account,
-        experiment=target.experiment.name,
+        environment=environment.name,
+        account=environment.account,
+        experiment=experiment.name,
         variants=tuple(arm.name for arm in run_manifest.arms),
         run_id=run_id(run_manifest),
-        bucket=names.bucket_name(target.environment),
+        bucket=names.bucket_name(environment),
         is_simulated=bool(run_manifest.simulated),
     )
 
@@ -214,12 +196,9 @@ def _publish_rounds(
     files: Iterable[str],
     end_s: float = float("inf"),
 ) -> PublishReport:
-
     publisher = RunPublisher(destination, folder, clients, end_s=end_s)
-    rounds = (
-        build_figures(points, folder, destination.experiment)
-        for points in datapoints.read_rounds(folder, publisher.published_rounds)
-    )
+    points = datapoints.read_rounds(folder, publisher.published_rounds)
+    rounds = (build_figures(round_points, folder, destination.experiment) for round_points in points)
     return publisher.publish(rounds, [folder / name for name in files if (folder / name).is_file()])
 
 
@@ -231,31 +210,25 @@ def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> Rou
         folder: of the run.
         experiment: the dimension.
     """
-    series = tuple(
-        SeriesValues(
-            metric=row.metric, dimensions=tuple(list_dimensions(experiment, row)), at_s=row.at_s, values=row.values
-        )
-        for row in points.rows
-    )
+    series = []
+    for row in points.rows:
+        load = f"rate-{row.rate_per_s:g}" if row.rate_per_s is not None else str(row.concurrency or ALL_VALUES)
+        dimensions = tuple(zip(BENCH_DIMENSIONS, (experiment, row.arm, row.class_, load), strict=True))
+        series.append(SeriesValues(metric=row.metric, dimensions=dimensions, at_s=row.at_s, values=row.values))
     return RoundFigures(
         number=points.number,
         is_complete=points.is_complete,
-        series=series,
+        series=tuple(series),
         records_file=folder / RECORDS_FILE,
         ranges=points.ranges,
     )
 
 
-def list_dimensions(experiment: str, row: DatapointRow) -> Iterable[tuple[str, str]]:
-    """Return the dimensions under which a row is published."""
-    load = f"rate-{row.rate_per_s:g}" if row.rate_per_s is not None else str(row.concurrency or ALL_VALUES)
-    return zip(BENCH_DIMENSIONS, (experiment, row.arm, row.class_, load), strict=True)
-
-
 def _print_messages(report: PublishReport) -> None:
-    for kind, sentences in (("note", report.notes), ("error", report.lost), ("error", report.left)):
-        for sentence in sentences:
-            print(f"{kind}: {sentence}", file=sys.stderr)
+    messages = [f"note: {sentence}" for sentence in report.notes]
+    messages += [f"error: {sentence}" for sentence in (*report.lost, *report.left)]
+    for message in messages:
+        print(message, file=sys.stderr)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -282,10 +255,10 @@ class RoundPublisher:
         Raises:
             TandemError: AWS refused, or is out of reach; the next call goes on.
         """
-        run_manifest, region = read_manifest(self.folder), self.target.environment.region
+        run_manifest = read_manifest(self.folder)
         files = RUN_FILES if run_manifest.ended is not None else ()
         try:
-            self._clients = self._clients or connect(region, connect_s=3.0, read_s=5.0, attempts=3)
+            self._clients = self._clients or connect(self.target[0].region, connect_s=3.0, read_s=5.0, attempts=3)
             destination = _build_destination(self.target, run_manifest)
             self._report = _publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
             self._losses += self._report.lost
@@ -300,7 +273,7 @@ class RoundPublisher:
         Raises:
             InputError: they are.
         """
-        require_server_kind(run_manifest, self.target, is_simulation=self.is_simulation)
+        require_server_kind(run_manifest, self.target[0], is_simulation=self.is_simulation)
 
     def finish(self) -> ExitCode:
         """Say what is not published after the run; 0 where all is, or nothing was there to be published."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import yaml
 
@@ -43,6 +43,7 @@ FIELDS_PATTERN = re.compile(rf"^data:\n  {re.escape(KEY_ENTRY)}: '(.*)'$", re.MU
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 NO_KEYS = "rendered by a release that wrote no keys"
 
+Number = TypeVar("Number", int, float)
 KeyFields = Mapping[str, Any]
 ExperimentPath = tuple[str, str]  # environment, experiment; an empty environment is any
 PlaceKeys = Mapping[str, KeyFields] | str  # variant to the plain fields of its key, or why no key can be told
@@ -132,19 +133,17 @@ class KeyComparison:
 
 def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[KeyComparison]:
     """Hold what is declared now against `old_snapshot`, place by place; what is gone altogether comes last."""
-    new_keys = {
-        place: keys
-        for place, keys in _compute_declared_keys(inputs).items()
-        if old_snapshot.only_experiment in {None, place[1]}
-    }
+    only, declared_keys = old_snapshot.only_experiment, _compute_declared_keys(inputs)
+    new_keys = {place: keys for place, keys in declared_keys.items() if only in {None, place[1]}}
     environments = {environment.name for environment in inputs.environments()}
-    old_places = [place for place in old_snapshot.places if place not in new_keys and place[0] in environments]
+    gone_places = [place for place in old_snapshot.places if place not in new_keys and place[0] in environments]
     comparisons = []
-    for place, new in {**new_keys, **{place: {} for place in old_places}}.items():
+    for place, new in {**new_keys, **{place: {} for place in gone_places}}.items():
         old = old_snapshot.find_keys(place)
-        if isinstance(new, str) or isinstance(old, str):
-            reason = new if isinstance(new, str) else old
-            comparisons.append(KeyComparison(place=place, skip_reason=str(reason)))
+        if isinstance(new, str):
+            comparisons.append(KeyComparison(place=place, skip_reason=new))
+        elif isinstance(old, str):
+            comparisons.append(KeyComparison(place=place, skip_reason=old))
         else:
             changes = tuple(_list_changes(old or {}, new, old_snapshot.owners(place[0])))
             comparisons.append(KeyComparison(place=place, changes=changes))
@@ -153,25 +152,17 @@ def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) ->
 
 def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceKeys]:
     """Return the keys of everything declared, by where it is hosted; of what the rules refused the reason."""
-    places = {
-        (environment.name, experiment.name): experiment
-        for environment in inputs.environments()
-        for experiment in inputs.list_experiments(environment)
-    }
-    hosted_names = {experiment for _, experiment in places}
     declarations = inputs.workspace.experiments
-    places |= {
-        ("", name): item.experiment
-        for name, item in declarations.items()
-        if item.experiment and name not in hosted_names
-    }
+    places = [(host.name, entry.name) for host in inputs.environments() for entry in inputs.list_experiments(host)]
+    hosted_names = {experiment for _, experiment in places}
+    places += [("", name) for name, item in declarations.items() if item.experiment and name not in hosted_names]
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
-    return {
-        place: REFUSAL_TEXT
-        if declarations[experiment.name].document.file in refused_files
-        else _compute_variant_keys(experiment, inputs.catalogue)
-        for place, experiment in places.items()
-    }
+    keys: dict[ExperimentPath, PlaceKeys] = {}
+    for place in places:
+        experiment, file = declarations[place[1]].experiment, declarations[place[1]].document.file
+        is_legal = file not in refused_files
+        keys[place] = _compute_variant_keys(experiment, inputs.catalogue) if experiment and is_legal else REFUSAL_TEXT
+    return keys
 
 
 def _compute_variant_keys(experiment: Experiment, catalogue: Catalogue) -> dict[str, KeyFields]:
@@ -187,38 +178,34 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     """
     if path.is_dir() and _find_trees(path):
         return read_manifests(path)
-    files = [path] if path.is_file() else sorted(path.glob("*.yaml"))
-    experiment_names = sorted(inputs.workspace.experiments)
-    if path.is_file() and path.stem not in experiment_names:
-        got, change = f"{path.stem}, the name of no declared experiment", "name the file after the experiment that it"
-        change += " is to be compared with"
-        raise SpecError(
-            [SpecFault(file=str(path), path="", got=got, allowed=", ".join(experiment_names), change=change)]
-        )
-    if not files:
+    files, names = [path] if path.is_file() else sorted(path.glob("*.yaml")), sorted(inputs.workspace.experiments)
+    got = ""
+    if path.is_file() and path.stem not in names:
+        got, allowed = f"{path.stem}, the name of no declared experiment", ", ".join(names)
+        change = "name the file after the experiment that it is to be compared with"
+    elif not files:
         got = "nothing to compare with" if path.exists() else "no such file or folder"
         allowed = "an experiment file, a folder of them, or a folder that `tandem render` wrote"
         change = "name one of these by --against"
+    if got:
         raise SpecError([SpecFault(file=str(path), path="", got=got, allowed=allowed, change=change)])
     places: dict[ExperimentPath, PlaceKeys] = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
         unknown_name = _find_unknown_name(experiment, inputs.catalogue)
-        places["", experiment.name] = (
-            f"{file} names {unknown_name}" if unknown_name else _compute_variant_keys(experiment, inputs.catalogue)
-        )
+        keys = _compute_variant_keys(experiment, inputs.catalogue) if unknown_name is None else {}
+        places["", experiment.name] = f"{file} names {unknown_name}" if unknown_name else keys
     return KeySnapshot(where=str(path), places=places, only_experiment=path.stem if path.is_file() else None)
 
 
 def read_manifests(folder: Path) -> KeySnapshot:
     """Read the keys that rendered Deployments carry, below `folder` or in the tree of one environment."""
     places: dict[ExperimentPath, PlaceKeys] = {}
-    for tree in _find_trees(folder):
-        for servers in sorted(tree.glob(f"*/{SERVERS_FILE}")):
-            keys = servers.parent.parent / KEYS_FILE
-            places[tree.name, servers.parent.parent.name] = _parse_rendered_keys(
-                servers.read_text(errors="replace"), keys.read_text(errors="replace") if keys.exists() else ""
-            )
+    for servers in (file for tree in _find_trees(folder) for file in sorted(tree.glob(f"*/{SERVERS_FILE}"))):
+        experiment = servers.parent.parent
+        keys = experiment / KEYS_FILE
+        texts = [file.read_text(errors="replace") if file.exists() else "" for file in (servers, keys)]
+        places[experiment.parent.name, experiment.name] = _parse_rendered_keys(*texts)
     return KeySnapshot(where=str(folder), places=places, environments=frozenset(place[0] for place in places))
 
 
@@ -266,10 +253,9 @@ def _parse_server_key(document: str, maps: Mapping[str, str]) -> tuple[str, str]
     pod = body["spec"]["template"]["spec"]
     containers = [container for part in ("initContainers", "containers") for container in pod.get(part, ())]
     entries = (entry for container in containers for entry in container["env"])
-    key_entry = next(entry for entry in entries if entry["name"] == KEY_VARIABLE)
-    if "value" in key_entry:
-        return body["metadata"]["name"], key_entry["value"]
-    return body["metadata"]["name"], maps[key_entry["valueFrom"]["configMapKeyRef"]["name"]]
+    entry = next(entry for entry in entries if entry["name"] == KEY_VARIABLE)
+    key = entry["value"] if "value" in entry else maps[entry["valueFrom"]["configMapKeyRef"]["name"]]
+    return body["metadata"]["name"], key
 
 
 def _find_unknown_name(experiment: Experiment, catalogue: Catalogue) -> str | None:
@@ -277,9 +263,9 @@ def _find_unknown_name(experiment: Experiment, catalogue: Catalogue) -> str | No
     runtime = catalogue.runtimes.get(experiment.runtime)
     if runtime is None or runtime.spelling is None:
         return f"the runtime {experiment.runtime}, which this release does not render"
-    drafts = [variant.draft for variant in experiment.all_variants() if variant.draft]
-    unknown_models = [model for model in (experiment.target, *drafts) if model not in catalogue.models]
-    return f"the model {unknown_models[0]}, which this release does not know" if unknown_models else None
+    models = [experiment.target, *(variant.draft for variant in experiment.all_variants() if variant.draft)]
+    unknown_model = next((model for model in models if model not in catalogue.models), None)
+    return f"the model {unknown_model}, which this release does not know" if unknown_model else None
 
 
 def _list_changes(
@@ -287,21 +273,17 @@ def _list_changes(
 ) -> Iterator[VariantChange]:
     """Yield what becomes of each variant; `owners` is who had an artifact before."""
     for variant, fields in new.items():
-        old_fields = old.get(variant)
-        changed_fields = None if old_fields is None else compare_key_fields(old_fields, fields)
-        is_same = old_fields is not None and not changed_fields
-        yield VariantChange(
-            variant=variant,
-            verdict="new" if old_fields is None else "same artifact" if is_same else "recompiles",
-            old_name=None if old_fields is None else compute_key_name(old_fields),
-            new_name=compute_key_name(fields),
-            differences=changed_fields,
-            previous_owner=None if is_same else owners.get(_serialize_key(fields)),
-            graphs=count_graphs(fields),
-        )
-    for variant, fields in old.items():
-        if variant not in new:
-            yield VariantChange(variant=variant, verdict="gone", old_name=compute_key_name(fields))
+        new_name, graphs, owner = compute_key_name(fields), count_graphs(fields), owners.get(_serialize_key(fields))
+        if variant not in old:
+            change = VariantChange(variant=variant, verdict="new", previous_owner=owner)
+        else:
+            differences, old_name = compare_key_fields(old[variant], fields), compute_key_name(old[variant])
+            change = VariantChange(variant=variant, verdict="same artifact", old_name=old_name, differences=differences)
+            if differences:
+                change = replace(change, verdict="recompiles", previous_owner=owner)
+        yield replace(change, new_name=new_name, graphs=graphs)
+    for variant in (name for name in old if name not in new):
+        yield VariantChange(variant=variant, verdict="gone", old_name=compute_key_name(old[variant]))
 
 
 def _serialize_key(fields: KeyFields) -> str:
@@ -311,11 +293,7 @@ def _serialize_key(fields: KeyFields) -> str:
 
 def print_comparisons(old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs) -> None:
     """Say for a person what the edit compiles."""
-    changed = [
-        comparison
-        for comparison in comparisons
-        if any(change.verdict != "same artifact" for change in comparison.changes)
-    ]
+    changed = [entry for entry in comparisons if any(change.verdict != "same artifact" for change in entry.changes)]
     if changed:
         print_line(f"what differs from {old_snapshot.where}:")
     elif any(comparison.skip_reason is None for comparison in comparisons):
@@ -332,71 +310,48 @@ def print_comparisons(old_snapshot: KeySnapshot, comparisons: list[KeyComparison
     for comparison in comparisons:
         if comparison.skip_reason:
             skips.setdefault(comparison.skip_reason, []).append("/".join(filter(None, comparison.place)))
-    rows = ((f"not compared, {reason}: {', '.join(places)}",) for reason, places in skips.items())
-    print_rows(rows, indent=0)
+    print_rows(((f"not compared, {reason}: {', '.join(places)}",) for reason, places in skips.items()), indent=0)
 
 
 def comparisons_as_dict(
     old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs
 ) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    bills = {environment.name: compute_bill(comparisons, environment, inputs) for environment in inputs.environments()}
-    return {
-        "against": old_snapshot.where,
-        "environments": {
-            name: {"artifacts": bill.artifacts, "graphs": bill.graphs, "most_usd": bill.most_usd}
-            for name, bill in bills.items()
-        },
-        "experiments": [
-            {
-                "environment": comparison.place[0] or None,
-                "experiment": comparison.place[1],
-                "not_compared": comparison.skip_reason,
-                "variants": [_change_as_dict(change) for change in comparison.changes],
-            }
-            for comparison in comparisons
-        ],
-    }
+    experiments: list[dict[str, Any]] = []
+    for comparison in comparisons:
+        environment, experiment = comparison.place
+        place = {"environment": environment or None, "experiment": experiment}
+        variants = [_change_as_dict(change) for change in comparison.changes]
+        experiments.append(place | {"not_compared": comparison.skip_reason, "variants": variants})
+    bills = {environment.name: _compute_bill(comparisons, environment, inputs) for environment in inputs.environments()}
+    return {"against": old_snapshot.where, "environments": bills, "experiments": experiments}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileBill:
-    """What an edit compiles in one environment.
+def _compute_bill(
+    comparisons: Iterable[KeyComparison], environment: Environment, inputs: CommandInputs
+) -> dict[str, Any]:
+    """Return what an edit compiles in an environment, and the most that this can cost.
 
-    Args:
-        artifacts: their number; two experiments that need the same one compile it once.
-        graphs: of all of them; None where a runtime decides it by itself.
-        most_usd: the declared deadline of each at the declared price of a node-hour; None where one is compiled on
-            a node whose price is not declared.
+    Returns:
+        `artifacts`: their number; two experiments that need the same one compile it once. `graphs`: of all of them;
+        None where a runtime decides it by itself. `most_usd`: the declared deadline of each at the declared price of a
+        node-hour; None where one is compiled on a node whose price is not declared.
     """
-
-    artifacts: int
-    graphs: int | None
-    most_usd: float | None
-
-
-def compute_bill(comparisons: Iterable[KeyComparison], environment: Environment, inputs: CommandInputs) -> CompileBill:
-    """Return what an edit compiles in an environment, and the most that this can cost."""
-    settings_by_experiment = {
-        experiment.name: experiment.compile for experiment in inputs.list_experiments(environment)
-    }
+    experiments = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
     graphs: dict[str, int | None] = {}
     hours: dict[str, float | None] = {}
     for comparison in comparisons:
         environment_name, experiment = comparison.place
-        if environment_name == environment.name and experiment in settings_by_experiment:
-            settings = settings_by_experiment[experiment]
+        if environment_name == environment.name and experiment in experiments:
+            settings = experiments[experiment].compile
             graphs |= comparison.compiles
             hours |= dict.fromkeys(comparison.compiles, settings.deadline_hours if settings.where == "device" else None)
-    total_graphs, total_hours = _sum_values(graphs), _sum_values(hours)
-    return CompileBill(
-        artifacts=len(graphs),
-        graphs=None if total_graphs is None else int(total_graphs),
-        most_usd=None if total_hours is None else total_hours * environment.capacity.usd_per_hour,
-    )
+    total_hours = _sum_values(hours)
+    most_usd = None if total_hours is None else total_hours * environment.capacity.usd_per_hour
+    return {"artifacts": len(graphs), "graphs": _sum_values(graphs), "most_usd": most_usd}
 
 
-def _sum_values(values: Mapping[str, float | None]) -> float | None:
+def _sum_values(values: Mapping[str, Number | None]) -> Number | int | None:
     known_values = [value for value in values.values() if value is not None]
     return sum(known_values) if len(known_values) == len(values) else None
 
@@ -405,42 +360,36 @@ def _format_bill(comparisons: list[KeyComparison], environment: Environment | No
     if environment is None:
         names = {name for comparison in comparisons for name in comparison.compiles}
         return f"{format_count(len(names), 'artifact')} to compile" if names else "nothing to compile"
-    bill = compute_bill(comparisons, environment, inputs)
-    if not bill.artifacts:
+    bill = _compute_bill(comparisons, environment, inputs)
+    if not bill["artifacts"]:
         return "nothing to compile"
-    graphs = f" ({format_count(bill.graphs, 'graph')})" if bill.graphs else ""
-    summary = f"{format_count(bill.artifacts, 'artifact')}{graphs} to compile"
-    if bill.most_usd is None:
-        return f"{summary}, on a CPU node: its price is not declared"
+    graphs = f" ({format_count(bill['graphs'], 'graph')})" if bill["graphs"] else ""
+    text = f"{format_count(bill['artifacts'], 'artifact')}{graphs} to compile"
+    if bill["most_usd"] is None:
+        return f"{text}, on a CPU node: its price is not declared"
     price = f"deadline_hours x {environment.capacity.usd_per_hour:.2f}"
-    return f"{summary}, at most {bill.most_usd:.2f} USD ({price})"
+    return f"{text}, at most {bill['most_usd']:.2f} USD ({price})"
 
 
 def _print_change(change: VariantChange, experiment: str) -> None:
-    verdict: str = change.verdict
-    name = change.new_name
-    if verdict == "gone":
-        verdict, name = "gone, its artifact stays until collected:", change.old_name or "unnamed"
+    if change.verdict == "gone":
+        text = f"gone, its artifact stays until collected: {change.old_name or 'unnamed'}"
     elif change.previous_owner is not None:
-        verdict, name = "nothing to compile, it takes the artifact of", change.previous_owner
-    elif verdict == "new":
-        verdict = "new, compiles"
-    elif verdict == "recompiles":
-        verdict, name = "recompiles because", ", ".join(describe_differences(change.differences or {}))
-    text = f"{experiment}/{change.variant}: {verdict}{'' if verdict == 'same artifact' else f' {name}'}"
-    print_rows([(text,)], indent=4)
+        text = f"nothing to compile, it takes the artifact of {change.previous_owner}"
+    elif change.verdict == "new":
+        text = f"new, compiles {change.new_name}"
+    elif change.verdict == "recompiles":
+        text = f"recompiles because {', '.join(describe_differences(change.differences or {}))}"
+    else:
+        text = change.verdict
+    print_rows([(f"{experiment}/{change.variant}: {text}",)], indent=4)
     if change.compiles and change.differences:
         print_line(f"      compiles {change.new_name}")
         print_line(f"      until applied, serves {change.old_name or 'the artifact that it has'}")
 
 
 def _change_as_dict(change: VariantChange) -> dict[str, Any]:
-    return {
-        "variant": change.variant,
-        "verdict": change.verdict,
-        "compiles": change.compiles,
-        "was": change.old_name,
-        "now": change.new_name,
-        "same_as": change.previous_owner,
-        "differences": {field: {"was": was, "now": now} for field, (was, now) in (change.differences or {}).items()},
-    }
+    names = {"was": change.old_name, "now": change.new_name, "same_as": change.previous_owner}
+    differences = {field: {"was": was, "now": now} for field, (was, now) in (change.differences or {}).items()}
+    identity = {"variant": change.variant, "verdict": change.verdict, "compiles": change.compiles}
+    return {**identity, **names, "differences": differences}

@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tandem.cli.console import compute_exit_code, format_count, print_json
-from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.shell_command import build_cdk_command
@@ -39,7 +39,16 @@ def render(
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
     from charts import tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it
 
-    unbound_namespaces = _list_unbound_namespaces(inputs, out)
+    # what a GitOps tool would make, and whose accounts the stack Workloads may not know yet
+    unbound_namespaces = {
+        environment.name: [
+            experiment_namespace(experiment)
+            for experiment in inputs.list_experiments(environment)
+            if not (out / environment.name / experiment.name).exists()
+        ]
+        for environment in inputs.environments()
+        if isinstance(environment.delivery, GitopsDelivery)
+    }
     render_tree = tree.list_stale_files if check else tree.write_tree
     changed_paths = [
         str(path)
@@ -68,16 +77,3 @@ def render(
     environments, files = len(inputs.environments()), format_count(len(changed_paths), "file")
     print(f"{format_count(environments, 'environment')}: {files} {'stale' if check else 'changed'} in {out}")
     return code
-
-
-def _list_unbound_namespaces(inputs: CommandInputs, out: Path) -> dict[str, list[str]]:
-    """Return the namespaces that a GitOps tool would make, and whose accounts the stack Workloads may not know yet."""
-    return {
-        environment.name: [
-            experiment_namespace(experiment)
-            for experiment in inputs.list_experiments(environment)
-            if isinstance(environment.delivery, GitopsDelivery)
-            and not (out / environment.name / experiment.name).exists()
-        ]
-        for environment in inputs.environments()
-    }

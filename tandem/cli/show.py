@@ -92,14 +92,9 @@ def format_speculation(variant: Variant) -> str:
     return f"{variant.mode}{draft} k={variant.num_speculative_tokens}"
 
 
-def list_stacks(environment: Environment) -> list[str]:
-    """Return the names of an environment's stacks."""
-    return [physical_names.stack_name(environment, kind) for kind in physical_names.stack_kinds(environment)]
-
-
 def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool) -> Iterator[tuple[str, str]]:
     capacity = environment.capacity
-    yield "stacks", ", ".join(list_stacks(environment))
+    yield "stacks", ", ".join(_list_stacks(environment))
     if capacity.awaits_reservation:
         yield "", "Fleet is left out until capacity.reservation_id names your reservation"
     yield "cluster", f"{physical_names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}"
@@ -115,18 +110,19 @@ def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool
     for experiment in inputs.list_experiments(environment):
         title, serving = inputs.catalogue.runtimes[experiment.runtime].title, experiment.serving
         yield "experiment", f"{experiment.name}: {experiment.target} on {title}, TP {serving.tensor_parallel_size}"
-        variants = experiment.all_variants()
-        name_width = max(len(variant.name) for variant in variants)
-        speculation_width = max(len(format_speculation(variant)) for variant in variants)
-        for variant in variants:
+        texts = {variant.name: format_speculation(variant) for variant in experiment.all_variants()}
+        widths = [max(map(len, words)) for words in (texts, texts.values())]
+        for variant in experiment.all_variants():
             key = compute_artifact_key(experiment, variant, inputs.catalogue).name
-            speculation = format_speculation(variant).ljust(speculation_width)
-            yield "", VerbatimText(f"{variant.name:<{name_width}}  {speculation}  {key}")
+            yield "", VerbatimText(f"{variant.name:<{widths[0]}}  {texts[variant.name]:<{widths[1]}}  {key}")
         yield "", "the only difference is what stands above; flags, image, devices and requests are equal"
-    for text in dict.fromkeys(
-        f"{fault.path}: {fault.got}; {fault.change}" for fault in _list_faults(inputs, environment)
-    ):
+    faults = _list_faults(inputs, environment)
+    for text in dict.fromkeys(f"{fault.path}: {fault.got}; {fault.change}" for fault in faults):
         yield "warning", text
+
+
+def _list_stacks(environment: Environment) -> list[str]:
+    return [physical_names.stack_name(environment, kind) for kind in physical_names.stack_kinds(environment)]
 
 
 def _list_faults(inputs: CommandInputs, environment: Environment) -> list[SpecFault]:
@@ -166,7 +162,7 @@ def _environment_as_dict(
         "name": environment.name,
         "account": environment.account,
         "region": environment.region,
-        "stacks": list_stacks(environment),
+        "stacks": _list_stacks(environment),
         "cluster": physical_names.cluster_name(environment),
         "bucket": physical_names.bucket_name(environment),
         **{f"{image.name}_image": image.reference(environment) for image in PROJECT_IMAGES},

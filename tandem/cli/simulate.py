@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +22,7 @@ import yaml
 from cyclopts import Parameter
 
 from tandem.bench.suites.suite import BUILT_IN, load_suite
-from tandem.cli.console import print_json
+from tandem.cli.console import print_result
 from tandem.cli.flags import Name, Whole, require_range
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
@@ -39,15 +39,6 @@ MAX_TIME_SCALE = 100.0  # then a step is half a millisecond, as late as a chunk 
 OVERRUN_FACTOR = 2  # an answer that is meant to run into max_tokens is longer by this factor
 # of the least max_tokens of a class: its answers and how they differ; a thought fits in
 LENGTH_SHARE, SPREAD_SHARE = 0.5, 0.15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatorProcess:
-    """One server's process."""
-
-    name: str
-    process: subprocess.Popen[str]
-    url: str
 
 
 def simulate(
@@ -89,9 +80,8 @@ def simulate(
     if log is not None:
         log.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="tandem-simulate-") as folder:
-        files = _write_settings(settings, Path(folder))
         commands = {}
-        for number, file in enumerate(files):
+        for number, file in enumerate(_write_settings(settings, Path(folder))):
             log_options = ["--log", str(log / f"{file.stem}.jsonl")] if log else []
             options = ["--knobs", str(file), "--port", str(port and port + number), "--with-parent", *log_options]
             commands[file.stem] = [sys.executable, "-m", "tandem.simulator", *options]
@@ -99,15 +89,13 @@ def simulate(
 
 
 def _read_experiment(selection: Selection, name: str) -> Experiment:
-    inputs = read_inputs(selection.narrow(()))
-    file = str(selection.experiments / f"{name}.yaml")
+    inputs, file = read_inputs(selection.narrow(())), str(selection.experiments / f"{name}.yaml")
     refusals = [fault for fault in inputs.faults if fault.file == file and fault.severity == "refusal"]
-    if refusals:
-        raise SpecError(refusals)
     declaration = inputs.workspace.experiments.get(name)
-    if declaration is None or declaration.experiment is None:
+    if refusals or declaration is None or declaration.experiment is None:
         names = ", ".join(sorted(inputs.workspace.experiments)) or "none yet"
-        raise SpecError([SpecFault(file=file, path="", got="no such file", allowed=names, change="name one of these")])
+        fault = SpecFault(file=file, path="", got="no such file", allowed=names, change="name one of these")
+        raise SpecError(refusals or [fault])
     return declaration.experiment
 
 
@@ -131,20 +119,21 @@ def list_sketches() -> Iterator[tuple[str, PromptClassProfile]]:
 
 def _write_settings(settings: Mapping[str, SimulatorSettings], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    files = []
     for name, variant_settings in settings.items():
-        path = folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(variant_settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
-        files.append(path)
-    return files
+        text = yaml.safe_dump(variant_settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        (folder / f"{name}.yaml").write_text(text)
+    return [folder / f"{name}.yaml" for name in settings]
 
 
 def _serve_variants(
     commands: Mapping[str, list[str]], settings: Mapping[str, SimulatorSettings], then: Sequence[str], *, as_json: bool
 ) -> ExitCode:
-    """Start the servers, say where they listen, and wait; whatever happens, all end."""
+    """Start the servers, say where they listen, and wait; whatever happens, all end.
+
+    A word `{VARIANT}` of the command `then` becomes that server's URL.
+    """
     stop_event = threading.Event()
-    previous_handlers = {
+    old_handlers = {
         number: signal.signal(number, lambda *_: stop_event.set()) for number in (signal.SIGINT, signal.SIGTERM)
     }
     processes: list[subprocess.Popen[str]] = []
@@ -158,22 +147,21 @@ def _serve_variants(
                 start_new_session=True,  # an interrupt at the terminal is this process's to pass on
             )
             processes.append(process)
-        servers = [
-            SimulatorProcess(name=name, process=process, url=_read_url(name, process, stop_event))
-            for name, process in zip(commands, processes, strict=True)
-        ]
-        _print_servers(servers, settings, as_json=as_json)
-        if not then:
-            return _wait_servers(servers, stop_event)
-        words = [fill_urls(word, servers) for word in then]
-        processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
-        return _wait_servers(servers, stop_event, processes[-1])
+        servers = dict(zip(commands, processes, strict=True))
+        urls = {name: _read_url(name, process, stop_event) for name, process in servers.items()}
+        _print_servers(urls, settings, as_json=as_json)
+        if then:
+            words = [
+                reduce(lambda text, url: text.replace(f"{{{url[0]}}}", url[1]), urls.items(), word) for word in then
+            ]
+            processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
+        return _wait_servers(servers, stop_event, processes[-1] if then else None)
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.communicate()
-        for number, handler in previous_handlers.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
 
@@ -194,43 +182,29 @@ def _read_url(name: str, process: subprocess.Popen[str], stop_event: threading.E
     raise RuntimeError(f"the simulator of {name} did not come up: {reason}")
 
 
-def _print_servers(
-    servers: Sequence[SimulatorProcess], settings: Mapping[str, SimulatorSettings], *, as_json: bool
-) -> None:
-    rows = []
-    for server in servers:
-        own = settings[server.name]
-        row = {"name": server.name, "url": server.url, "model": own.model, "law": own.law}
+def _print_servers(urls: Mapping[str, str], settings: Mapping[str, SimulatorSettings], *, as_json: bool) -> None:
+    rows: list[dict[str, object]] = []
+    lines = []
+    for name, url in urls.items():
+        own = settings[name]
+        row = {"name": name, "url": url, "model": own.model, "law": own.law}
         rows.append({**row, "num_speculative_tokens": own.num_speculative_tokens})
         speculation = f"up to {own.num_speculative_tokens} drafted" if own.uses_speculation else "plain decoding"
-        if not as_json:
-            print(f"{server.name} {server.url} {own.model}, {speculation}, step {own.step_ms[0]:g} ms")
-    if as_json:
-        print_json({"servers": rows})
-    else:
+        lines.append(f"{name} {url} {own.model}, {speculation}, step {own.step_ms[0]:g} ms")
+    print_result({"servers": rows}, [*lines, "ready"], as_json=as_json)
+    if not as_json:
         print("times and acceptance are assumed or inferred: tandem/simulator/data/calibration.yaml", file=sys.stderr)
-        print("ready")
     sys.stdout.flush()
 
 
-def fill_urls(word: str, servers: Sequence[SimulatorProcess]) -> str:
-    """Return a word of the user's command with every `{VARIANT}` replaced by that server's URL."""
-    for server in servers:
-        word = word.replace(f"{{{server.name}}}", server.url)
-    return word
-
-
 def _wait_servers(
-    servers: Sequence[SimulatorProcess],
-    stop_event: threading.Event,
-    command_process: subprocess.Popen[str] | None = None,
+    servers: Mapping[str, subprocess.Popen[str]], stop_event: threading.Event, command: subprocess.Popen[str] | None
 ) -> ExitCode:
     while not stop_event.wait(POLL_S):
-        if command_process is not None and command_process.poll() is not None:
-            is_exit_code = command_process.returncode in set(ExitCode)
-            return ExitCode(command_process.returncode) if is_exit_code else ExitCode.EXTERNAL_FAILURE
-        for server in servers:
-            code = server.process.poll()
-            if code is not None:
-                raise RuntimeError(f"the simulator of {server.name} ended by itself with exit code {code}")
+        if command is not None and command.poll() is not None:
+            is_exit_code = command.returncode in set(ExitCode)
+            return ExitCode(command.returncode) if is_exit_code else ExitCode.EXTERNAL_FAILURE
+        for name, process in servers.items():
+            if process.poll() is not None:
+                raise RuntimeError(f"the simulator of {name} ended by itself with exit code {process.returncode}")
     return ExitCode.DONE

@@ -42,6 +42,10 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
 VPC_NOTE = "inside the VPC, where the Kubernetes API answers:"
+PREPAID_NOTES = {
+    "capacity-block": "; the block is paid already, this much of it is used",
+    "reservation": "; the reservation is paid already",
+}
 MAX_RUN_PREFIX_CHARACTERS = 40  # so that all of a run's name is one that tandem.guard.fleet_start takes
 
 
@@ -50,14 +54,17 @@ class StartPlan:
     """What is to be raised.
 
     Args:
+        limits: of the guard; with the block's hours as EC2 says them, once it was asked.
         experiment: whose servers or compile jobs may take the nodes; None: nobody's.
         hours: from `now` to the deadline.
         compiles: whether for compile jobs.
         paths: reaper and budget, as they stand before the start.
         kind: of the capacity that the node group is deployed with; empty: as declared.
+        notes: what is to be known of the reservation.
     """
 
     environment: Environment
+    limits: GuardConfig
     experiment: Experiment | None
     admission: NodeAdmission
     hours: float
@@ -67,6 +74,7 @@ class StartPlan:
     now: datetime
     paths: Sequence[StopPath] = ()
     kind: str = ""
+    notes: Sequence[str] = ()
 
     @property
     def exempt_path_names(self) -> tuple[str, ...]:
@@ -115,17 +123,16 @@ def start(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-
     try:
         chosen = _select_experiment(inputs, experiment, nodes=nodes, needs_experiment=bool(variants) or for_compile)
         admission = _compute_admission(inputs, chosen, variants, nodes=nodes, for_compile=for_compile)
         aws_session = create_session()
         caller = require_account(environment, aws_session)
-        clients, limits = AwsClients.create(environment.region, aws_session), build_guard_config(environment)
-        now = current_time()
+        clients, now = AwsClients.create(environment.region, aws_session), current_time()
         run_prefix = (chosen.name if chosen else "by-hand")[:MAX_RUN_PREFIX_CHARACTERS].rstrip("-")
         plan = StartPlan(
             environment=environment,
+            limits=build_guard_config(environment),
             experiment=chosen,
             admission=admission,
             hours=hours,
@@ -134,8 +141,16 @@ def start(
             compiles=for_compile,
             now=now,
         )
-        plan = _check_paths(plan, clients, aws_session, limits, skips_arm_check=accept_unarmed)
-        return _start_fleet(selection, plan, clients, limits, caller, asks=not yes)
+        require_valid_request(plan.limits, run=plan.run, hours=hours, nodes=nodes)
+        fleet_state = observe_fleet(clients, plan.limits, now)
+        _require_deployed(plan, clients, fleet_state)
+        _require_free(plan, fleet_state)
+        path_clients = PathClients.create(environment, aws_session)
+        paths = read_standing_paths(clients, path_clients, environment, plan.limits, fleet_state)
+        plan = replace(plan, paths=paths, kind=fleet_capacity_kind(fleet_state, plan.limits))
+        if not accept_unarmed:
+            _require_armed(plan)
+        return _start_fleet(selection, _read_reservation(clients, plan), clients, caller, asks=not yes)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
 
@@ -154,17 +169,12 @@ def _select_experiment(
     if name is None and needs_experiment:
         change = "add --experiment NAME"
         raise InputError("--compile and --variants are of an experiment", where=where, change=change)
-    experiments = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
-    if name is not None and name not in experiments:
-        change = f"name one of: {', '.join(experiments)}"
-        raise InputError(f"it hosts no experiment {name!r}", where=where, change=change)
-    return experiments[name] if name is not None else None
+    return None if name is None else inputs.find_experiment(environment, name)
 
 
 def _compute_admission(
     inputs: CommandInputs, experiment: Experiment | None, names: Sequence[str], *, nodes: int, for_compile: bool
 ) -> NodeAdmission:
-
     if experiment is None:
         return NodeAdmission(labels={})
     if for_compile:
@@ -178,46 +188,25 @@ def _compute_admission(
     return admit_servers(environment, experiment, inputs.catalogue, nodes=nodes, variant_names=list(names))
 
 
-def _check_paths(
-    plan: StartPlan, clients: AwsClients, aws_session: Any, limits: GuardConfig, *, skips_arm_check: bool
-) -> StartPlan:
-    """Look at the fleet, and return the plan with the paths that would stop it, before anything of it is shown.
-
-    Raises:
-        TandemError: nothing can be raised now.
-    """
-    require_valid_request(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)
-    fleet_state = observe_fleet(clients, limits, plan.now)
-    _require_deployed(plan.environment, clients, limits, fleet_state)
-    _require_free(plan, limits, fleet_state)
-    guard_clients = PathClients.create(plan.environment, aws_session)
-    paths = read_standing_paths(clients, guard_clients, plan.environment, limits, fleet_state)
-    if not skips_arm_check:
-        _require_armed(plan, paths)
-    return replace(plan, paths=paths, kind=fleet_capacity_kind(fleet_state, limits))
-
-
-def _require_deployed(
-    environment: Environment, clients: AwsClients, limits: GuardConfig, fleet_state: FleetState
-) -> None:
+def _require_deployed(plan: StartPlan, clients: AwsClients, fleet_state: FleetState) -> None:
     """Make sure that there is a node group to raise, as far as that can be seen.
 
     Raises:
         InputError: nothing, or a cluster without its node group, is deployed.
         ExternalError: EKS could not be asked.
     """
+    environment, limits = plan.environment, plan.limits
     if "NoSuchBucket" in fleet_state.unknown.get("fence", ""):
         raise fleet.build_not_deployed_error(environment, "its bucket does not exist")
     if fleet_state.has_node_group is not False:
         return
     if not cluster_exists(clients, limits):
         raise fleet.build_not_deployed_error(environment, f"EKS knows no cluster {limits.cluster}")
-    change = build_cdk_command("deploy", environment.name, "Fleet")
-    where = limits.node_group_description
+    change, where = build_cdk_command("deploy", environment.name, "Fleet"), limits.node_group_description
     raise InputError("it is half deployed: a cluster and no node group", where=where, change=change)
 
 
-def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState) -> None:
+def _require_free(plan: StartPlan, fleet_state: FleetState) -> None:
     """Make sure that neither a fence nor another run's lease stands in the way; `raise_fleet` looks at both again.
 
     Raises:
@@ -231,12 +220,15 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
         stopped = f"{fence.who} stopped the fleet at {format_moment(fence.at, plan.now)}: {fence.why}"
         raise InputError(
             f"a fence blocks this start: {stopped}",
-            where=limits.replace_prefix(fence.prefix).url("stop.json"),
+            where=plan.limits.replace_prefix(fence.prefix).url("stop.json"),
             change=f"when the reason is gone: {wait_command}{release_command}",
         )
     if lease is None:
         return
-    where, deadline = (limits.replace_prefix(lease.prefix).url("lease.json"), format_moment(lease.deadline, plan.now))
+    where, deadline = (
+        plan.limits.replace_prefix(lease.prefix).url("lease.json"),
+        format_moment(lease.deadline, plan.now),
+    )
     if plan.now >= lease.deadline:
         change = f"the reaper fences it within minutes; then {release_command}"
         raise InputError(f"the lease of run {lease.run} ended at {deadline}", where=where, change=change)
@@ -245,42 +237,69 @@ def _require_free(plan: StartPlan, limits: GuardConfig, fleet_state: FleetState)
         raise InputError(f"run {lease.run} of {lease.who} has the fleet until {deadline}", where=where, change=change)
 
 
-def _require_armed(plan: StartPlan, paths: Sequence[StopPath]) -> None:
+def _require_armed(plan: StartPlan) -> None:
     """Make sure that every path that can exist would stop the fleet; unknown refuses nothing.
 
     Raises:
         InputError: one of them is not armed.
     """
-    unarmed_paths = [path for path in paths if path.state == "unarmed"]
-    if not unarmed_paths:
-        return
-    count = format_count(len(unarmed_paths), "path")
-    reasons = "; ".join(f"{path.name}: {path.sentence}" for path in unarmed_paths)
-    mend_commands = " and ".join(dict.fromkeys(describe_path_fix(path, plan.environment) for path in unarmed_paths))
-    raise InputError(
-        f"{count} that should stop the fleet would not: {reasons}",
-        where=f"environment {plan.environment.name}",
-        change=f"mend it: {mend_commands}; or add --accept-unarmed, which stands in the lease",
-    )
+    unarmed_paths = [path for path in plan.paths if path.state == "unarmed"]
+    if unarmed_paths:
+        count = format_count(len(unarmed_paths), "path")
+        reasons = "; ".join(f"{path.name}: {path.sentence}" for path in unarmed_paths)
+        mend_commands = dict.fromkeys(describe_path_fix(path, plan.environment) for path in unarmed_paths)
+        raise InputError(
+            f"{count} that should stop the fleet would not: {reasons}",
+            where=f"environment {plan.environment.name}",
+            change=f"mend it: {' and '.join(mend_commands)}; or add --accept-unarmed, which stands in the lease",
+        )
 
 
-def _start_fleet(
-    selection: Selection, plan: StartPlan, clients: AwsClients, limits: GuardConfig, caller: str, *, asks: bool
-) -> ExitCode:
-    """Show the plan, ask, raise and say what comes next."""
-    name = plan.environment.name
-    limits, notes = _read_reservation(clients, limits, plan)
-    print_line(f"{name}: start run {plan.run}", stderr=selection.as_json)
-    print_rows(list_plan_rows(plan, limits, notes), stderr=selection.as_json)
-    if asks and not _confirm_start(plan):
-        if selection.as_json:
-            print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
-        print("nothing was done", file=sys.stderr)
-        return ExitCode.STALE
+def _read_reservation(clients: AwsClients, plan: StartPlan) -> StartPlan:
+    """Return the plan with the block's hours as EC2 says them, and what is to be known of the reservation."""
+    if not plan.environment.capacity.needs_reservation:
+        return plan
+    limits = plan.limits
     try:
-        raise_result = raise_fleet(
+        reservation = read_reservation(clients.ec2, plan.environment)
+    except AccessDeniedError as fault:
+        return replace(plan, notes=[f"unknown: {fault.problem}; {fault.change}"])
+    if reservation is None:
+        note = f"EC2 knows no {limits.reservation_id} in this account and region: nothing could be launched"
+        return replace(plan, notes=[note])
+    notes = [f"{reservation.id} is {reservation.state}"]
+    if limits.capacity_kind == "capacity-block":
+        if limits.block_ends and reservation.ends and reservation.ends != limits.block_ends:
+            end = f"{reservation.ends:%Y-%m-%d %H:%M} UTC"
+            notes.append(f"EC2 says that it ends {end}, capacity.block {limits.block_ends:%H:%M}")
+        starts, ends = reservation.starts or limits.block_starts, reservation.ends or limits.block_ends
+        limits = replace(limits, block_starts=starts, block_ends=ends)
+    return replace(plan, limits=limits, notes=notes)
+
+
+def _start_fleet(selection: Selection, plan: StartPlan, clients: AwsClients, caller: str, *, asks: bool) -> ExitCode:
+    """Show the plan, ask, raise and say what comes next.
+
+    Raises:
+        InputError: there is nobody to be asked.
+    """
+    name = plan.environment.name
+    print_line(f"{name}: start run {plan.run}", stderr=selection.as_json)
+    print_rows(_list_plan_rows(plan), stderr=selection.as_json)
+    if asks:
+        if not sys.stdin.isatty():
+            where, change = f"environment {name}", "read the plan, then add --yes"
+            raise InputError("nobody is there to be asked", where=where, change=change)
+        print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            if selection.as_json:
+                print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
+            print("nothing was done", file=sys.stderr)
+            return ExitCode.STALE
+    try:
+        raise_report = raise_fleet(
             clients,
-            limits,
+            plan.limits,
             run=plan.run,
             hours=plan.hours,
             nodes=plan.nodes,
@@ -298,54 +317,23 @@ def _start_fleet(
         print(f"{state}. See: {status}; end it: {stop}; go on: {again}", file=sys.stderr)
         raise
     if selection.as_json:
-        print_json(result_as_dict(plan, limits, raise_result, notes))
+        print_json(_result_as_dict(plan, raise_report))
     else:
-        print_rows(list_result_rows(plan, raise_result))
+        print_rows(_list_result_rows(plan, raise_report))
     return ExitCode.DONE
 
 
-def _read_reservation(clients: AwsClients, limits: GuardConfig, plan: StartPlan) -> tuple[GuardConfig, list[str]]:
-    """Return the limits with the block's hours as EC2 says them, and what is to be known of the reservation."""
-    if not plan.environment.capacity.needs_reservation:
-        return limits, []
-    try:
-        reservation = read_reservation(clients.ec2, plan.environment)
-    except AccessDeniedError as fault:
-        return limits, [f"unknown: {fault.problem}; {fault.change}"]
-    if reservation is None:
-        return limits, [f"EC2 knows no {limits.reservation_id} in this account and region: nothing could be launched"]
-    notes = [f"{reservation.id} is {reservation.state}"]
-    if limits.capacity_kind != "capacity-block":
-        return limits, notes
-    if limits.block_ends and reservation.ends and reservation.ends != limits.block_ends:
-        end = f"{reservation.ends:%Y-%m-%d %H:%M} UTC"
-        notes.append(f"EC2 says that it ends {end}, capacity.block {limits.block_ends:%H:%M}")
-    starts, ends = reservation.starts or limits.block_starts, reservation.ends or limits.block_ends
-    return replace(limits, block_starts=starts, block_ends=ends), notes
-
-
-def _confirm_start(plan: StartPlan) -> bool:
-    """Ask.
-
-    Raises:
-        InputError: there is nobody to be asked.
-    """
-    if not sys.stdin.isatty():
-        where, change = f"environment {plan.environment.name}", "read the plan, then add --yes"
-        raise InputError("nobody is there to be asked", where=where, change=change)
-    print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}
-
-
-def list_plan_rows(plan: StartPlan, limits: GuardConfig, notes: Sequence[str]) -> Iterator[TextRow]:
+def _list_plan_rows(plan: StartPlan) -> Iterator[TextRow]:
     """Yield what will be done, for how much, and what will end it."""
     capacity = plan.environment.capacity
     yield "fleet", f"0 -> {plan.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
-    yield from (("reserved", note) for note in notes)
+    yield from (("reserved", note) for note in plan.notes)
     yield "until", format_moment(plan.deadline, plan.now)
     yield "admits", _format_admission(plan)
-    yield "cost", _format_cost(plan)
-    stop_paths = list(_list_stop_paths(plan, limits))
+    price = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
+    cost = f"{plan.usd:,.2f} USD at most: {plan.hours:g} h x {format_count(plan.nodes, 'node')} x {price}"
+    yield "cost", cost + PREPAID_NOTES.get(capacity.kind, "")
+    stop_paths = list(_list_stop_paths(plan))
     for index, (name, effect) in enumerate(stop_paths):
         yield "stops" if index == 0 else "", f"{name:<9} {_describe_trouble(plan, name) or effect}"
     absent_names = [path.name for path in plan.paths if path.state == "absent"]
@@ -354,37 +342,18 @@ def list_plan_rows(plan: StartPlan, limits: GuardConfig, notes: Sequence[str]) -
         yield "", f"without the {' and '.join(absent_names)} this start needs {present_names}"
 
 
-def _describe_trouble(plan: StartPlan, name: str) -> str:
-    """Return what is wrong with a path; empty for one that is armed."""
-    path = next((path for path in plan.paths if path.name == name), None)
-    if path is None or path.state == "armed":
-        return ""
-    return f"NOT ARMED, accepted: {path.sentence}" if path.state == "unarmed" else f"{path.state}: {path.sentence}"
-
-
 def _format_admission(plan: StartPlan) -> str:
     if plan.experiment is None:
         return "nobody: no label is set; name an --experiment, or label the nodes yourself"
     if plan.compiles:
         return f"compile jobs of {plan.experiment.name}"
-    variant_names = ", ".join(variant.name for variant in plan.admission.variants)
-    if plan.admission.waiting_variants:
-        waiting_names = ", ".join(variant.name for variant in plan.admission.waiting_variants)
-        return f"{variant_names}; no room for {waiting_names} (--variants chooses, --nodes makes room)"
-    return variant_names
+    text = ", ".join(variant.name for variant in plan.admission.variants)
+    waiting_names = ", ".join(variant.name for variant in plan.admission.waiting_variants)
+    return text + (waiting_names and f"; no room for {waiting_names} (--variants chooses, --nodes makes room)")
 
 
-def _format_cost(plan: StartPlan) -> str:
-    capacity = plan.environment.capacity
-    figure = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
-    text = f"{plan.usd:,.2f} USD at most: {plan.hours:g} h x {format_count(plan.nodes, 'node')} x {figure}"
-    if capacity.kind == "capacity-block":
-        return f"{text}; the block is paid already, this much of it is used"
-    return f"{text}; the reservation is paid already" if capacity.kind == "reservation" else text
-
-
-def _list_stop_paths(plan: StartPlan, limits: GuardConfig) -> Iterator[tuple[str, str]]:
-    guard = plan.environment.guard
+def _list_stop_paths(plan: StartPlan) -> Iterator[tuple[str, str]]:
+    guard, limits = plan.environment.guard, plan.limits
     yield "schedule", f"{format_moment(plan.deadline, plan.now)}: calls EKS itself, once; armed before the raise"
     block_end = f", the block's end {format_moment(limits.block_ends, plan.now)}" if limits.block_ends else ""
     yield "reaper", f"every 5 min: the deadline, an age of {guard.max_hours} h (guard.max_hours){block_end}"
@@ -393,25 +362,28 @@ def _list_stop_paths(plan: StartPlan, limits: GuardConfig) -> Iterator[tuple[str
     yield "budget", f"{guard.budget_usd:,.2f} USD a month (guard.budget_usd): {effect}; its figures are hours late"
 
 
-def list_result_rows(plan: StartPlan, raise_result: RaiseReport) -> Iterator[TextRow]:
+def _describe_trouble(plan: StartPlan, name: str) -> str:
+    """Return what is wrong with a path; empty for one that is armed."""
+    path = next((path for path in plan.paths if path.name == name and path.state != "armed"), None)
+    return f"{'NOT ARMED, accepted' if path.state == 'unarmed' else path.state}: {path.sentence}" if path else ""
+
+
+def _list_result_rows(plan: StartPlan, raise_report: RaiseReport) -> Iterator[TextRow]:
     """Yield what was done and what comes next."""
-    name, lease = plan.environment.name, raise_result.lease
-    prefix, count = (
-        "was raised before; " if raise_result.was_present else "",
-        format_count(raise_result.nodes, "instance"),
-    )
-    yield "raised", f"{prefix}EKS wants {count}; a node joins some minutes later"
+    name, lease = plan.environment.name, raise_report.lease
+    prefix = "was raised before; " if raise_report.was_present else ""
+    yield "raised", f"{prefix}EKS wants {format_count(raise_report.nodes, 'instance')}; a node joins some minutes later"
     yield "run", f"{lease.run}, deadline {format_moment(lease.deadline, plan.now)}; it cannot be moved"
     if plan.exempt_path_names:
         yield "unarmed", f"accepted, and written into the lease: {', '.join(plan.exempt_path_names)}"
     yield "watch", VerbatimText(build_tandem_command("status", name))
     yield "end", VerbatimText(f"{build_tandem_command('stop --end', name)}  # when the run is done")
     yield "stop", VerbatimText(f"{build_tandem_command('stop', name)}  # in an emergency: a fence stays behind it")
-    for index, line in enumerate(list_next_commands(plan)):
+    for index, line in enumerate(_list_next_commands(plan)):
         yield "next" if index == 0 else "", VerbatimText(line)
 
 
-def list_next_commands(plan: StartPlan) -> list[str]:
+def _list_next_commands(plan: StartPlan) -> list[str]:
     """Return the commands that use the fleet, each on a line of its own, and where they work."""
     name, experiment = plan.environment.name, plan.experiment
     if experiment is None:
@@ -429,30 +401,27 @@ def list_next_commands(plan: StartPlan) -> list[str]:
     return [VPC_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
 
 
-def result_as_dict(
-    plan: StartPlan, limits: GuardConfig, raise_result: RaiseReport, notes: Sequence[str]
-) -> dict[str, Any]:
-    """Return the JSON document."""
-    capacity, lease = plan.environment.capacity, raise_result.lease
+def _result_as_dict(plan: StartPlan, raise_report: RaiseReport) -> dict[str, Any]:
+    capacity, lease = plan.environment.capacity, raise_report.lease
     return {
         "environment": plan.environment.name,
         "run": lease.run,
         "deadline": lease.deadline.isoformat(),
-        "raised_before": raise_result.was_present,
-        "nodes": raise_result.nodes,
+        "raised_before": raise_report.was_present,
+        "nodes": raise_report.nodes,
         "labels": dict(lease.node_label),
         "waiting": [variant.name for variant in plan.admission.waiting_variants],
         "usd_at_most": round(plan.usd, 2),
         "usd_per_hour": capacity.usd_per_hour,
         "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
         "prepaid": capacity.needs_reservation,
-        "schedule": raise_result.schedule_arn,
+        "schedule": raise_report.schedule_arn,
         "stops": [
             {"name": name, "does": effect, "trouble": _describe_trouble(plan, name) or None}
-            for name, effect in _list_stop_paths(plan, limits)
+            for name, effect in _list_stop_paths(plan)
         ],
         "unarmed": list(plan.exempt_path_names),
-        "reservation": list(notes),
-        "next": [line for line in list_next_commands(plan) if line != VPC_NOTE],
+        "reservation": list(plan.notes),
+        "next": [line for line in _list_next_commands(plan) if line != VPC_NOTE],
         "exit_code": 0,
     }

@@ -83,29 +83,26 @@ def new(
     """
     catalogue = load_catalogue()
     region = region or next(iter(catalogue.offerings.offerings[instance_type]))
-    environment_file, experiment_file = (
-        folder / f"{name}.yaml" for folder in (selection.environments, selection.experiments)
-    )
+    folders = (selection.environments, selection.experiments)
+    paths = [folder / f"{name}.yaml" for folder in folders]
     faults = [
         SpecFault(file=str(path), path="", got="an existing file", allowed="a new name", change="choose another name")
-        for path in dict.fromkeys((environment_file, experiment_file))
+        for path in dict.fromkeys(paths)
         if path.exists()
     ]
     faults += _list_faults(name, instance_type, kind, region, catalogue)
     if faults:
         raise SpecError(faults)
-    texts = {
-        environment_file: _environment_text(
-            name, instance_type=instance_type, kind=kind, region=region, vpc=vpc, catalogue=catalogue
-        ),
-        experiment_file: _experiment_text(name, instance_type, catalogue),
-    }
-    for path, text in texts.items():
+    texts = (
+        _environment_text(name, instance_type=instance_type, kind=kind, region=region, vpc=vpc, catalogue=catalogue),
+        _experiment_text(name, instance_type, catalogue),
+    )
+    for path, text in zip(paths, texts, strict=True):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     next_step = f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes"
-    lines = [*(f"wrote {path}" for path in texts), next_step]
-    print_result({"written": [str(path) for path in texts]}, lines, as_json=selection.as_json)
+    lines = [*(f"wrote {path}" for path in paths), next_step]
+    print_result({"written": [str(path) for path in paths]}, lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 
@@ -119,14 +116,10 @@ def _list_faults(name: str, instance_type: str, kind: str, region: str, catalogu
         yield SpecFault(file=f"{name}.yaml", path="", got=repr(name), allowed=allowed, change="choose another name")
     regions = catalogue.offerings.offerings[instance_type]
     if region not in regions:
+        got, allowed = f"{region} for {instance_type}", ", ".join(sorted(regions))
         change = "write one of them; where your account is offered it elsewhere, add the row to "
-        yield SpecFault(
-            file="--region",
-            path="",
-            got=f"{region} for {instance_type}",
-            allowed=", ".join(sorted(regions)),
-            change=f"{change}tandem/spec/data/platform/offerings.yaml",
-        )
+        change += "tandem/spec/data/platform/offerings.yaml"
+        yield SpecFault(file="--region", path="", got=got, allowed=allowed, change=change)
     kinds = catalogue.instances.instances[instance_type].capacity_kinds.value
     if kind not in kinds:
         got, change = f"{kind} for {instance_type}", "write one of them"

@@ -8,7 +8,7 @@ Exit codes: 0 nothing needs attention; 1 something does; 2 bad input; 3 somethin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -16,10 +16,9 @@ from typing import Any
 from tandem.cli import fleet
 from tandem.cli.console import VerbatimText, format_count, print_json, print_rows
 from tandem.cli.flags import EnvironmentName
-from tandem.cli.fleet import TextRow, format_clock, format_distance, format_moment, format_span, list_warning_rows
+from tandem.cli.fleet import TextRow, format_distance, format_moment, format_span, list_warning_rows
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
-from tandem.guard.lease import Lease
 from tandem.guard.observe import FleetInstance
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.ops import status as status_reader
@@ -47,7 +46,6 @@ def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode
         TandemError: the environment's file has not the form of one, or the account is another.
     """
     environment = fleet.read_environment(selection, env)
-
     aws_session = create_session()
     require_account(environment, aws_session)
     other_names = sorted(path.stem for path in selection.environments.glob("*.yaml") if path.stem != environment.name)
@@ -83,17 +81,19 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
         yield (VerbatimText(text),)
     yield "cost", _format_cost(status)
     if status.deployment != "nothing":
-        yield "fence", _format_fence(status)
-        yield "lease", _format_lease(status)
-        yield "heartbeat", _format_heartbeat(status)
+        yield "fence", UNKNOWN_TEXT if "fence" in status.unknown else _format_fence(status)
+        yield "lease", UNKNOWN_TEXT if "lease" in status.unknown else _format_lease(status)
+        is_unknown = bool({"heartbeat", "lease"} & set(status.unknown))
+        yield "heartbeat", UNKNOWN_TEXT if is_unknown else _format_heartbeat(status)
         for index, path in enumerate(status.paths):
-            yield "stops" if index == 0 else "", f"{path.name:<9} {describe_path(path, now)}"
-    yield from _list_capacity_rows(status)
+            yield "stops" if index == 0 else "", f"{path.name:<9} {_describe_path(path, now)}"
+    if environment.capacity.needs_reservation:
+        yield from _list_capacity_rows(status)
     alarms = f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
     yield "alarms", UNKNOWN_TEXT if "alarms" in status.unknown else alarms
 
 
-def describe_path(path: StopPath, now: datetime) -> str:
+def _describe_path(path: StopPath, now: datetime) -> str:
     """Return a path's state, when it acts next, and its sentence."""
     mark = {"unarmed": "NOT ARMED: ", "unknown": "unknown: "}.get(path.state, "")
     moment_text = f"{format_moment(path.at, now)}: " if path.at else ""
@@ -116,33 +116,27 @@ def _format_fleet(status: StatusReport) -> str:
 
 
 def _format_cost(status: StatusReport) -> str:
+    """Return what runs, and what the guard counted, also of instances that are gone; no figure that was not read."""
     if status.deployment == "nothing" and not status.nodes:
         return "nothing is deployed"
-    capacity, parts = status.environment.capacity, []
+    capacity, bill, text = status.environment.capacity, status.bill, ""
     if "instances" in status.unknown:
-        parts = ["unknown, as the instances are"]
+        text = "unknown, as the instances are; "
     elif status.nodes:
         price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
-        parts = [f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}"]
-    return "; ".join([*parts, _format_bill(status)]) + PAYMENT_NOTES.get(capacity.kind, "")
-
-
-def _format_bill(status: StatusReport) -> str:
-    """Return what the guard counted, also of instances that are gone; never a figure where none could be read."""
-    bill = status.bill
+        text = f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}; "
     if bill is None:
-        return "what the fleet cost before is unknown" + (", see above" if "bill" in status.unknown else "")
-    period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
-    source = f"({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
-    if bill.usd is None:
-        return f"unknown what it cost {period}: the reaper counted nothing {source}"
-    return f"about {bill.usd:,.2f} USD {period} {source}" if bill.usd else f"nothing ran {period} {source}"
+        text += "what the fleet cost before is unknown" + (", see above" if "bill" in status.unknown else "")
+    else:
+        period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
+        cost = f"about {bill.usd:,.2f} USD {period}" if bill.usd else f"nothing ran {period}"
+        cost = f"unknown what it cost {period}: the reaper counted nothing" if bill.usd is None else cost
+        text += f"{cost} ({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
+    return text + PAYMENT_NOTES.get(capacity.kind, "")
 
 
 def _format_fence(status: StatusReport) -> str:
     fence, now = status.fleet.fence, status.now
-    if "fence" in status.unknown:
-        return UNKNOWN_TEXT
     if fence is None or not fence.is_closed:
         return f"none (lifted {format_moment(fence.at, now)} by {fence.who})" if fence else "none"
     details = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
@@ -154,44 +148,37 @@ def _format_fence(status: StatusReport) -> str:
 
 
 def _format_lease(status: StatusReport) -> str:
-    lease, now = status.fleet.lease, status.now
-    if "lease" in status.unknown:
-        return UNKNOWN_TEXT
+    lease, now, state, config = status.fleet.lease, status.now, status.fleet, status.guard_config
     if lease is None:
         return "none"
     experiment_note = f" of experiment {lease.experiment}" if lease.experiment else ""
-    end_note = "" if status.fleet.live_lease else "ENDED: fenced, " if status.fleet.is_fenced else "ENDED, "
+    end_note = "" if state.live_lease else "ENDED: fenced, " if state.is_fenced else "ENDED, "
     words = [f"run {lease.run}{experiment_note} by {lease.who}"]
     words += [f"{end_note}deadline {format_moment(lease.deadline, now)}", f"for {format_count(lease.nodes, 'node')}"]
-    if (status.fleet.desired_size or 0) > lease.nodes:
-        words.append(f"the node group wants {status.fleet.desired_size}")
+    if (state.desired_size or 0) > lease.nodes:
+        words.append(f"the node group wants {state.desired_size}")
     if lease.ending:
         words.append(f"ending since {format_moment(lease.ending, now)}")
     if lease.unarmed:
         words.append(f"unarmed accepted: {', '.join(lease.unarmed)}")
-    if lease.prefix and lease.prefix != status.guard_config.prefix:
-        words.append(f"it lies in the old place s3://{status.guard_config.bucket}/{lease.prefix}")
+    if lease.prefix and lease.prefix != config.prefix:
+        words.append(f"it lies in the old place s3://{config.bucket}/{lease.prefix}")
     return "; ".join(words)
 
 
 def _format_heartbeat(status: StatusReport) -> str:
     lease, beat = status.fleet.live_lease, status.fleet.heartbeat
-    if "heartbeat" in status.unknown or "lease" in status.unknown:
-        return UNKNOWN_TEXT
     if lease is None:
         return "none: no live lease"
     if not lease.beats:
         return "none expected: raised by hand, the deadline alone ends it"
     if beat is None:
         return f"none yet; the lease began {format_distance(lease.created, status.now)}"
-    distance, idle_minutes = format_distance(beat, status.now), status.guard_config.idle_minutes
-    return f"{format_clock(beat, status.now)} ({distance}); a stop after {idle_minutes:g} min"
+    return f"{format_moment(beat, status.now)}; a stop after {status.guard_config.idle_minutes:g} min"
 
 
 def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     capacity, reservation = status.environment.capacity, status.reservation
-    if not capacity.needs_reservation:
-        return
     label = "block" if capacity.kind == "capacity-block" else "reserved"
     if reservation is None:
         state = UNKNOWN_TEXT if "reservation" in status.unknown else "EC2 knows none of this id"
@@ -202,12 +189,11 @@ def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
     usage = f"{reservation.total - reservation.available} of {format_count(reservation.total, 'instance')} in use"
     yield label, ", ".join([f"{reservation.id} {reservation.state}", usage, *times])
+    idle_text = "yes" if status.is_block_idle else "no"
     if not status.is_block_active:
         idle_text = "no: it is not active"
     elif "instances" in status.unknown:
         idle_text = "unknown, as the instances are"
-    else:
-        idle_text = "yes" if status.is_block_idle else "no"
     yield "idle", idle_text
 
 
@@ -215,9 +201,18 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
     """Return the JSON document: times in ISO 8601 and UTC, null for what is not there or not known."""
     fleet_state, capacity, unknown = status.fleet, status.environment.capacity, status.unknown
     machines = [
-        {**_convert_fields(asdict(machine)), "age_s": int((status.now - machine.launched).total_seconds())}
+        {
+            **asdict(machine),
+            "launched": machine.launched.isoformat(),
+            "age_s": int((status.now - machine.launched).total_seconds()),
+        }
         for machine in status.nodes
     ]
+    figures = {
+        "instances": machines,
+        "node_hours": round(status.node_hours, 4),
+        "usd": round(status.cost_usd, 2),
+    }
     return {
         "environment": status.environment.name,
         "conclusion": conclude_status(status, warnings),
@@ -226,22 +221,20 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
         "region": status.environment.region,
         "now": status.now.isoformat(),
         "deployed": status.deployment,
-        "instances": None if "instances" in unknown else machines,
-        "node_hours": None if "instances" in unknown else round(status.node_hours, 4),
-        "usd": None if "instances" in unknown else round(status.cost_usd, 2),
+        **(dict.fromkeys(figures) if "instances" in unknown else figures),
         "usd_per_hour": capacity.usd_per_hour,
         "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
         "prepaid": capacity.kind == "capacity-block",
-        "node_group": _convert_fields(asdict(status.node_group)) if status.node_group else None,
-        "fence": _convert_fields(asdict(fleet_state.fence)) if fleet_state.fence else None,
+        "node_group": _convert_fields(status.node_group),
+        "fence": _convert_fields(fleet_state.fence),
         "fenced": None if "fence" in unknown else fleet_state.is_fenced,
-        "lease": _convert_fields(asdict(fleet_state.lease)) if fleet_state.lease else None,
+        "lease": _convert_fields(fleet_state.lease),
         "lease_live": None if {"lease", "fence"} & set(unknown) else fleet_state.live_lease is not None,
         "heartbeat": fleet_state.heartbeat.isoformat() if fleet_state.heartbeat else None,
-        "bill": _convert_fields(asdict(status.bill)) if status.bill else None,
-        "stops": [path_as_dict(path) for path in status.paths],
+        "bill": _convert_fields(status.bill),
+        "stops": [_path_as_dict(path) for path in status.paths],
         "schedules": [asdict(schedule) for schedule in status.schedules],
-        "reservation": _convert_fields(asdict(status.reservation)) if status.reservation else None,
+        "reservation": _convert_fields(status.reservation),
         "idle_block": None if "reservation" in unknown else status.is_block_idle,
         "alarms": None if "alarms" in unknown else list(status.alarms),
         "unknown": dict(unknown),
@@ -249,74 +242,72 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
     }
 
 
-def path_as_dict(path: StopPath) -> dict[str, Any]:
-    """Return a path's row: `state` is armed, unarmed, absent or unknown; `arm_state` is null for the last two."""
-    arm_state = {"armed": True, "unarmed": False}.get(path.state)
+def _path_as_dict(path: StopPath) -> dict[str, Any]:
+    """Return a path's row: `state` is armed, unarmed, absent or unknown; `armed` is null for the last two."""
+    is_armed = {"armed": True, "unarmed": False}.get(path.state)
     moment = path.at.isoformat() if path.at else None
-    return {"name": path.name, "state": path.state, "armed": arm_state, "at": moment, "said": path.sentence}
+    return {"name": path.name, "state": path.state, "armed": is_armed, "at": moment, "said": path.sentence}
 
 
-def _convert_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in fields.items()}
+def _convert_fields(value: Any) -> dict[str, Any] | None:
+    """Return a dataclass as JSON has it, times in ISO 8601; None for None."""
+    fields = asdict(value) if value else {}
+    return {name: item.isoformat() if isinstance(item, datetime) else item for name, item in fields.items()} or None
 
 
 def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> str:
     """Return the first line: what the fleet does now, and whether somebody has to look after it."""
+    exists, count = status.deployment != "nothing", len(warnings)
     parts = [next(_list_fleet_sentences(status))]
-    if "fence" in status.unknown and status.deployment != "nothing":
+    if exists and "fence" in status.unknown:
         parts.append("unknown whether a fence stands")
-    elif status.fleet.is_fenced and status.deployment != "nothing" and not _list_own_instances(status):
+    elif exists and status.fleet.is_fenced and not _list_own_instances(status):
         parts.append("a fence blocks the next start")
     if warnings:
-        parts.append(f"{format_count(len(warnings), 'thing')} {'needs' if len(warnings) == 1 else 'need'} attention")
+        parts.append(f"{format_count(count, 'thing')} {'needs' if count == 1 else 'need'} attention")
     if status.unknown:
         parts.append(f"{format_count(len(status.unknown), 'thing')} could not be read")
-    elif not warnings and status.deployment != "nothing":
+    elif exists and not warnings:
         parts.append("nothing needs attention")
     return f"{status.environment.name}: {', '.join(parts)}"
 
 
 def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     """Yield every sentence that holds, the most urgent first."""
-    fleet_state, instances = status.fleet, _list_own_instances(status)
+    fleet_state, count, bill = status.fleet, len(_list_own_instances(status)), status.bill
+    lease, is_wanted = fleet_state.live_lease, fleet_state.desired_size and fleet_state.has_owner_tag
+    lease_text = f"lease {lease.run} until {format_moment(lease.deadline, status.now)}" if lease else ""
+    under_lease = f" under {lease_text}" if lease else " without a live lease"
     if "instances" in status.unknown:
         yield "unknown whether anything runs: EC2 could not be asked"
-    if instances:
-        yield f"{_describe_running(status, instances)}, {status.cost_usd:,.2f} USD so far"
+    if count:
+        yield f"{_describe_running(status, count, under_lease)}, {status.cost_usd:,.2f} USD so far"
     if status.deployment == "nothing":
         yield "not deployed"
     if status.deployment == "cluster":
         yield "half deployed: a cluster and no node group, nothing runs"
     if "node group" in status.unknown:
         yield "nothing runs, unknown what the node group wants"
-    lease = fleet_state.live_lease
-    lease_text = f"under {_describe_lease(status, lease)}" if lease else "without a live lease"
-    if fleet_state.desired_size and fleet_state.has_owner_tag:
-        yield f"nothing runs yet, {format_count(fleet_state.desired_size, 'node')} wanted {lease_text}"
+    if is_wanted:
+        yield f"nothing runs yet, {format_count(fleet_state.desired_size or 0, 'node')} wanted{under_lease}"
     if lease:
-        yield f"nothing runs, {_describe_lease(status, lease)} stands"
+        yield f"nothing runs, {lease_text} stands"
     # what a fleet that is gone has cost; nothing where nothing was counted, which the cost row explains
-    bill = status.bill
     cost = (
         f", about {bill.usd:,.2f} USD in the last {format_span(status.now - bill.since)}" if bill and bill.usd else ""
     )
     yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs{cost}"
 
 
-def _describe_running(status: StatusReport, instances: Sequence[FleetInstance]) -> str:
-    fleet_state, lease = status.fleet, status.fleet.live_lease
-    if fleet_state.is_fenced:
-        return f"a stop is under way: {format_count(len(instances), 'instance')} alive"
+def _describe_running(status: StatusReport, count: int, under_lease: str) -> str:
+    lease, instances = status.fleet.live_lease, format_count(count, "instance")
+    if status.fleet.is_fenced:
+        return f"a stop is under way: {instances} alive"
     if lease and lease.ending:
-        return f"run {lease.run} is ending: {format_count(len(instances), 'instance')} alive"
-    nodes_text = f"{format_count(len(instances), 'node')} {'runs' if len(instances) == 1 else 'run'}"
+        return f"run {lease.run} is ending: {instances} alive"
     if {"lease", "fence"} & set(status.unknown):
-        return f"{nodes_text}, unknown under which lease"
-    return f"{nodes_text} {f'under {_describe_lease(status, lease)}' if lease else 'without a live lease'}"
-
-
-def _describe_lease(status: StatusReport, lease: Lease) -> str:
-    return f"lease {lease.run} until {format_moment(lease.deadline, status.now)}"
+        under_lease = ", unknown under which lease"
+    return f"{format_count(count, 'node')} {'runs' if count == 1 else 'run'}{under_lease}"
 
 
 def _list_own_instances(status: StatusReport) -> list[FleetInstance]:

@@ -39,6 +39,7 @@ from tandem.spec.environment import Environment
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 DEFAULT_REASON = "an operator asked for it"
+START_FLAGS = "--hours H --experiment NAME"
 ACTIONS = Group("Instead of fencing alone", validator=EXCLUSIVE, sort_key=1)
 
 
@@ -66,22 +67,21 @@ def stop(
         TandemError: the environment's file has not the form of one, it is not allowed now, or AWS failed.
     """
     environment = fleet.read_environment(selection, env)
-
     try:
         if run and not end:
             raise InputError("--run is of --end alone", where=environment.name, change="add --end, or leave it out")
         aws_session = create_session()
         limits = build_guard_config(environment)
         clients = AwsClients.create(environment.region, aws_session)
-        if release:
-            return _release_fence(selection, clients, limits, require_account(environment, aws_session))
-        if end:
-            return _end_run(selection, clients, limits, require_account(environment, aws_session), run)
-        caller = identify_caller(environment, aws_session, clients, limits)
-        if caller.doubt:
-            doubt = f"who asks for this stop is unknown: {caller.doubt}; the stop goes on"
+        if release or end:
+            caller = require_account(environment, aws_session)
+            arguments = (selection, clients, limits, caller)
+            return _end_run(*arguments, run) if end else _release_fence(*arguments)
+        caller_guess = identify_caller(environment, aws_session, clients, limits)
+        if caller_guess.doubt:
+            doubt = f"who asks for this stop is unknown: {caller_guess.doubt}; the stop goes on"
             print(f"warning: {doubt}", file=sys.stderr)
-        return _stop_fleet(selection, environment, clients, limits, who=caller.who, why=why, follows=wait)
+        return _stop_fleet(selection, environment, clients, limits, who=caller_guess.who, why=why, follows=wait)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
 
@@ -109,23 +109,18 @@ def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, cal
         state = "interrupted: the lease says that it ends, and the reaper stops what is left after 30 min"
         print(f"{state}. Go on: {again}", file=sys.stderr)
         raise
-    text = f"{name}: run {report.run} has ended; next: {_build_start_command(name)}"
+    text = f"{name}: run {report.run} has ended; next: {build_tandem_command('start', name)} {START_FLAGS}"
     document = {"environment": name, "run": report.run, "done": list(report.actions), "exit_code": 0}
     print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
 
 def _release_fence(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str) -> ExitCode:
-
     fence, name = release_fence(clients, limits, who=caller, now=current_time()), limits.environment
-    text = f"{name}: the fence is lifted; next: {_build_start_command(name)}"
+    text = f"{name}: the fence is lifted; next: {build_tandem_command('start', name)} {START_FLAGS}"
     document = {"environment": name, "fence": fence.state, "by": fence.who, "exit_code": 0}
     print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
-
-
-def _build_start_command(name: str) -> str:
-    return f"{build_tandem_command('start', name)} --hours H --experiment NAME"
 
 
 def _stop_fleet(
@@ -138,13 +133,19 @@ def _stop_fleet(
     why: str,
     follows: bool,
 ) -> ExitCode:
-
     report = stop_fleet(clients, limits, who=who, why=why, run=None, now=current_time())
-    report = _delegate_stop(environment, report, caller=who, reason=why)
+    if has_denial(report.failures):
+        report = _delegate_stop(environment, report, caller=who, reason=why)
     fleet_state = report.fleet
-    if fleet_state.has_node_group is False and not fleet_state.instances and "instances" not in fleet_state.unknown:
-        _require_cluster(environment, clients, limits, has_fence="fence" not in fleet_state.unknown)
-    code = ExitCode.EXTERNAL_FAILURE if report.failures else ExitCode.DONE
+    is_gone = not fleet_state.instances and "instances" not in fleet_state.unknown
+    if fleet_state.has_node_group is False and is_gone and not cluster_exists(clients, limits):
+        release_command = build_tandem_command("stop", environment.name, "--release")
+        release_note = f"; the fence that now stands in {limits.bucket}: {release_command}"
+        raise InputError(
+            f"it is not deployed: there is neither cluster {limits.cluster} nor an instance of it: nothing to stop",
+            where=f"{environment.name} in account {environment.account}, {environment.region}",
+            change=f"see that the name is meant{'' if 'fence' in fleet_state.unknown else release_note}",
+        )
     if not selection.as_json:
         silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
         print_line(f"{environment.name}: stop")
@@ -159,39 +160,20 @@ def _stop_fleet(
         changes = _follow_stop(selection, clients, limits, report) if follows else []
     except TandemError as fault:
         return print_fault(fault, as_json=selection.as_json, done=report.as_json())
+    code = ExitCode.EXTERNAL_FAILURE if report.failures else ExitCode.DONE
     if selection.as_json:
         print_json(report.as_json() | {"followed": changes, "exit_code": int(code)})
     return code
 
 
 def _delegate_stop(environment: Environment, report: PassReport, *, caller: str, reason: str) -> PassReport:
-    """Return the report; where these credentials may not do all of it, with what the stop function did for them."""
-    if not has_denial(report.failures):
-        return report
+    """Return the report with what the stop function did: these credentials may not do all of it."""
     try:
         actions = invoke_stop_function(environment, who=caller, why=reason)
     except TandemError as fault:
         return replace(report, failures=(*report.failures, f"the stop function was asked for it: {fault}"))
     own_actions = tuple(f"by the stop function: {action}" for action in actions)
     return replace(report, actions=(*report.actions, *own_actions), failures=())
-
-
-def _require_cluster(environment: Environment, clients: AwsClients, limits: GuardConfig, *, has_fence: bool) -> None:
-    """Make sure that there is something that a stop is of, where neither node group nor instance was found.
-
-    Raises:
-        InputError: the environment was never deployed, or is destroyed.
-        ExternalError: EKS could not be asked.
-    """
-    if cluster_exists(clients, limits):
-        return
-    release_command = build_tandem_command("stop", environment.name, "--release")
-    release_note = f"; the fence that now stands in {limits.bucket}: {release_command}"
-    raise InputError(
-        f"it is not deployed: there is neither cluster {limits.cluster} nor an instance of it: nothing to stop",
-        where=f"{environment.name} in account {environment.account}, {environment.region}",
-        change=f"see that the name is meant{release_note if has_fence else ''}",
-    )
 
 
 def _explain_reaper_silence(
@@ -211,28 +193,22 @@ def _list_schedule_rows(clients: AwsClients, limits: GuardConfig, report: PassRe
     if "lease" in report.fleet.unknown:
         return  # its own schedule could not be told from a foreign one
     try:
-        schedules = list_foreign_schedules(clients, limits, report.fleet.lease)
+        for schedule in list_foreign_schedules(clients, limits, report.fleet.lease):
+            yield from fleet.list_warning_rows(build_schedule_warning(limits, schedule))
     except CALL_ERRORS as error:
         yield "unknown", f"schedules: {describe_error(error)}"
-        return
-    for schedule in schedules:
-        yield from fleet.list_warning_rows(build_schedule_warning(limits, schedule))
 
 
 def _list_report_rows(
     environment: Environment, report: PassReport, *, follows: bool, reaper_silence: str
 ) -> Iterator[fleet.TextRow]:
     """Yield what was done, and who does the rest."""
-    name, instances = environment.name, report.fleet.instances
+    stop_command, instances = build_tandem_command("stop", environment.name), report.fleet.instances
     yield from (("done", sentence) for sentence in report.actions)
     yield from (("unknown", f"{source}: {reason}") for source, reason in report.fleet.unknown.items())
-    if "instances" in report.fleet.unknown:
-        yield "alive", "unknown: EC2 could not be asked"
-    elif instances:
-        ids = ", ".join(instance.id for instance in instances)
-        yield "alive", f"{format_count(len(instances), 'instance')}: {ids}"
-    else:
-        yield "alive", "EC2 lists no instance"
+    ids = ", ".join(instance.id for instance in instances)
+    alive = f"{format_count(len(instances), 'instance')}: {ids}" if ids else "EC2 lists no instance"
+    yield "alive", "unknown: EC2 could not be asked" if "instances" in report.fleet.unknown else alive
     if reaper_silence:
         yield "attention", f"the reaper is {reaper_silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
     if follows:
@@ -241,16 +217,14 @@ def _list_report_rows(
     if not reaper_silence:
         action = "sees that EC2 lists none, and after a grace of 10 min terminates by id what is left"
         yield "then", f"the reaper, a Lambda function in the account that looks every 5 min, {action}"
-    yield "follow", VerbatimText(f"{build_tandem_command('stop', name)} --wait")
-    yield "", VerbatimText(build_tandem_command("status", name))
-    note = "lifts the fence, once no instance lives"
-    yield "again", VerbatimText(f"{build_tandem_command('stop', name)} --release  # {note}")
+    yield "follow", VerbatimText(f"{stop_command} --wait")
+    yield "", VerbatimText(build_tandem_command("status", environment.name))
+    yield "again", VerbatimText(f"{stop_command} --release  # lifts the fence, once no instance lives")
 
 
 def _follow_stop(
     selection: Selection, clients: AwsClients, limits: GuardConfig, report: PassReport
 ) -> list[dict[str, str]]:
-
     changes = []
     try:
         for change_time, line in stop_progress.follow_stop(clients, limits, current_time, report.fleet):

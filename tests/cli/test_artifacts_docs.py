@@ -55,7 +55,6 @@ def test_every_command_of_the_module_in_the_documents_parses(words):
     assert words[0] in COMMANDS
     parser = argparse.ArgumentParser()
     import_module(f"tandem.artifacts.{MODULES.get(words[0], words[0])}").add_arguments(parser)
-
     parser.parse_args([word for word in words[1:] if word != "..."])
 
 

@@ -37,43 +37,27 @@ def test_the_arms_are_the_variants_at_their_services(post):
     ]
 
 
-def test_the_environment_and_the_experiment_are_named(post):
-    assert (post.environment, post.experiment) == ("post-us-east-2", "post")
-
-
-def test_servers_by_address_belong_to_no_environment():
-    chosen = select_arms(CHOSEN, RunFlags(baseline=(None, "http://h:1"), model=("m",)))
-
-    assert (chosen.environment, chosen.experiment) == (None, None)
-
-
-def test_the_addresses_are_those_of_the_rendered_services(post, root):
+def test_address_artifact_and_image_are_those_of_the_rendered_servers(post, root):
     rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
 
-    assert all(f"name: {arm.name}\n  namespace: tandem-post" in rendered for arm in post.arms)
     assert "port: 8000" in rendered
+    for arm in post.arms:
+        words = (
+            f"name: {arm.name}\n  namespace: tandem-post",
+            arm.artifact_key.rpartition("-")[2],
+            f"image: {arm.image}",
+        )
+        assert [word for word in words if word not in rendered] == []
 
 
 def test_an_arm_knows_its_model_runtime_and_speculation(post):
     speculations = [(arm.speculation.method, arm.speculation.num_speculative_tokens) for arm in post.arms]
-
     assert {(arm.model, arm.runtime) for arm in post.arms} == {("Qwen/Qwen3-32B", "nxdi-v0")}
     assert speculations == [(None, None), ("fused", 7)]
 
 
-def test_an_arm_knows_the_artifact_that_its_server_loads(post, root):
-    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
-
-    assert [arm.artifact_key.rpartition("-")[2] in rendered for arm in post.arms] == [True, True]
-
-
-def test_an_arm_knows_the_image_that_its_server_runs(post, root):
-    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
-
-    assert all(f"image: {arm.image}" in rendered for arm in post.arms)
-
-
 def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
+    assert (post.environment, post.experiment) == ("post-us-east-2", "post")
     assert (post.suites, post.schedule, post.most_tokens) == (("post", "real"), "interleaved", 600)
 
 
@@ -81,7 +65,6 @@ def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
     chosen = select_arms(
         CHOSEN, RunFlags(env="post-us-east-2", experiment="post", variants=("qwen-sd-vllm", "qwen-vllm"))
     )
-
     assert [(arm.name, arm.role) for arm in chosen.arms] == [("qwen-sd-vllm", "baseline"), ("qwen-vllm", "variant")]
 
 
@@ -146,7 +129,6 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
 def test_a_model_is_for_all_arms_or_for_one(words, models):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2", "c=http://h:3"]
     given = run_flags(*arms, "--model", *words, "--out", "x")
-
     assert [arm.model for arm in select_arms(CHOSEN, given).arms] == models
 
 
@@ -162,6 +144,5 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
     given = run_flags(*arms, "--model", *words, "--out", "x")
-
     with pytest.raises(BenchError, match=said):
         select_arms(CHOSEN, given)

@@ -49,21 +49,18 @@ def finished(pair, tmp_path_factory):
 )
 def test_a_run_ends_with_what_became_of_its_requests(pair, tmp_path, prompts, code):
     flags = pair.flags(tmp_path, prompts, "--max-tokens", "8")
-
     assert main([*flags, "--out", str(tmp_path / "out")]) == code
     assert len(records(tmp_path / "out")) == 2 * sum(map(len, prompts.values()))
 
 
 def test_a_placement_stands_in_every_record_and_in_the_manifest(finished):
     arms = json.loads((finished / "manifest.json").read_text())["arms"]
-
     assert {(one["arm"], one["placement"]) for one in records(finished)} == {("a", "first-half"), ("b", "second-half")}
     assert [arm["placement"] for arm in arms] == ["first-half", "second-half"]
 
 
 def test_the_table_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, capsys):
     main([*pair.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
-
     table, said = capsys.readouterr()
     assert table.startswith("concurrency 2: ")
     assert said.startswith("plan: a, b; 1 class, 1 prompt, concurrency 2; 1 round, interleaved\n")
@@ -71,7 +68,6 @@ def test_the_table_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, 
 
 def test_with_json_standard_output_is_the_verdict(pair, tmp_path, capsys):
     main([*pair.flags(tmp_path, {"code": ["a"]}, "--json"), "--out", str(tmp_path / "out")])
-
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out" / "verdict.json").read_text())
 
 
@@ -83,8 +79,3 @@ def test_report_computes_the_same_summary_and_verdict_again(finished):
 
     assert main(["bench", "report", str(finished)]) == 0
     assert {name: (finished / name).read_bytes() for name in names} == before
-
-
-def test_report_of_a_folder_without_a_run_ends_with_2_and_the_file(tmp_path, capsys):
-    assert main(["bench", "report", str(tmp_path)]) == 2
-    assert str(tmp_path / "manifest.json") in capsys.readouterr().err

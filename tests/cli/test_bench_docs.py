@@ -51,13 +51,11 @@ def test_every_message_of_the_page_is_in_the_code(message):
     if message in ERROR_WORDS or message.startswith("status_"):
         return
     parts = [part.strip() for part in re.split(r"\.\.\.|\b[A-Z]{4,}\b|\d+", message) if part.strip()]
-
     assert [part for part in parts if part not in CODE] == []
 
 
 def test_the_page_names_every_flag():
     declared = {f"--{field.name.replace('_', '-')}" for field in fields(bench_flags.RunFlags)} - {"--recorded"}
-
     assert {flag for flag in declared if flag not in PAGE} == set()
 
 
@@ -90,6 +88,5 @@ def test_a_figure_of_the_page_is_the_codes(sentence):
 
 def test_the_time_outs_of_the_page_are_the_codes():
     defaults = bench_flags.parse_timeouts("connect:10,first-token:120,gap:60,whole:600")
-
     assert defaults == {name: getattr(Timeouts(), name) for name in defaults}
     assert "connect:10,first-token:120,gap:60,whole:600" in PAGE

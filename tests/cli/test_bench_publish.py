@@ -107,7 +107,6 @@ def test_a_folder_is_published_once_with_its_figures_and_its_files(world, tmp_pa
 
 def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, capsys):
     folder = measured(tmp_path / "out", "größe")
-
     assert [publish(world, folder), publish(world, folder)] == [3, 0]
     assert "error: class 'größe' of round 0" in capsys.readouterr().err
 
@@ -130,7 +129,7 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, en
     [
         ({"environment": "native-us-east-2", "experiment": "qwen3-native"}, (), "publish it there: --env native-us-e"),
         ({"environment": ENV, "experiment": "post"}, ("--experiment", "dev"), f"{ENV}/post were measured"),
-        ({}, ("--experiment", "dev"), "hosts no experiment dev"),
+        ({}, ("--experiment", "dev"), "hosts no experiment 'dev'"),
         ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "qwen-vllm, other"),
         ({}, ("--env", "nowhere"), "nowhere"),
         ({"simulated": True}, (), f"add it: figures go to {APART}"),
@@ -140,13 +139,8 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, en
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_asked(world, tmp_path, proxy, capsys, changes, flags, problem):
     assert publish(world, measured(tmp_path / "out", **changes), *flags) == 2
-
     assert problem in " ".join(capsys.readouterr().err.split())
     assert proxy.log == ()
-
-
-def test_a_folder_without_a_manifest_is_refused(world, tmp_path):
-    assert publish(world, tmp_path) == 2
 
 
 def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(world, tmp_path, endpoint, capsys):
@@ -163,7 +157,6 @@ def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(world
 
 def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, capsys):
     assert publish(world, measured(tmp_path / "out", "before", simulated=None)) == 0
-
     assert "note: nobody asked these servers whether they are simulated" in capsys.readouterr().err
     assert read_arms(endpoint, "ttft_ms", "before") == [2, 2]
 
@@ -224,7 +217,6 @@ def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_late
 
 def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
     assert run(world, simulators, tmp_path / "a", "simulators", *PUBLISH, "--simulated") == 0
-
     assert read_arms(endpoint, "requests", "simulators", "2", namespace=APART) == [2, 2]
     assert read_arms(endpoint, "requests", "simulators", "2") == [0, 0]
 
@@ -233,7 +225,7 @@ def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoi
     ("servers", "flags", "problem"),
     [
         ("pair", ("--publish",), "no environment is named"),
-        ("pair", ("--publish", ENV, "--experiment", "dev"), "hosts no experiment dev"),
+        ("pair", ("--publish", ENV, "--experiment", "dev"), "hosts no experiment 'dev'"),
         ("simulators", PUBLISH, "an arm of this run is a simulated server"),
         ("pair", (*PUBLISH, "--simulated"), "no arm of this run is a simulated server"),
         ("simulators", ("--simulated",), "--simulated without --publish"),
@@ -243,13 +235,11 @@ def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(
     world, request, tmp_path, capsys, servers, flags, problem
 ):
     assert run(world, request.getfixturevalue(servers), tmp_path / "a", "chat", *flags) == 2
-
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "a" / "out").exists()
 
 
 def test_another_environment_than_that_of_the_servers_is_refused(world, tmp_path, capsys):
     flags = ["--env", ENV, "--experiment", "post", "--publish", "dev", "--out", str(tmp_path / "out")]
-
     assert main(["bench", "run", *flags, *folders(world)]) == 2
     assert "dev is another environment than that of --env" in capsys.readouterr().err

@@ -107,9 +107,7 @@ def stacks(fleet: Fleet) -> list[str]:
 @pytest.mark.proof
 def test_a_viewer_sees_all_that_status_shows(deployed, become, front, capsys):
     become("viewer")
-
     code = deployed.tandem("status", "--json")
-
     assert json.loads(capsys.readouterr().out)["unknown"] == {}
     assert (code, asked(front) <= wanted("status")) == (0, True)
 

@@ -61,7 +61,6 @@ COMMANDS: dict[str, Words] = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_arm_with_control_characters_is_printed_without(name, hostile_arm, tmp_path, capsys):
     main(COMMANDS[name](hostile_arm, tmp_path))
-
     said = capsys.readouterr()
     assert "ev" in said.out + said.err
     assert count_controls(said.out + said.err) == {}
@@ -71,33 +70,27 @@ def test_an_arm_with_control_characters_is_printed_without(name, hostile_arm, tm
 @pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"publish"}))  # nothing is published from a test
 def test_a_class_with_control_characters_is_printed_without(name, hostile_class, tmp_path, capsys):
     main(COMMANDS[name](hostile_class, tmp_path))
-
     said = capsys.readouterr()
     assert count_controls(said.out + said.err) == {}
 
 
 def test_a_folder_with_control_characters_is_refused_without(tmp_path, capsys):
     main(["bench", "report", str(tmp_path / HOSTILE)])
-
     assert count_controls(capsys.readouterr().err) == {}
 
 
 def test_a_flag_with_control_characters_is_refused_without(capsys):
     assert main(["bench", "report", "x", f"--{HOSTILE}"]) == 2
-
     assert count_controls(capsys.readouterr().err) == {}
 
 
 def test_the_report_s_page_has_no_control_characters(hostile_class):
     main(["bench", "report", str(hostile_class)])
-
     assert count_controls((hostile_class / "report.html").read_text()) == {}
 
 
 def test_json_keeps_what_it_escapes(capsys):
     value = {"a": HOSTILE + "\x7f\u2028\U000e0001 \u3000é\n"}
-
     print_json(value)
-
     out = capsys.readouterr().out
     assert (json.loads(out), count_controls(out), "\u3000é" in out) == (value, {}, True)

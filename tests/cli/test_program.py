@@ -37,7 +37,7 @@ def test_the_version_is_printed_in_a_moment_and_without_rules_and_aws():
 
     version, modules = printed.splitlines()
     assert version == "0.1.0"
-    assert [name for name in ("boto3", "numpy", "pydantic", "aiohttp") if f"'{name}'" in modules] == []
+    assert [name for name in ("boto3", "numpy", "pydantic", "aiohttp", "uvloop") if f"'{name}'" in modules] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -56,12 +56,13 @@ def test_every_old_word_is_told_in_one_line_and_runs_nothing(capsys, tmp_path, m
         assert main([*place, "--env", "x", "--out", "out"]) == 2
         captured = capsys.readouterr()
         assert (captured.out, captured.err) == ("", f"error: {OLD_WORDS[place]}\n")
+    assert main(["simulate", "--faster=5"]) == 2
+    assert "--time-scale" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_old_word_behind_two_dashes_is_another_programs(capsys):
     main(["simulate", "--experiment", "nowhere", "--", "tool", "--faster"])
-
     assert "--time-scale" not in capsys.readouterr().err
 
 

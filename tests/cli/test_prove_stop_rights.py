@@ -73,7 +73,6 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven):
     code, fleet = proven(*proven.rights)
-
     listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)["Schedules"]
     assert (code, listed) == (0, [])
 
@@ -99,6 +98,5 @@ def test_a_role_without_its_right_fails_with_the_letters_words(proven, capsys):
 
 def test_who_may_not_pass_the_role_is_told_so(proven, capsys):
     code, _ = proven(*proven.rights, without="iam:PassRole")
-
     assert code == 3
     assert "do add iam:PassRole on arn:aws:iam::" in told(capsys)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from bucket_specs import folders
 
 from tandem.cli.program import main
 from tandem.cli.recompile import _match_server_key, _parse_server_key
@@ -22,10 +23,6 @@ from tandem.spec.variant_key import compute_artifact_key
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = "post-us-east-2"
 K5 = ("num_speculative_tokens: 7", "num_speculative_tokens: 5")
-
-
-def folders(specs: Path) -> list[str]:
-    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
 
 
 def edit(specs: Path, old: str, new: str, file: str = "experiments/post.yaml") -> None:
@@ -108,15 +105,12 @@ def test_an_unchanged_folder_compiles_nothing(specs, before, capsys):
     [
         ("suites: [post, real]", "suites: [real]"),
         ("schedule: interleaved", "schedule: simultaneous"),
-        ("cpu: 90", "cpu: 80"),
-        ("shm_gib: 16", "shm_gib: 32"),
         ("max_output_tokens: 600", "max_output_tokens: 500"),
         ("name: qwen-sd-vllm", "name: fast"),
     ],
 )
 def test_what_no_compiler_sees_compiles_nothing(specs, before, capsys, old, new):
     edit(specs, old, new)
-
     assert [change for change in told(specs, before, capsys).values() if change["compiles"]] == []
 
 
@@ -127,23 +121,6 @@ def test_a_changed_window_is_told_as_the_reason(specs, before, capsys):
         "post/qwen-sd-vllm: recompiles because num_speculative_tokens 7 -> 5"
         in check(specs, before / "post.yaml", capsys)[1]
     )
-
-
-def test_a_changed_variant_leaves_the_other_with_its_artifact(specs, before, capsys):
-    edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
-
-    found = told(specs, before, capsys)
-    assert {name: found[name]["verdict"] for name in ("post/qwen-vllm", "post/qwen-sd-vllm")} == {
-        "post/qwen-vllm": "same artifact",
-        "post/qwen-sd-vllm": "recompiles",
-    }
-
-
-def test_a_change_names_the_artifact_that_serves_until_it_is_applied(specs, before, capsys):
-    edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
-
-    change = told(specs, before, capsys)["post/qwen-sd-vllm"]
-    assert ("-k7-" in change["was"], "-k6-" in change["now"]) == (True, True)
 
 
 def test_a_shared_setting_recompiles_every_variant(specs, before, capsys):
@@ -159,9 +136,7 @@ def test_a_shared_setting_recompiles_every_variant(specs, before, capsys):
 def test_the_most_it_can_cost_is_deadline_times_price_times_artifacts(specs, before, capsys):
     edit(specs, "max_num_seqs: 4", "max_num_seqs: 2")
     edit(specs, "suites:", "compile: {deadline_hours: 3}\nsuites:")
-
     out = check(specs, before / "post.yaml", capsys)[1]
-
     assert "2 artifacts (16 graphs) to compile, at most 214.56 USD" in out  # 2 x 3 h x 35.76
 
 
@@ -187,14 +162,12 @@ def test_a_compile_on_a_cpu_node_has_no_price(specs, before, capsys):
 
 def test_a_renamed_variant_takes_the_artifact_it_had(specs, before, capsys):
     edit(specs, "name: qwen-sd-vllm", "name: fast")
-
     found = told(specs, before / "post.yaml", capsys)
     assert (found["post/fast"]["same_as"], found["post/qwen-sd-vllm"]["verdict"]) == ("post/qwen-sd-vllm", "gone")
 
 
 def test_a_variant_of_another_experiment_lends_its_artifact(specs, before, capsys):
     edit(specs, *K5)  # post-drafts-windows sweeps over this window already
-
     change = told(specs, before, capsys)["post/qwen-sd-vllm"]
     assert (change["compiles"], change["same_as"]) == (False, "post-drafts-windows/qwen-sd-qwen3-1-7b-k5")
 
@@ -213,14 +186,12 @@ def test_a_new_variant_is_told_with_what_it_compiles(specs, before, capsys):
 def test_keys_in_rendered_manifests_are_compared(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
-
     found = told(specs, manifests, capsys)
     assert [name for name, change in found.items() if change["verdict"] != "same artifact"] == ["post/qwen-sd-vllm"]
 
 
 def test_the_tree_of_one_environment_is_compared_too(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
-
     assert "nothing is compiled again" in check(specs, manifests / ENVIRONMENT, capsys)[1]
 
 
@@ -234,27 +205,10 @@ def test_the_folder_manifests_is_compared_without_being_named(specs, capsys, mon
     assert "what differs from manifests:" in capsys.readouterr().out
 
 
-def test_nothing_is_compared_where_there_is_no_folder_manifests(specs, capsys, monkeypatch):
-    monkeypatch.chdir(specs)
-
-    main(["check", ENVIRONMENT])
-
-    out = capsys.readouterr().out
-    assert not any(said in out for said in ("compiled again", "what differs from"))
-
-
 def test_an_experiment_that_is_rendered_no_more_is_told(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     edit(specs, "experiments: [post, post-drafts-windows]", "experiments: [post]", f"environments/{ENVIRONMENT}.yaml")
-
     assert "post-drafts-windows/qwen-vllm: gone" in check(specs, manifests, capsys)[1]
-
-
-def test_an_environment_that_was_never_rendered_is_said_to_be_not_compared(specs, tmp_path, capsys):
-    manifests = rendered(specs, tmp_path / "manifests")
-    (manifests / ENVIRONMENT).rename(manifests / "another")
-
-    assert f"not compared, not in {manifests}:" in " ".join(check(specs, manifests, capsys)[1].split())
 
 
 @pytest.mark.parametrize(
@@ -271,9 +225,7 @@ def test_an_environment_that_was_never_rendered_is_said_to_be_not_compared(specs
 def test_a_broken_manifest_is_said_to_be_not_compared(specs, tmp_path, capsys, text):
     manifests = rendered(specs, tmp_path / "manifests")
     (manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml").write_text(text)
-
     code, out = check(specs, manifests, capsys)
-
     assert (code, "its manifest cannot be read" in out) == (0, True)
 
 
@@ -301,17 +253,9 @@ def test_a_key_that_stands_in_the_deployment_itself_is_read(specs, tmp_path, cap
     assert "nothing is compiled again" in check(specs, manifests, capsys)[1]
 
 
-def test_a_deployment_whose_key_map_is_missing_is_said_to_be_not_compared(specs, tmp_path, capsys):
-    manifests = rendered(specs, tmp_path / "manifests")
-    write(manifests, "post", "storage", [])
-
-    assert "its manifest cannot be read" in check(specs, manifests, capsys)[1]
-
-
 def test_manifests_without_keys_are_said_to_be_not_compared(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     (manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml").write_text("kind: Service\n")
-
     assert "rendered by a release that wrote no keys" in check(specs, manifests, capsys)[1]
 
 
@@ -326,16 +270,8 @@ def test_a_key_of_another_release_differs_in_the_field_that_is_new(specs, tmp_pa
 
 def test_a_refused_experiment_is_not_compared(specs, before, capsys):
     edit(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 63")
-
     code, out = check(specs, before, capsys)
-
     assert (code, "not compared, refused above: post-us-east-2/post" in out) == (2, True)
-
-
-def test_an_edit_that_compiles_does_not_change_the_exit_code(specs, before, capsys):
-    edit(specs, *K5)
-
-    assert check(specs, before, capsys)[0] == 0
 
 
 def test_an_old_experiment_of_an_unknown_model_is_not_compared(specs, before, capsys):
@@ -349,27 +285,11 @@ def test_an_old_experiment_of_an_unknown_model_is_not_compared(specs, before, ca
 
 def test_a_file_that_is_named_after_no_experiment_gives_2_and_names_them(specs, before, capsys):
     other = (before / "post.yaml").rename(before / "old.yaml")
-
     code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(other)])
-
     assert (code, "post, post-drafts-windows" in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])
 def test_nothing_to_compare_with_gives_2(specs, tmp_path, capsys, name):
     (tmp_path / "empty").mkdir()
-
     assert check(specs, tmp_path / name, capsys)[0] == 2
-
-
-def test_no_line_is_wider_than_a_screen(specs, before, capsys):
-    edit(specs, "max_num_seqs: 4", "max_num_seqs: 2", "experiments/post-drafts-windows.yaml")
-    edit(
-        specs, "async_mode: false",
-        "async_mode: true\n  tuning: {fused_qkv: true, mlp_kernel_enabled: true, attn_kernel_enabled: true, "
-        "context_encoding_buckets: [512, 1024]}",
-    )  # fmt: skip
-
-    out = check(specs, before, capsys)[1]
-
-    assert [line for line in out.splitlines()[2:] if len(line) > 100] == []

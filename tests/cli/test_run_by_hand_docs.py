@@ -39,7 +39,6 @@ def named(kind: str) -> set[str]:
 @pytest.mark.parametrize("line", sorted({line for line in LINES if re.match(r"tandem [a-z]+ .*post-us", line)}))
 def test_a_command_of_tandem_parses(line):
     words = shlex.split(line)[1:]
-
     with contextlib.suppress(BenchError):  # --resume reads the run's folder
         assert app.parse_args(words)
 
@@ -47,20 +46,17 @@ def test_a_command_of_tandem_parses(line):
 @pytest.mark.parametrize("line", sorted({line for line in LINES if "-m tandem bench" in line}))
 def test_a_command_of_the_pod_parses(line):
     words = shlex.split(line.partition("-m tandem ")[2].partition(" >")[0].rstrip("'&"))
-
     with contextlib.suppress(BenchError):  # --resume reads the run's folder
         assert app.parse_args(words)
 
 
 def test_jobs_are_made_of_the_rendered_cron_jobs():
     started = set(re.findall(r"--from=cronjob/(\S+)", PAGE.replace("`", " ")))
-
     assert started == named("CronJob")
 
 
 def test_logs_are_of_jobs_that_were_made():
     made = set(re.findall(r"--from=cronjob/\S+ ([\w-]+)", PAGE))
-
     assert set(re.findall(r"job/([\w-]+)", PAGE.replace("cronjob/", ""))) <= made | {JOB["metadata"]["name"]}
 
 
@@ -81,14 +77,12 @@ def test_labels_by_hand_are_those_that_a_raise_sets():
 
 def test_the_pod_has_what_the_policies_admit_and_an_account_that_is_rendered():
     [policy] = [found for found in OBJECTS if found["metadata"]["name"] == "allow-benching"]
-
     assert POD["metadata"]["labels"] == policy["spec"]["podSelector"]["matchLabels"]
     assert POD["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT in named("ServiceAccount")
 
 
 def test_the_pods_image_is_the_base_of_our_own():
     base = (ROOT / "images" / "tandem" / "Dockerfile").read_text()
-
     assert f"{POD['spec']['containers'][0]['image']}@" in base
 
 
@@ -103,7 +97,6 @@ def test_the_pods_packages_come_from_a_lock_that_is_copied():
 
 def test_what_is_copied_into_the_pod_is_there():
     [copied] = re.findall(r"^tar c (.*) \|", PAGE, flags=re.MULTILINE)
-
     assert [name for name in copied.split() if not (ROOT / name).exists()] == []
 
 
@@ -111,5 +104,4 @@ def test_what_is_copied_into_the_pod_is_there():
 def test_a_link_leads_somewhere(file, heading):
     text = (ROOT / "docs" / file).read_text() if file else PAGE
     found = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
-
     assert not heading or heading in {re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in found}

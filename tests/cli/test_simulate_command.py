@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -12,7 +11,6 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from lone_variant import lone
@@ -83,7 +81,6 @@ def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(pa
 def test_its_server_ends_when_the_command_is_killed(alone):
     process, lines = alone
     process.kill()
-
     assert gone([line.split()[1] for line in lines[:-1]])
 
 
@@ -95,7 +92,6 @@ def simulate(*more: str) -> int:
 
 def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
     assert simulate("--experiment", "post", "--write", str(tmp_path)) == 0
-
     written = [Path(line) for line in capsys.readouterr().out.splitlines()]
     assert [path.name for path in written] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
     assert [read_settings(path).law for path in written] == ["none", "nxdi"]
@@ -107,26 +103,10 @@ def test_rejects_what_is_no_port(port, capsys):
     assert port in capsys.readouterr().err
 
 
-def test_rejects_an_experiment_that_is_not_there(capsys):
-    assert simulate("--experiment", "nowhere", "--json") == 2
-
-    faults: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["error"]["faults"]
-    assert "post" in faults[0]["allowed"]
-
-
 def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-
     assert simulate("--experiment", "post", "--write", str(tmp_path / "file" / "below")) == 3
     assert "file" in capsys.readouterr().err
-
-
-def test_the_command_line_loads_nothing_of_the_simulator():
-    loaded = "{'aiohttp', 'numpy', 'uvloop', 'prometheus_client', 'tandem.simulator.settings'} & set(sys.modules)"
-    code = f"import sys; import tandem.cli.program; print(sorted({loaded}))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-
-    assert done.stdout.strip() == "[]"
 
 
 def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
@@ -145,26 +125,3 @@ def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
 def test_a_factor_that_no_server_can_follow_is_refused(capsys):
     assert main(["simulate", "--experiment", "post", "--time-scale", "1000"]) == 2
     assert "from 0.01 to 100" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("words", "new_word"),
-    [
-        (["twin", "--experiment", "post"], "tandem simulate"),
-        (["simulate", "--experiment", "post", "--faster", "5"], "--time-scale"),
-        (["simulate", "--faster=5"], "--time-scale"),
-        (["dashboard", "run", "--env", "prod", "--html", "page.html"], "report.html"),
-    ],
-)
-def test_an_old_word_names_the_new_one_and_runs_nothing(words, new_word, capsys):
-    assert main(words) == 2
-
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert new_word in printed.err
-    assert printed.err.count("\n") == 1
-
-
-def test_an_old_word_behind_two_dashes_is_of_another_program(capsys):
-    assert main(["simulate", "--experiment", "nowhere", "--", "other", "--faster"]) == 2
-    assert "nowhere" in capsys.readouterr().err

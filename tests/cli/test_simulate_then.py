@@ -42,7 +42,6 @@ def test_a_command_is_given_the_address_of_a_server_that_is_ready(then, capfd):
 def test_it_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path):
     note = tmp_path / "url"
     code = alone("sh", "-c", f'printf %s "$1" > {note}; exit 4', "sh", "{qwen-vllm}")
-
     assert code == 4
     assert main(["bench", "run", "--baseline", note.read_text(), "--model", "m", "--out", str(tmp_path / "run")]) == 3
 

@@ -40,7 +40,6 @@ def said(found: StatusReport) -> str:
 
 def test_a_block_says_state_use_and_hours():
     text = said(status(seen(instance(), lease=lease()), BLOCK, reservation=PAID))
-
     assert "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min ago)" in text
     assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min) idle no" in text
 
@@ -60,7 +59,6 @@ def test_a_block_that_is_not_written_yet_is_said():
 
 def test_what_is_unknown_is_nowhere_said_to_be_none():
     text = said(status(replace(seen(), unknown={"instances": "AccessDenied"}), unknown=LOST))  # type: ignore[dict-item]
-
     for row in ("instances unknown", "cost unknown", "lease unknown", "heartbeat unknown", "alarms unknown"):
         assert row in text
     assert "nothing needs attention" not in text
@@ -68,16 +66,13 @@ def test_what_is_unknown_is_nowhere_said_to_be_none():
 
 def test_what_is_unknown_is_null_in_json():
     found = status(seen(), unknown=LOST | {"fence": "AccessDenied", "reservation": "AccessDenied"})
-
     document = json.loads(json.dumps(status_as_dict(found, ())))
-
     nulls = ("instances", "usd", "node_hours", "fenced", "lease_live", "idle_block", "alarms")
     assert {name: document[name] for name in nulls} == dict.fromkeys(nulls)
 
 
 def test_a_fence_says_who_why_since_when_and_how_far():
     found = status(seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",))))
-
     told = "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1 instance terminated"
     assert f"fence {told} by id)" in said(found)
 
@@ -85,7 +80,6 @@ def test_a_fence_says_who_why_since_when_and_how_far():
 def test_every_line_fits_a_screen():
     look = seen(*(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30))
     found = status(look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST)
-
     assert [line for line in lines(found) if len(line) > 100] == []
 
 
@@ -142,7 +136,6 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
 )  # fmt: skip
 def test_the_first_line_concludes_and_the_next_command_follows(found, first, second):
     printed = lines(found)
-
     assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
     [following] = [line for line in printed if line.startswith("  next ")]
     assert second in following
@@ -151,7 +144,6 @@ def test_the_first_line_concludes_and_the_next_command_follows(found, first, sec
 def test_what_needs_attention_stands_before_the_details():
     found = status(seen(instance()), alarms=("an-alarm",))
     labels = [line.split()[0] for line in lines(found) if line[2:3].strip()]
-
     assert labels.index("attention") < labels.index("next") < labels.index("fleet")
 
 
@@ -166,14 +158,12 @@ def test_a_lease_says_its_nodes_its_end_and_what_was_accepted():
 
 def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero():
     text = said(status(seen(), unknown={"bill": "AccessDenied"}))
-
     assert ("cost what the fleet cost before is unknown" in text, "0.00" in text) == (True, False)
 
 
 def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it():
     foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
     found = status(seen(), schedules=(foreign,))
-
     [command] = [line for line in lines(found) if "delete-schedule" in line]
     assert shlex.split(command)[-1] == "x; curl evil"
 

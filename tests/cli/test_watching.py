@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from bucket_specs import folders
 
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.cli.inputs import read_legal_inputs
@@ -35,33 +36,27 @@ def hosting() -> tuple[Environment, list[Experiment]]:
 
 def test_every_hosted_experiment_is_watched_in_its_order(hosting):
     found = build_scope(*hosting)
-
     assert [watching.experiment.name for watching in found.experiments] == ["post", "post-drafts-windows"]
     assert found.environment is hosting[0]
 
 
 def test_classes_are_those_of_the_suites(hosting):
     traffic = build_scope(*hosting).experiments[0].traffic
-
     assert traffic.suites == {name: suite(name).classes for name in hosting[1][0].suites}
     assert set(traffic.classes) == {*suite("post").classes, *suite("real").classes}
 
 
-def test_concurrencies_of_several_suites_stand_once_and_ascend(hosting):
-    assert build_scope(*hosting).experiments[0].traffic.concurrencies == (1, 4)
-
-
 POST, LIMIT = "post-us-east-2", "observability.monthly_limit_usd"
-
-
-def folders(specs: Path) -> list[str]:
-    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
 
 
 def edit(specs: Path, file: str, old: str, new: str) -> None:
     path = specs / file
     assert old in path.read_text()
     path.write_text(path.read_text().replace(old, new))
+
+
+def select_post(specs: Path) -> Selection:
+    return Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
 
 
 def limited(specs: Path, usd: str) -> None:
@@ -115,9 +110,7 @@ def test_what_builds_refuses_it_as_well(specs):
     limited(specs, "100")
 
     with pytest.raises(SpecError) as refused:
-        read_legal_inputs(
-            Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
-        )
+        read_legal_inputs(select_post(specs))
 
     assert [fault.path for fault in refused.value.faults] == [LIMIT]
 
@@ -140,9 +133,7 @@ def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, 
 
 def test_what_is_refused_otherwise_has_no_cost(specs, capsys):
     edit(specs, "experiments/post.yaml", "target: Qwen/Qwen3-32B", "target: Qwen/Qwen3-0.6B")
-
     main(["check", POST, *folders(specs)])
-
     assert "watching costs" not in capsys.readouterr().out
 
 
@@ -164,9 +155,7 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, loa
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", load)
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
 
-    inputs = read_legal_inputs(
-        Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
-    )
+    inputs = read_legal_inputs(select_post(specs))
 
     (fault,) = [fault for fault in inputs.faults if "reference" in fault.path]
     assert (fault.path, fault.severity) == (path, "warning")
@@ -178,9 +167,7 @@ def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_cl
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
 
-    inputs = read_legal_inputs(
-        Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
-    )
+    inputs = read_legal_inputs(select_post(specs))
 
     assert not [fault for fault in inputs.faults if "reference" in fault.path]
 
