@@ -242,13 +242,13 @@ def _removal_as_dict(removal: SetRemoval, context: BucketContext) -> dict[str, A
 
 def print_import(import_result: ImportResult, context: BucketContext) -> None:
     """Say what became of an artifact that was to be taken in."""
-    manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.prefix}/"
+    manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.key.prefix}/"
     files = f"{format_count(len(manifest.files), 'file')}, {format_size(manifest.size)}"
     if not import_result.is_new:
-        print_line(f"present, left alone: {import_result.name}")
+        print_line(f"present, left alone: {import_result.key.name}")
         rows = [f"{files}, made by {manifest.made.get('run', 'somebody')}", VerbatimText(location)]
     else:
-        print_line(f"imported: {import_result.name}")
+        print_line(f"imported: {import_result.key.name}")
         rows = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
         rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
     print_rows([row] for row in rows)
@@ -258,8 +258,8 @@ def import_as_dict(import_result: ImportResult, context: BucketContext) -> dict[
     """Return the same as the plain values that --json prints."""
     return {
         "bucket": context.bucket,
-        "name": import_result.name,
-        "prefix": import_result.prefix,
+        "name": import_result.key.name,
+        "prefix": import_result.key.prefix,
         "taken": import_result.is_new,
         "files": len(import_result.manifest.files),
         "size": import_result.manifest.size,

@@ -54,7 +54,6 @@ def told_to_stop(start, proxied, proxy, tmp_path):
 
 def test_a_process_that_is_told_to_stop_says_so_and_ends_as_the_signal_ends_one(told_to_stop):
     code, last, error = told_to_stop
-
     assert (code, last["event"], last["exit_code"], error) == (143, "told to stop (SIGTERM)", 143, "")
 
 

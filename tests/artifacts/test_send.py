@@ -61,7 +61,6 @@ def stored(endpoint, bucket, key=KEY):
 def test_an_object_has_the_bytes_and_the_sha256_of_its_file(store, endpoint, bucket, blob, size):
     path = blob("w", size)
     upload_file(store, path, KEY, compute_sha256(path))
-
     body, metadata = stored(endpoint, bucket)
     assert (body == path.read_bytes(), metadata) == (True, {"sha256": compute_sha256(path)})
 
@@ -117,7 +116,6 @@ def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, pro
     path = blob("w", 2 * PART)
     proxy.use(FaultRule(operation="CreateMultipartUpload", fault=AnswerLossFault(), times=1))
     upload_file(proxied, path, KEY, compute_sha256(path))
-
     assert (len(proxy.requests("CreateMultipartUpload")), uploads(endpoint, bucket)) == (2, [])
 
 
@@ -141,10 +139,8 @@ def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, ope
 @pytest.mark.parametrize("size", [1000, 3 * PART])
 def test_a_file_of_another_content_than_announced_is_not_stored(store, blob, size):
     path = blob("w", size)
-
     with pytest.raises(InputError, match=f"{path}: its content is not what was announced"):
         upload_file(store, path, KEY, hashlib.sha256(b"other").hexdigest())
-
     assert list(store.list("")) == []
 
 

@@ -124,7 +124,6 @@ def test_every_line_is_json_with_time_level_and_event(stage, hub):
 
 def test_an_offline_setting_of_the_library_is_named(stage):
     done = stage(HF_HUB_OFFLINE="1")
-
     assert (done.returncode, json.loads(done.stdout.splitlines()[-1])["event"]) == (2, "HF_HUB_OFFLINE is set")
 
 
