@@ -95,6 +95,7 @@ def test_an_interrupted_collect_is_finished_by_the_next(proxied, proxy, operatio
 
 def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store, monkeypatch):
     monkeypatch.setattr(module, "WAIT_S", 5)
+    monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.1)
     put_set(store, KEY, "run")
     put_lease(store, KEY, held=True, holder="collect-dead", ttl_s=1)
     assert (collect(store), keys(store)) == (["deleted"], set())
