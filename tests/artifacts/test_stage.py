@@ -124,13 +124,6 @@ def test_two_runs_of_two_holders_write_the_same_manifest(stage, hub, held, remov
     assert held() == first
 
 
-def test_a_present_model_is_done_without_asking_the_hub(stage, hub):
-    stage()
-    hub.stop()
-    again = stage()
-    assert (again.code, again.events, again.last["commit"]) == (0, ["present"], COMMIT)
-
-
 def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, module, bucket):
     stage()
     hub.stop()
