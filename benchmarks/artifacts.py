@@ -33,8 +33,7 @@ from taken_on import taken_on  # noqa: E402
 
 from rehearsal.aws.endpoint import AwsEndpoint  # noqa: E402
 from tandem.artifacts.files import LocalFiles  # noqa: E402
-from tandem.artifacts.manifest import Manifest  # noqa: E402
-from tandem.artifacts.manifest_store import write_stored_manifest  # noqa: E402
+from tandem.artifacts.manifest import Manifest, write_stored_manifest  # noqa: E402
 from tandem.artifacts.s3_transfer import upload_files  # noqa: E402
 from tandem.artifacts.store import ObjectStore, open_store  # noqa: E402
 from tandem.spec.catalogue import load_catalogue  # noqa: E402

@@ -32,7 +32,7 @@ COMMANDS = {
     "adopt": "take in an artifact that was compiled elsewhere",
 }
 # where the name is not the command's
-MODULES = {"compile": "driver", "keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}
+MODULES = {"compile": "driver.attempts", "keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
 INTERRUPT_EXIT_CODE = 130

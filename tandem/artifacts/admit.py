@@ -15,13 +15,21 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tandem.artifacts import files as local_files
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspection import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import parse_model_references, read_artifact_key, read_compile_command
-from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile, parse_manifest, require_model
+from tandem.artifacts.manifest import (
+    ACCEPTED_FIELD,
+    MANIFEST_NAME,
+    MAX_NAMES,
+    Manifest,
+    ManifestFile,
+    parse_manifest,
+    require_model,
+    shorten_list,
+)
 from tandem.errors import ExternalError, StaleError
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
@@ -30,7 +38,6 @@ INCOMING_NAME = ".incoming"  # a copy on its way
 ADMISSION_MARK = ".admitted"  # beside `current`: the manifest that it was copied by
 COPY_THREADS = 4
 READ_BYTES = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
-MAX_NAMES = 5  # files that a message names; the rest is counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,18 +60,17 @@ def run(options: argparse.Namespace) -> int:
     key, models, command = read_artifact_key(), parse_model_references(options.model), read_compile_command()
     manifest = _read_manifest(options.stored, f"the artifact {key.name} is missing", f"compile it: {command}")
     source = options.stored / manifest.folder
-    differences = compare_key_fields(
-        {**manifest.fields, "kind": manifest.kind}, {**key.as_fields(), "kind": "artifact"}
-    )
+    fields = key.as_fields() | {"kind": "artifact"}
+    differences = compare_key_fields({**manifest.fields, "kind": manifest.kind}, fields)
     lines = [f"{field}: artifact {stored}, deployment {asked}" for field, (stored, asked) in differences.items()]
     _refuse_faults(lines, options.stored / MANIFEST_NAME)
     _require_files(source, manifest, command)
     if key.nxdi is not None:
         _require_config(source, key, manifest)
     for model in models:
-        where, change = options.models / model.path, f"stage it: {model.command}"
-        model_manifest = _read_manifest(where, f"the model {model.name} is not staged", change)
-        require_model(model_manifest, model.name, str(where / MANIFEST_NAME), change)
+        where = options.models / model.path
+        model_manifest = _read_manifest(where, f"the model {model.name} is not staged", f"stage it: {model.command}")
+        require_model(model_manifest, model, str(where / MANIFEST_NAME))
         _require_files(where / model_manifest.folder, model_manifest, model.command)
     if os.access(options.stored, os.W_OK):
         change = "mount it with readOnly: a server that misses a file would compile into the store of all others"
@@ -72,12 +78,10 @@ def run(options: argparse.Namespace) -> int:
         log_event("the stored artifact is mounted writable", level="warning", where=where, change=change)
     for sentence in manifest.made.get("unproven") or ():
         log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
-    if options.copy:
-        _copy_artifact(source, options.artifact, manifest)
-    else:
-        _link_artifact(source, options.artifact)
-    counts: dict[str, Any] = {"files": len(manifest.files), "bytes": manifest.size}
-    log_event("admitted", artifact=key.name, **counts, copied=options.copy, made=manifest.made)
+    make_local = _copy_artifact if options.copy else _link_artifact
+    make_local(source, options.artifact, manifest)
+    about = {"files": len(manifest.files), "bytes": manifest.size, "copied": options.copy, "made": manifest.made}
+    log_event("admitted", artifact=key.name, **about)
     return 0
 
 
@@ -95,16 +99,15 @@ def _read_manifest(folder: Path, problem: str, change: str) -> Manifest:
 def _require_config(source: Path, key: ArtifactKey, manifest: Manifest) -> None:
     """Hold the runtime's own record of its settings against the key: the manifest's fields are what was asked for.
 
-    What a person took the artifact in in spite of (tandem/artifacts/manifest_store.py) is a warning.
+    What a person took the artifact in in spite of (tandem/artifacts/artifact_import.py) is a warning.
     """
     with _translate_mount_errors(source / CONFIG):
         config = read_config(source)
     lines = [config] if isinstance(config, str) else list(config_differences(config, key))
-    accepted = manifest.made.get("accepted")
+    accepted = manifest.made.get(ACCEPTED_FIELD)
     accepted_lines = {str(fault) for fault in accepted} if isinstance(accepted, list) else set()
-    for line in lines:
-        if line in accepted_lines:
-            log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
+    for line in filter(accepted_lines.__contains__, lines):
+        log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
     _refuse_faults([line for line in lines if line not in accepted_lines], source / CONFIG)
 
 
@@ -130,13 +133,13 @@ def _require_files(folder: Path, manifest: Manifest, command: str) -> None:
         return "" if size == file.size else f"{file.path} has {size} bytes instead of {file.size}"
 
     with ThreadPoolExecutor(COPY_THREADS) as pool:
-        problems = [problem for problem in pool.map(check_file, manifest.files) if problem]
+        problems = list(filter(None, pool.map(check_file, manifest.files)))
     if problems:
-        problem = f"{manifest.name} is not whole: {local_files.shorten_list(problems, MAX_NAMES)}"
+        problem = f"{manifest.name} is not whole: {shorten_list(problems, MAX_NAMES)}"
         raise StaleError(problem, where=str(folder), change=f"remove {MANIFEST_NAME}, then make it again: {command}")
 
 
-def _link_artifact(source: Path, artifact: Path) -> None:
+def _link_artifact(source: Path, artifact: Path, _manifest: Manifest) -> None:
     """Point `current` at the mount, in one step."""
     current, new_link = artifact / CURRENT_NAME, artifact / f".{CURRENT_NAME}.new"
     with local_files.translate_disk_errors(new_link):
@@ -150,11 +153,9 @@ def _link_artifact(source: Path, artifact: Path) -> None:
 def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
     """Copy to local disk and name it `current` when the last file is whole."""
     current, incoming, mark_path = artifact / CURRENT_NAME, artifact / INCOMING_NAME, artifact / ADMISSION_MARK
-    digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
+    digest, files = hashlib.sha256(manifest.to_bytes()).hexdigest(), manifest.files
     is_same_manifest = not current.is_symlink() and mark_path.exists() and mark_path.read_text() == digest
-    if is_same_manifest and all(
-        local_files.read_file_size(current / file.path) == file.size for file in manifest.files
-    ):
+    if is_same_manifest and all(local_files.read_file_size(current / file.path) == file.size for file in files):
         log_event("copied already", folder=str(current))
         return
     with local_files.translate_disk_errors(current):
@@ -164,12 +165,12 @@ def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
         elif current.exists():  # cut off after its naming, or of another manifest: what is whole of it is kept
             shutil.rmtree(incoming, ignore_errors=True)
             current.rename(incoming)
-        paths = {incoming / file.path for file in manifest.files}
+        paths = {incoming / file.path for file in files}
         for path in list(incoming.rglob("*")):  # parts of files that were cut off, files of another artifact
             if (path.is_symlink() or not path.is_dir()) and path not in paths:
                 path.unlink()
         local_files.create_open_folder(incoming)
-    missing = [file for file in manifest.files if not local_files.has_content(incoming / file.path, file)]
+    missing = [file for file in files if not local_files.has_content(incoming / file.path, file)]
     local_files.require_disk_space(artifact, sum(file.size for file in missing), "the copy of the artifact")
     missing.sort(key=lambda file: -file.size)  # so that none is left alone at the end
     local_files.run_in_threads(COPY_THREADS, lambda file: _copy_file(source, incoming, file), missing)
@@ -214,7 +215,5 @@ def _translate_mount_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         problem = f"the mount cannot be read ({error.strerror or error})"
-        change = (
-            "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy; the pod tries "
-        )
-        raise ExternalError(problem, where=str(path), change=f"{change}again by itself") from None
+        change = "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy"
+        raise ExternalError(problem, where=str(path), change=f"{change}; the pod tries again by itself") from None

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_key_side
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inspection import require_valid_artifact
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest
-from tandem.artifacts.manifest_store import read_artifact_manifest, read_rejection, require_key, write_stored_manifest
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
@@ -36,14 +35,13 @@ class ImportResult:
     """What became of it.
 
     Args:
-        name, prefix: of the artifact; the prefix without a slash at its end.
+        key: of the artifact.
         manifest: what is stored now.
         is_new: whether it is ours; False where an artifact of this key was there.
     """
 
-    name: str
-    prefix: str
-    manifest: Manifest
+    key: ArtifactKey
+    manifest: sets.Manifest
     is_new: bool
 
 
@@ -57,13 +55,12 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        InputError: the folder cannot be stored, or the stored manifest cannot be read.
+        InputError: there is no such folder, or a file in it cannot be stored.
         StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
         ExternalError: S3 failed, or somebody else writes this key.
     """
-    stored_manifest = read_artifact_manifest(store, key)
-    if stored_manifest is not None:
-        return ImportResult(name=key.name, prefix=key.prefix, manifest=stored_manifest, is_new=False)
+    if stored_manifest := sets.read_artifact_manifest(store, key):
+        return ImportResult(key=key, manifest=stored_manifest, is_new=False)
     if not folder.is_dir():
         change = "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
         raise InputError("there is no such folder", where=str(folder), change=change)
@@ -72,8 +69,8 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
     # a name for the content: the same files are the same run, however often they are brought
     listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
     run_name = f"{RUN_PREFIX}{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
-    manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
+    manifest = sets.Manifest(
+        schema_version=sets.SCHEMA_VERSION,
         kind="artifact",
         name=key.name,
         folder=run_name,
@@ -81,7 +78,7 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         files=files,
         made={"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]},
     )
-    return _store_manifest(store, key, manifest, run_name, wait_s, local_files)
+    return _store_manifest(store, key, manifest, wait_s, local_files)
 
 
 def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wait_s: float = 0) -> ImportResult:
@@ -98,27 +95,38 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
         StaleError: it was made for another key, or a file of it is not whole any more.
         ExternalError: S3 failed, or somebody else writes this key.
     """
-    stored_manifest = read_artifact_manifest(store, key)
-    if stored_manifest is not None:
-        return ImportResult(name=key.name, prefix=key.prefix, manifest=stored_manifest, is_new=False)
-    manifest = read_rejection(store, key.prefix, run_name)
-    require_key(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
-    return _store_manifest(store, key, manifest, f"{RUN_PREFIX}{run_name}", wait_s, None)
+    if stored_manifest := sets.read_artifact_manifest(store, key):
+        return ImportResult(key=key, manifest=stored_manifest, is_new=False)
+    change = "name the run as the log of the upload does: --refused RUN"
+    try:
+        rejection_key = f"{key.prefix}/{sets.validate_path(run_name)}/{sets.REJECTION_NAME}"
+    except ValueError:
+        raise InputError(f"{run_name!r} is no run", change=change) from None
+    rejection = store.read(rejection_key) if "/" not in run_name else None
+    if rejection is None:
+        raise InputError("nothing was refused here", where=store.url(rejection_key), change=change)
+    manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))
+    sets.require_key(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
+    made = dict(manifest.made)
+    faults = [str(fault) for fault in made.pop(sets.FAULTS_FIELD, None) or ()]
+    notes = [f"taken in by hand although the inspection said: {fault}" for fault in faults]
+    made |= {sets.ACCEPTED_FIELD: faults, "unproven": [*(made.get("unproven") or ()), *notes]}
+    manifest = manifest.model_copy(update={"folder": run_name, "made": made})
+    return _store_manifest(store, key, manifest, wait_s)
 
 
-def _store_manifest(  # noqa: PLR0913, PLR0917 - two callers, which name them all
-    store: ObjectStore, key: ArtifactKey, manifest: Manifest, holder: str, wait_s: float, files: LocalFiles | None
+def _store_manifest(
+    store: ObjectStore, key: ArtifactKey, manifest: sets.Manifest, wait_s: float, files: LocalFiles | None = None
 ) -> ImportResult:
     """Send the files that are not stored yet and write the manifest; another's, written since, wins."""
-    with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
+    holder = RUN_PREFIX + manifest.folder.removeprefix(RUN_PREFIX)
+    with hold_lease(store, f"{key.prefix}/{sets.LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
         if files is not None:
             upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
         lease.confirm()
-        is_ours = write_stored_manifest(store, key.prefix, manifest)
-    other_manifest = None if is_ours else read_artifact_manifest(store, key)
-    return ImportResult(
-        name=key.name, prefix=key.prefix, manifest=other_manifest or manifest, is_new=not other_manifest
-    )
+        is_ours = sets.write_stored_manifest(store, key.prefix, manifest)
+    other_manifest = None if is_ours else sets.read_artifact_manifest(store, key)
+    return ImportResult(key=key, manifest=other_manifest or manifest, is_new=not other_manifest)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -141,14 +149,19 @@ def run(options: argparse.Namespace) -> int:
     try:
         key = ArtifactKey.from_fields(read_key_side(options.key).fields) if options.key else read_artifact_key()
     except ValueError as error:
-        where = str(options.key)
-        raise InputError(f"this is {error}", where=where, change="name a file with a key's fields") from None
+        change = "name a file with a key's fields"
+        raise InputError(f"this is {error}", where=str(options.key), change=change) from None
     store = open_store(options.bucket)
     if options.refused is not None:
         result = import_rejection(store, options.refused, key, wait_s=options.wait_s)
     else:
         result = import_artifact(store, options.folder, key, wait_s=options.wait_s)
     event, manifest = "adopted" if result.is_new else "present: left alone", result.manifest
-    counts: dict[str, Any] = {"files": len(manifest.files), "size": manifest.size}
-    log_event(event, artifact=result.name, prefix=result.prefix, **counts, made=manifest.made)
+    about: dict[str, Any] = {
+        "prefix": key.prefix,
+        "files": len(manifest.files),
+        "size": manifest.size,
+        "made": manifest.made,
+    }
+    log_event(event, artifact=key.name, **about)
     return 0

@@ -7,6 +7,7 @@ and nothing is guessed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -94,7 +95,8 @@ def resolve_key(
         ExternalError: the bucket did not give what the word may mean.
     """
     sides, fault = list(known_sides), None
-    if _is_path(word) and not any(word in (side.name, *side.aliases) for side in sides):
+    is_path = os.access(word, os.F_OK)  # says no to what is longer than a name can be
+    if is_path and not any(word in (side.name, *side.aliases) for side in sides):
         return read_key_side(Path(word))
     if match := _match_word(word, sides):
         return match
@@ -113,6 +115,29 @@ def resolve_key(
     raise InputError(f"{word!r} is no variant, no key and no file", change=change)
 
 
+def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
+    """Return the one key that a word means among those given: by its full name, then by a start.
+
+    Raises:
+        InputError: it means several.
+    """
+    by_name: dict[str, KeySide] = {}
+    for side in sides:
+        by_name.setdefault(side.name, side)
+        if word in (side.name, *side.aliases):
+            return side
+    may_be_digest = len(word) >= MIN_DIGEST_CHARACTERS
+    matches = [
+        side
+        for name, side in by_name.items()
+        if name.startswith(word) or (may_be_digest and name.rpartition("-")[2].startswith(word))
+    ]
+    if len(matches) > 1:
+        names = ", ".join(sorted(side.name for side in matches))
+        raise InputError(f"{word!r} means {len(matches)} keys", change=f"write more of one: {names}")
+    return matches[0] if matches else None
+
+
 def read_key_side(path: Path) -> KeySide:
     """Read the key of a folder with a manifest, of a manifest, or of a file that holds a key's fields.
 
@@ -125,12 +150,10 @@ def read_key_side(path: Path) -> KeySide:
     except OSError as error:
         change = "name a folder that holds one, a manifest, or a file with a key's fields"
         raise InputError(f"no manifest can be read here ({error.strerror})", where=str(file), change=change) from None
-    try:
+    with contextlib.suppress(ValueError):
         fields = json.loads(body)
-    except ValueError:
-        fields = None
-    if isinstance(fields, dict) and "schema_version" not in fields and (name := compute_key_name(fields)):
-        return KeySide(name=name, fields=fields, where=str(file))
+        if isinstance(fields, dict) and "schema_version" not in fields and (name := compute_key_name(fields)):
+            return KeySide(name=name, fields=fields, where=str(file))
     manifest = parse_manifest(body, str(file))
     return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))
 
@@ -211,33 +234,3 @@ def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[
             fault = fault or stored_set.fault
     if fault is not None:
         raise fault
-
-
-def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
-    """Return the one key that a word means among those given: by its full name, then by a start.
-
-    Raises:
-        InputError: it means several.
-    """
-    by_name: dict[str, KeySide] = {}
-    for side in sides:
-        by_name.setdefault(side.name, side)
-        if word in (side.name, *side.aliases):
-            return side
-    may_be_digest = len(word) >= MIN_DIGEST_CHARACTERS
-    matches = [
-        side
-        for name, side in by_name.items()
-        if name.startswith(word) or (may_be_digest and name.rpartition("-")[2].startswith(word))
-    ]
-    if len(matches) > 1:
-        names = ", ".join(sorted(side.name for side in matches))
-        raise InputError(f"{word!r} means {len(matches)} keys", change=f"write more of one: {names}")
-    return matches[0] if matches else None
-
-
-def _is_path(word: str) -> bool:
-    try:
-        return Path(word).exists()
-    except OSError:  # longer than a name can be, or behind a folder that may not be searched
-        return False

@@ -30,8 +30,14 @@ from tandem.artifacts.job_env import (
     read_holder,
 )
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
-from tandem.artifacts.manifest import LEASE_NAME, Manifest
-from tandem.artifacts.manifest_store import files_prefix, manifest_key, read_artifact_manifest, read_model_manifest
+from tandem.artifacts.manifest import (
+    LEASE_NAME,
+    Manifest,
+    files_prefix,
+    manifest_key,
+    read_artifact_manifest,
+    read_model_manifest,
+)
 from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
@@ -43,7 +49,7 @@ DISK_SPACE_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk
 POLL_INTERVAL_S = 5.0
 ARCHIVE_NAME = "driver.pyz"
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
-MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver import main\n\nsys.exit(main())\n"
+MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver.attempts import main\n\nsys.exit(main())\n"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,9 +90,9 @@ def run(options: argparse.Namespace) -> int:
             if time.monotonic() >= deadline_s:
                 command = quote_command("aws", "s3", "rm", error.where)
                 change = (
-                    "wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node killed"
+                    "wait for that Job: one that fails frees its lease; if its pod was deleted or killed for good, "
                 )
-                change += f" for good, remove the lease by hand ({command}) and create this Job again"
+                change += f"remove the lease by hand ({command}) and create this Job again"
                 problem = f"somebody else compiles this: {error.problem}"
                 raise LeaseConflictError(problem, where=error.where, change=change) from None
         time.sleep(min(POLL_INTERVAL_S, options.wait_s))
@@ -96,36 +102,31 @@ def run(options: argparse.Namespace) -> int:
 def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
     """Whether the artifact is stored already; if so the next containers are told."""
     manifest = read_artifact_manifest(store, key)
-    if manifest is None:
-        return False
-    where = store.url(manifest_key(key.prefix))
-    (work / PRESENT_NAME).write_text(f"{where}\n")
-    log_event("the artifact is there already", object=where, files=len(manifest.files), bytes=manifest.size)
-    return True
+    if manifest is not None:
+        where = store.url(manifest_key(key.prefix))
+        (work / PRESENT_NAME).write_text(f"{where}\n")
+        log_event("the artifact is there already", object=where, files=len(manifest.files), bytes=manifest.size)
+    return manifest is not None
 
 
 def _download_models(store: ObjectStore, models: Sequence[ModelReference], folder: Path) -> None:
     """Receive every file of every model; what is whole already stays as it is."""
-    manifests = {model: _require_model_manifest(store, model) for model in models}
+    manifests: dict[ModelReference, Manifest] = {}
+    for model in models:
+        if (manifest := read_model_manifest(store, model)) is None:
+            problem, where = f"the model {model.name} is not staged: it has no manifest", manifest_key(model.prefix)
+            raise InputError(problem, where=store.url(where), change=f"stage it: {model.command}")
+        manifests[model] = manifest
     create_open_folder(folder)
-    size = sum(manifest.size for manifest in manifests.values())
     files = [(folder / model.path / file.path, file.size) for model in models for file in manifests[model].files]
-    present_bytes = sum(file_bytes for path, file_bytes in files if path.exists())
-    needed_bytes = size - present_bytes + DISK_SPACE_FACTOR * size
+    missing_bytes = sum(size for path, size in files if not path.exists())
+    needed_bytes = missing_bytes + DISK_SPACE_FACTOR * sum(size for _, size in files)
     require_disk_space(folder, needed_bytes, "bringing the models and making the artifact")
     for model, manifest in manifests.items():
         start_s = time.monotonic()
         download_files(store, files_prefix(model.prefix, manifest), folder / model.path, manifest.files)
         seconds = round(time.monotonic() - start_s, 1)
         log_event("model is there", model=model.name, files=len(manifest.files), bytes=manifest.size, seconds=seconds)
-
-
-def _require_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest:
-    manifest = read_model_manifest(store, model.prefix, model.name, model.command)
-    if manifest is None:
-        problem = f"the model {model.name} is not staged: it has no manifest"
-        raise InputError(problem, where=store.url(manifest_key(model.prefix)), change=f"stage it: {model.command}")
-    return manifest
 
 
 def build_driver_archive() -> bytes:

@@ -29,7 +29,6 @@ MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model 
 SPARE_BYTES = 64 * 1024**2  # bytes left for logs and whatever else shares the disk
 # the runtime's container and this one run as different users (docs/artifacts.md), and a cache keeps locks
 OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666
-_DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class LocalFiles:
@@ -45,10 +44,10 @@ class LocalFiles:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.sizes = {_check_name(folder, path): path.stat().st_size for path in _walk_files(folder)}  # bytes, by path
-        if not self.sizes:
+        paths = {_check_name(folder, path): path for path in _walk_files(folder)}
+        if not paths:
             raise InputError("there is no file in the folder", where=str(folder), change="name the folder of the files")
-        self.sizes = dict(sorted(self.sizes.items()))
+        self.sizes = {name: paths[name].stat().st_size for name in sorted(paths)}  # bytes, by path
         self._hashed_files: dict[str, ManifestFile] = {}
 
     def hash_file(self, name: str, check_cancel: Callable[[], None] = lambda: None) -> ManifestFile:
@@ -175,7 +174,7 @@ def translate_disk_errors(path: Path) -> Iterator[None]:
         if error.errno is None:  # no system call: a library's own word
             raise
         problem, change = "the file cannot be written", "check the volume's mount, its owner and mode (fsGroup)"
-        if error.errno in _DISK_FULL_ERRNOS:
+        if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
             problem, change = "the disk is full", "give the pod more ephemeral storage; whole files are kept"
         where = str(error.filename or path)
         raise ExternalError(f"{problem} ({error.strerror})", where=where, change=change) from None
@@ -233,9 +232,3 @@ def format_bytes(byte_count: int) -> str:
         if byte_count >= unit_bytes:
             return f"{byte_count / unit_bytes:.1f} {unit}"
     return f"{byte_count} bytes"
-
-
-def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:
-    """Return the first items as one text, and how many more there are."""
-    rest_note = f" and {len(items) - max_count} more" if len(items) > max_count else ""
-    return separator.join(items[:max_count]) + rest_note

@@ -35,7 +35,7 @@ DELETION_RESULT = "deleted"
 FOREIGN_REASON = "nobody took its lease and it has no manifest: not written by Tandem"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SetRemoval:
     """What is deleted of one set, in this order: manifest, uploads, files, lease.
 
@@ -66,7 +66,7 @@ class SetRemoval:
         return sum(summary.size for summary in self.stored_set.objects if summary.key in keys)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SetRetention:
     """A set that nobody uses and that stays all the same; `explanation` says so in words."""
 
@@ -80,7 +80,7 @@ class SetRetention:
         return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class GcPlan:
     """What may go and what stays of all that nobody uses, or that is no whole set's."""
 
@@ -107,26 +107,18 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
         explanation, is_used = _explain_retention(stored_set), stored_set.name in used_names
         # nothing is left of the set but the lease of a collect that was interrupted
         is_remnant = stored_set.keys == {stored_set.lease_key} and not stored_set.open_uploads
-        holder = stored_set.lease.holder if stored_set.lease else ""
-        is_remnant = is_remnant and holder.startswith(HOLDER_PREFIX)
+        is_remnant = is_remnant and bool(stored_set.lease and stored_set.lease.holder.startswith(HOLDER_PREFIX))
         if not explanation and is_used:
             removals += _plan_leftovers(stored_set, cutoff)
         elif not explanation and (is_remnant or stored_set.last_write_at < cutoff):
             kind = "snapshot" if stored_set.kind == "model" else "artifact"
             state = "damaged " if stored_set.damage else "" if stored_set.manifest else "unfinished "
-            removals.append(
-                SetRemoval(
-                    stored_set=stored_set,
-                    description=f"{state}{kind}",
-                    is_full=True,
-                    uploads=stored_set.open_uploads,
-                    files=stored_set.files,
-                )
-            )
+            uploads, files = stored_set.open_uploads, stored_set.files
+            removals.append(SetRemoval(stored_set, f"{state}{kind}", is_full=True, uploads=uploads, files=files))
         elif not is_used:
             explanation = explanation or f"written {stored_set.last_write_at:%Y-%m-%d}, which is not long enough ago"
-            retentions.append(SetRetention(stored_set=stored_set, explanation=explanation))
-    return GcPlan(removals=tuple(removals), retentions=tuple(retentions))
+            retentions.append(SetRetention(stored_set, explanation))
+    return GcPlan(tuple(removals), tuple(retentions))
 
 
 def _explain_retention(stored_set: StoredSet) -> str:
@@ -157,9 +149,7 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
     if files or uploads:
         phrases = [f"left by {', '.join(sorted(dead_runs))}"] if files else []
         phrases += [f"{len(uploads)} broken upload{'s' if len(uploads) > 1 else ''}"] if uploads else []
-        yield SetRemoval(
-            stored_set=stored_set, description="; ".join(phrases), is_full=False, files=files, uploads=uploads
-        )
+        yield SetRemoval(stored_set, "; ".join(phrases), is_full=False, files=files, uploads=uploads)
 
 
 def execute_plan(
@@ -203,9 +193,9 @@ def _remove_set(
             _delete_objects(store, lease, prefix, [current.stored_set.manifest_key])
         for upload in current.uploads:
             store.abort_upload(upload)
-        keys = [summary.key for summary in current.files]
-        for start in range(0, len(keys), s3.DELETE_BATCH):
-            _delete_objects(store, lease, prefix, keys[start : start + s3.DELETE_BATCH])
+        for start in range(0, len(current.files), s3.DELETE_BATCH):
+            batch = current.files[start : start + s3.DELETE_BATCH]
+            _delete_objects(store, lease, prefix, [summary.key for summary in batch])
     if current.is_full:
         _delete_lease(store, lease_key, holder)
     return current
@@ -295,8 +285,8 @@ def run(options: argparse.Namespace) -> int:
     plan = plan_removals(stored_sets, used_names, cutoff)
     for retention in plan.retentions:
         log_event("kept", prefix=retention.stored_set.prefix, why=retention.explanation, size=retention.stored_set.size)
-    results: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
-    for removal, result in execute_plan(store, plan, used_names, cutoff) if options.delete else results:
+    preview: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
+    for removal, result in execute_plan(store, plan, used_names, cutoff) if options.delete else preview:
         log_event(result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size)
     log_event("collected" if options.delete else "dry run", size=plan.size, versions_kept=has_versioning(store))
     if read_fault := next((retention.fault for retention in plan.retentions if retention.fault), None):

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -122,21 +123,20 @@ class HubSnapshot:
         change = "check HF_ENDPOINT, and whether a proxy or a login page stands before it"
         return ExternalError(f"what answers is no hub ({type(error).__name__})", where=self.where, change=change)
 
-    def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:  # noqa: PLR0911 - an answer each
+    def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:
         """Return the fault that an answer of the hub means."""
         status, headers, token = error.response.status_code, error.response.headers, self.token
         code, message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
         quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
-        if code == "GatedRepo" and token is None:
+        if code == "GatedRepo":
+            problem = "the model is gated and no token was sent"
             change = f"accept its licence at {self.page}, store a token of that account in Secrets Manager, and give "
             change += f"the secret's name to the environment ({SECRET_NAME_VARIABLE})"
-            return HubAccessError("the model is gated and no token was sent", where=self.where, change=change)
-        if code == "GatedRepo" and token:
-            problem = f"the model is gated and the token in the secret {token.secret} does not open it{quote}"
-            change = (
-                f"accept the licence at {self.page} with the token's own account, wait for its approval, and let it "
-            )
-            return HubAccessError(problem, where=self.where, change=f"{change}read gated repositories")
+            if token:
+                problem = f"the model is gated and the token in the secret {token.secret} does not open it{quote}"
+                change = f"accept the licence at {self.page} with the token's own account, wait for its approval, and "
+                change += "let it read gated repositories"
+            return HubAccessError(problem, where=self.where, change=change)
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"
             return InputError(f"the model has no revision {self.commit}", where=self.page, change=change)
@@ -175,8 +175,8 @@ class HubSnapshot:
                 wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""
                 problem = f"{reason}{wait_note}, asked {tries} times for {subject}"
                 raise ExternalError(problem, where=self.where, change=_RETRY_ADVICE) from None
-            details = {"why": reason, "what": subject, "wait_s": wait_s, "tries_left": MAX_TRIES - tries}
-            log_event("trying again", level="warning", **details)
+            about = {"why": reason, "what": subject, "wait_s": wait_s, "tries_left": MAX_TRIES - tries}
+            log_event("trying again", level="warning", **about)
             return wait_s
 
         failures = (httpx.HTTPError, httpx.InvalidURL, hub_errors.OfflineModeIsEnabled, EOFError)
@@ -237,9 +237,8 @@ class HubSnapshot:
                 path.unlink()
             require_disk_space(self.folder, entry.size - max(0, read_file_size(path)), entry.path)
             if read_file_size(path) < entry.size:
-                self.retry(
-                    entry.path, lambda: self._stream(entry, path, on_progress), lambda: max(0, read_file_size(path))
-                )
+                fetch = partial(self._stream, entry, path, on_progress)
+                self.retry(entry.path, fetch, lambda: max(0, read_file_size(path)))
             sha256, is_whole = _verify_checksum(entry, path)
             if is_whole:
                 return path, sha256
@@ -335,9 +334,8 @@ def read_hub_address() -> str:
         change = f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}"
         raise InputError("HF_ENDPOINT has a user or password in it", change=change)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        raise InputError(
-            "HF_ENDPOINT is no http address", where=address, change="give the hub's, as https://hub.internal"
-        )
+        change = "give the hub's, as https://hub.internal"
+        raise InputError("HF_ENDPOINT is no http address", where=address, change=change)
     return address
 
 
@@ -365,11 +363,9 @@ def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.Model
 def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
     token = snapshot.token.value if snapshot.token else False
     api = library.HfApi(endpoint=snapshot.hub, token=token, library_name="tandem")
+    options: dict[str, Any] = {"revision": snapshot.commit, "files_metadata": True, "timeout": TIMEOUT_S}
     try:
-        return snapshot.retry(
-            "its list of files",
-            lambda: api.model_info(snapshot.model, revision=snapshot.commit, files_metadata=True, timeout=TIMEOUT_S),
-        )
+        return snapshot.retry("its list of files", partial(api.model_info, snapshot.model, **options))
     except hub_errors.HFValidationError as error:
         raise InputError(f"it is no name of a model ({error})", where=snapshot.model, change="correct it") from None
     except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
@@ -434,7 +430,20 @@ def read_token(name: str) -> HubToken:
     try:
         text = boto3.client("secretsmanager", config=config).get_secret_value(SecretId=name).get("SecretString")
     except BOTO_ERRORS as error:
-        raise _convert_secret_error(error, where) from None
+        fault, code = explain_fault(error, "GetSecretValue"), error_code(error)
+        fault_class: type[TandemError] = ExternalError
+        problem = f"the secret cannot be read: {fault.problem}"
+        change = "check the pod's identity, its region and its way to Secrets Manager; then run the job again"
+        if code == "ResourceNotFoundException":
+            fault_class, problem = InputError, "there is no such secret here, or it has no value yet"
+            change = "create it with the hub's token, or declare its right name for the environment"
+        elif code == "InvalidRequestException":
+            fault_class, problem = InputError, f"the secret cannot be read: {error}"
+            change = "restore it, if it was deleted"
+        elif fault.kind in {"denied", "foreign"}:
+            problem = f"reading the secret is denied ({code})"
+            change = "allow this pod's role secretsmanager:GetSecretValue, and kms:Decrypt where the key is your own"
+        raise fault_class(problem, where=where, change=change) from None
     if not isinstance(text, str):
         raise InputError("the secret is binary", where=where, change="store the token as text")
     if text.lstrip().startswith("{"):
@@ -446,17 +455,3 @@ def read_token(name: str) -> HubToken:
         problem = "the secret holds no token: a text of at least 8 characters without blanks or line breaks"
         raise InputError(problem, where=where, change='store the token alone as plain text, or {"token": "..."}')
     return HubToken(name, text.strip())
-
-
-def _convert_secret_error(error: Exception, where: str) -> TandemError:
-    fault, code = explain_fault(error, "GetSecretValue"), error_code(error)
-    if code == "ResourceNotFoundException":
-        change = "create it with the hub's token, or declare its right name for the environment"
-        return InputError("there is no such secret here, or it has no value yet", where=where, change=change)
-    if code == "InvalidRequestException":
-        return InputError(f"the secret cannot be read: {error}", where=where, change="restore it, if it was deleted")
-    if fault.kind in {"denied", "foreign"}:
-        change = "allow this pod's role secretsmanager:GetSecretValue, and kms:Decrypt where the key is your own"
-        return ExternalError(f"reading the secret is denied ({code})", where=where, change=change)
-    change = "check the pod's identity, its region and its way to Secrets Manager; then run the job again"
-    return ExternalError(f"the secret cannot be read: {fault.problem}", where=where, change=change)

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.driver import find_graphs
-from tandem.artifacts.files import shorten_list
+from tandem.artifacts.driver.folders import find_graphs
+from tandem.artifacts.manifest import shorten_list
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import StaleError, TandemError
 from tandem.spec.artifact_key import ArtifactKey

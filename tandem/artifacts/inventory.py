@@ -13,10 +13,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import Literal
 
-from tandem.artifacts.files import shorten_list
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.lease import LeaseState, parse_lease
-from tandem.artifacts.manifest import LEASE_NAME, Manifest, NewerSchemaError
-from tandem.artifacts.manifest_store import REJECTION_NAME, files_prefix, manifest_key, read_stored_manifest
 from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
 from tandem.errors import ExternalError, TandemError
 
@@ -46,7 +44,7 @@ class StoredSet:
     prefix: str
     objects: tuple[ObjectSummary, ...]
     open_uploads: tuple[OpenUpload, ...] = ()
-    manifest: Manifest | None = None
+    manifest: sets.Manifest | None = None
     fault: TandemError | None = None
     lease: LeaseState | None = None
     lease_fault: TandemError | None = None
@@ -82,12 +80,12 @@ class StoredSet:
     @property
     def manifest_key(self) -> str:
         """Return the key of its manifest."""
-        return manifest_key(self.prefix)
+        return sets.manifest_key(self.prefix)
 
     @property
     def lease_key(self) -> str:
         """Return the key of its lease."""
-        return f"{self.prefix}/{LEASE_NAME}"
+        return f"{self.prefix}/{sets.LEASE_NAME}"
 
     @property
     def files(self) -> tuple[ObjectSummary, ...]:
@@ -97,7 +95,7 @@ class StoredSet:
     @property
     def rejection_runs(self) -> tuple[str, ...]:
         """Return the runs that an upload refused and kept."""
-        return tuple(self.run_folder(row.key) for row in self.objects if row.key.endswith(f"/{REJECTION_NAME}"))
+        return tuple(self.run_folder(row.key) for row in self.objects if row.key.endswith(f"/{sets.REJECTION_NAME}"))
 
     def run_folder(self, key: str) -> str:
         """Return the run's folder that an object of an artifact lies in; empty for one that lies in none."""
@@ -110,7 +108,7 @@ class StoredSet:
         `whole` has a manifest and every file of it, `damaged` lacks one or has one of another size, `partial` has no
         manifest yet, `newer` has one that only a newer release can read, `unread` one that S3 did not give.
         """
-        if isinstance(self.fault, NewerSchemaError):
+        if isinstance(self.fault, sets.NewerSchemaError):
             return "newer"
         if isinstance(self.fault, ExternalError):
             return "unread"
@@ -138,13 +136,14 @@ class StoredSet:
             return ""
         if (self.manifest.kind, self.manifest.name) != (self.kind, self.name):
             return f"its manifest is of {self.manifest.kind} {self.manifest.name}"
-        sizes, root = {row.key: row.size for row in self.objects}, files_prefix(self.prefix, self.manifest)
-        missing = [file.path for file in self.manifest.files if f"{root}/{file.path}" not in sizes]
-        resized = [
-            file.path for file in self.manifest.files if sizes.get(f"{root}/{file.path}", file.size) != file.size
-        ]
-        phrases = ((missing, "missing"), (resized, "of another size"))
-        return "; ".join(f"{shorten_list(paths, MAX_NAMES, ', ')} {problem}" for paths, problem in phrases if paths)
+        sizes, root = {row.key: row.size for row in self.objects}, sets.files_prefix(self.prefix, self.manifest)
+        paths: dict[str, list[str]] = {"missing": [], "of another size": []}
+        for file in self.manifest.files:
+            size = sizes.get(f"{root}/{file.path}")
+            if size != file.size:
+                paths["missing" if size is None else "of another size"].append(file.path)
+        names = {problem: sets.shorten_list(paths[problem], MAX_NAMES, ", ") for problem in paths}
+        return "; ".join(f"{text} {problem}" for problem, text in names.items() if text)
 
 
 def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[StoredSet, ...]:
@@ -194,16 +193,14 @@ def _read_set(
     """Return the set with what its manifest and its lease say."""
     kind, _ = PREFIX_DEPTHS[prefix.partition("/")[0]]
     stored_set = StoredSet(kind=kind, prefix=prefix, objects=objects, open_uploads=uploads)
-    if stored_set.manifest_key in stored_set.keys:
-        try:
-            stored_set = replace(stored_set, manifest=read_stored_manifest(store, prefix))
-        except TandemError as error:
-            stored_set = replace(stored_set, fault=error)
-    if stored_set.lease_key in stored_set.keys:
-        try:
-            lease_object = store.read(stored_set.lease_key)
-            lease = parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
-            stored_set = replace(stored_set, lease=lease)
-        except TandemError as error:
-            stored_set = replace(stored_set, lease_fault=error)
-    return stored_set
+    manifest = lease = fault = lease_fault = None
+    try:
+        manifest = sets.read_stored_manifest(store, prefix) if stored_set.manifest_key in stored_set.keys else None
+    except TandemError as error:
+        fault = error
+    try:
+        lease_object = store.read(stored_set.lease_key) if stored_set.lease_key in stored_set.keys else None
+        lease = parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
+    except TandemError as error:
+        lease_fault = error
+    return replace(stored_set, manifest=manifest, fault=fault, lease=lease, lease_fault=lease_fault)

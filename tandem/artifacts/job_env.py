@@ -19,9 +19,7 @@ from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
 COMPILE_VARIABLE = "TANDEM_COMPILE_JOB"  # the command that makes the artifact
 STAGE_VARIABLE = "TANDEM_STAGE_JOBS"  # JSON of id@revision -> the command that stages it
-_ID_PATTERN = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_REVISION_PATTERN = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
-_COMMIT_PATTERN = re.compile(r"[0-9a-f]{40}")
+_REVISION = r"[A-Za-z0-9][\w.-]*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +27,8 @@ class ModelReference:
     """One model snapshot that is needed.
 
     Args:
-        id: organisation/name. revision: a commit, or a name that moves.
+        id: organisation/name.
+        revision: a commit, or a name that moves.
         command: starts the job that stages it.
 
     Raises:
@@ -42,9 +41,9 @@ class ModelReference:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a prefix."""
-        if not _ID_PATTERN.fullmatch(self.id) or ".." in self.id:
+        if not re.fullmatch(f"{_REVISION}/{_REVISION}", self.id, re.ASCII) or ".." in self.id:
             raise InputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
-        if not _REVISION_PATTERN.fullmatch(self.revision) or ".." in self.revision:
+        if not re.fullmatch(_REVISION, self.revision, re.ASCII) or ".." in self.revision:
             raise InputError(f"{self.revision!r} is no revision", change="give the commit, 40 hexadecimal digits")
 
     @property
@@ -65,7 +64,7 @@ class ModelReference:
     @property
     def is_pinned(self) -> bool:
         """Return whether the revision is a commit."""
-        return _COMMIT_PATTERN.fullmatch(self.revision) is not None
+        return re.fullmatch(r"[0-9a-f]{40}", self.revision) is not None
 
 
 def add_bucket_argument(parser: argparse.ArgumentParser) -> None:
@@ -81,26 +80,35 @@ def read_artifact_key() -> ArtifactKey:
         InputError: there is none, or it is no key of this release.
     """
     change = f"set {KEY_VARIABLE} to the key's fields, as the rendered manifests of this release do"
-    fields = read_json_variable(KEY_VARIABLE, "", change)
-    if not isinstance(fields, dict):
-        raise InputError(f"{KEY_VARIABLE} is no mapping", change=change)
+    fields = read_json_variable(KEY_VARIABLE, dict, change=change)
     try:
         return ArtifactKey.from_fields(fields)
     except ValueError as error:
         raise InputError(f"{KEY_VARIABLE} is {error}", change=f"{change}; use its own tools image") from None
 
 
-def read_json_variable(name: str, default: str, change: str = "use the rendered manifest") -> Any:
+def read_json_variable(
+    name: str, kind: type[dict[str, Any] | list[Any]], default: str = "", change: str = "use the rendered manifest"
+) -> Any:
     """Return what a variable holds as JSON.
 
+    Args:
+        name: of the variable.
+        kind: what its JSON must be.
+        default: its text where it is not set; empty refuses that.
+        change: what to do where it cannot be used.
+
     Raises:
-        InputError: it is no JSON, or not set where there is no default.
+        InputError: it is no JSON of this kind, or not set where there is no default.
     """
     text = os.environ.get(name) or default
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError as error:
         raise InputError(f"{name} is no JSON ({error})" if text else f"{name} is not set", change=change) from None
+    if not isinstance(value, kind):
+        raise InputError(f"{name} is no {'mapping' if kind is dict else 'list'}", change=change)
+    return value
 
 
 def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
@@ -109,16 +117,11 @@ def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
     Raises:
         InputError: a name is not in that form, or the environment's commands are no JSON.
     """
-    commands = read_json_variable(STAGE_VARIABLE, "{}")
-    if not isinstance(commands, dict):
-        raise InputError(f"{STAGE_VARIABLE} is no mapping", change="use the rendered manifest")
+    commands = read_json_variable(STAGE_VARIABLE, dict, "{}")
     return tuple(
-        ModelReference(
-            id=name.partition("@")[0],
-            revision=name.partition("@")[2],
-            command=str(commands.get(name, f"the job that stages {name}")),
-        )
+        ModelReference(id=id_, revision=revision, command=str(commands.get(name, f"the job that stages {name}")))
         for name in names
+        for id_, _, revision in [name.partition("@")]
     )
 
 

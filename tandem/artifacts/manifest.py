@@ -1,25 +1,40 @@
-"""The manifest of a stored set of files: what it is for, and every file with its size and SHA-256.
+"""The manifest of a stored set of files: what it is for, every file with its size and SHA-256; read and written.
 
-Invariant: a manifest is written after the last of its files and never before, so whoever reads one reads of
-files that are whole. What parses here is typed, of a schema this program knows, and names no file outside its
-own folder.
+Invariant: a manifest is written only when every file that it names is in the bucket with its size and SHA-256, and
+never over another one; so whoever finds a manifest finds the files whole. What parses here is typed, of a schema this
+program knows, and names no file outside its own folder.
+
+What a compile made and the inspection refuses lies by no manifest: no reader takes it for an artifact, and nothing
+that took hours to make is lost. Beside the files of its run lies a manifest under a name of its own, with the faults; a
+person may take it in, and what was wrong with it then stands in the manifest.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
 from tandem.errors import InputError, StaleError
+from tandem.shell_command import quote_command
+from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 from tandem.spec.record import SpecRecord
+
+if TYPE_CHECKING:
+    from tandem.artifacts.job_env import ModelReference
+    from tandem.artifacts.store import ObjectHead, ObjectStore
 
 SCHEMA_VERSION: Final = 1
 MANIFEST_NAME = "tandem-manifest.json"  # beside the files: neither the hub nor a runtime uses this name
 LEASE_NAME = "tandem-lease.json"
+MAX_NAMES = 5  # files that a message names; the rest is counted
+REJECTION_NAME = "tandem-refused.json"
+FAULTS_FIELD = "refused"  # in `made`, as the inspection said them
+ACCEPTED_FIELD = "accepted"  # in `made` of what was taken in all the same
 
 
 class NewerSchemaError(InputError):
@@ -59,9 +74,7 @@ class Manifest(SpecRecord):
     schema_version: Literal[1] = Field(description="version of this form")
     kind: Literal["model", "artifact"] = Field(description="a staged snapshot, or a compiled artifact")
     name: str = Field(description="model id@revision, or the artifact key's name")
-    folder: SetPath | Literal[""] = Field(
-        description="folder of the files below the manifest's own; empty for the same"
-    )
+    folder: SetPath | Literal[""] = Field(description="of the files, below the manifest's own; empty for the same")
     fields: dict[str, Any] = Field(description="every field of the artifact key; of a model its id and revision")
     files: tuple[ManifestFile, ...] = Field(min_length=1, description="every file, by path")
     made: dict[str, Any] = Field(description="how it came to be: run, where compiled, what of it is unproven")
@@ -109,8 +122,119 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     return manifest
 
 
-def require_model(manifest: Manifest, name: str, where: str, stage_command: str) -> None:
+def require_model(manifest: Manifest, model: ModelReference, where: str) -> None:
     """Refuse a manifest that is not of this model; raises StaleError."""
-    if (manifest.kind, manifest.name) != ("model", name):
-        problem = f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {name}"
-        raise StaleError(problem, where=where, change=f"see who wrote it, remove it, then: {stage_command}")
+    if (manifest.kind, manifest.name) != ("model", model.name):
+        problem = f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {model.name}"
+        raise StaleError(problem, where=where, change=f"see who wrote it, remove it, then: {model.command}")
+
+
+def require_key(manifest: Manifest, key: ArtifactKey, where: str) -> None:
+    """Refuse a manifest that is not for this key.
+
+    Raises:
+        StaleError: it differs; every field that differs is named.
+    """
+    differences = compare_key_fields(manifest.fields, key.as_fields())
+    details = [f"{field}: artifact {stored}, asked {asked}" for field, (stored, asked) in differences.items()]
+    if details:
+        problem = f"under the key's own name lies something else: {'; '.join(details)}"
+        raise StaleError(problem, where=where, change="see who wrote it, remove the manifest, compile again")
+
+
+def manifest_key(prefix: str) -> str:
+    """Return the key of a set's manifest."""
+    return f"{prefix}/{MANIFEST_NAME}"
+
+
+def files_prefix(prefix: str, manifest: Manifest) -> str:
+    """Return the prefix of a set's files, without a slash at its end."""
+    return f"{prefix}/{manifest.folder}" if manifest.folder else prefix
+
+
+def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
+    """Return a stored set's manifest, None where there is none.
+
+    Args:
+        store: the bucket.
+        prefix: of the set, `models/<org>/<name>/<revision>` or `artifacts/<key name>`.
+
+    Raises:
+        InputError: it is cut off, of a newer schema or malformed.
+        TandemError: S3 failed.
+    """
+    manifest_object = store.read(manifest_key(prefix))
+    return parse_manifest(manifest_object.body, store.url(manifest_key(prefix))) if manifest_object else None
+
+
+def read_artifact_manifest(store: ObjectStore, key: ArtifactKey) -> Manifest | None:
+    """Return the manifest of a key's artifact, None where there is none.
+
+    Raises:
+        InputError: it cannot be read.
+        StaleError: it is of another key.
+    """
+    manifest = read_stored_manifest(store, key.prefix)
+    if manifest is not None:
+        require_key(manifest, key, store.url(manifest_key(key.prefix)))
+    return manifest
+
+
+def read_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest | None:
+    """Return the manifest of a model's snapshot, None where there is none.
+
+    Raises:
+        InputError: it cannot be read.
+        StaleError: it is of something else.
+    """
+    manifest = read_stored_manifest(store, model.prefix)
+    if manifest is not None:
+        require_model(manifest, model, store.url(manifest_key(model.prefix)))
+    return manifest
+
+
+def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -> bool:
+    """Write a set's manifest after its last file; False where another manifest is there already.
+
+    Args:
+        store: the bucket.
+        prefix: of the set.
+        manifest: what to write. One with the same bytes, there already, is as good as ours.
+
+    Raises:
+        StaleError: a file that it names is missing in the bucket or differs there; nothing is written.
+        TandemError: S3 failed.
+    """
+    files_root = files_prefix(prefix, manifest)
+    heads = store.pool.map(lambda file: store.head(f"{files_root}/{file.path}"), manifest.files)
+    differences = {file.path: describe_difference(head, file) for head, file in zip(heads, manifest.files, strict=True)}
+    details = shorten_list([f"{path}: {problem}" for path, problem in differences.items() if problem], MAX_NAMES)
+    if details:
+        problem = f"the set is not whole, so its manifest is not written: {details}"
+        raise StaleError(problem, where=store.url(prefix), change="run the job that sends it again")
+    return store.create(manifest_key(prefix), manifest.to_bytes())
+
+
+def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
+    """Say in what an object is not the file that a manifest names; empty for nothing."""
+    if head is None:
+        return "the object is missing"
+    if head.size != file.size:
+        return f"the object has {head.size} bytes, the manifest says {file.size}"
+    if head.sha256 != file.sha256:
+        return f"the object is marked with SHA-256 {head.sha256}, the manifest says {file.sha256}"
+    return ""
+
+
+def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
+    """Return the fault of an object that is not what the manifest of its set says."""
+    removal = f"remove its {MANIFEST_NAME} and this object ({quote_command('aws', 's3', 'rm', store.url(key))})"
+    change = f"serve nothing from this set: {removal}, then run the job that makes it again"
+    versions = "a former version may lie in the bucket (aws s3api list-object-versions)"
+    return StaleError(problem, where=store.url(key), change=f"{change}; {versions}")
+
+
+def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:
+    """Return the first items as one text, and how many more there are."""
+    rest_note = f" and {len(items) - max_count} more" if len(items) > max_count else ""
+    return separator.join(items[:max_count]) + rest_note

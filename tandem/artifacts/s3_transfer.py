@@ -22,8 +22,7 @@ from s3transfer.exceptions import S3DownloadFailedError
 from tandem.artifacts import files as local_files
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.manifest import ManifestFile
-from tandem.artifacts.manifest_store import build_damage_error, describe_difference
+from tandem.artifacts.manifest import ManifestFile, build_damage_error, describe_difference
 from tandem.artifacts.store import ObjectHead, ObjectStore, TransferFacts
 from tandem.errors import InputError
 

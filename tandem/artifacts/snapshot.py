@@ -17,42 +17,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tandem.artifacts.files import compute_sha256, unreadable_error
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import InputError
 
+if TYPE_CHECKING:
+    from tandem.artifacts.hub import HubSnapshot
+
+SnapshotSource: TypeAlias = "HubSnapshot | FolderSnapshot"
 CONFIG_NAME = "config.json"
 INDEX_NAME = "model.safetensors.index.json"
 SINGLE_FILE_NAME = "model.safetensors"  # the one tensor file of a snapshot without an index
 TENSOR_SUFFIX = ".safetensors"
 SUMS_NAME = "SHA256SUMS"  # as coreutils' sha256sum writes it
-_SUMS_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)")
 
-# file of a snapshot -> who reads it; all lie at its root (transformers' own names for them, as its loaders spell them)
-FILE_READERS = {
-    CONFIG_NAME: "shapes and architecture: every runtime and the compiler",
-    "generation_config.json": "default sampling and end tokens: the server",
-    INDEX_NAME: "which tensor lies in which file: the loader",
-    "tokenizer.json": "the fast tokenizer",
-    "tokenizer_config.json": "the tokenizer's class, special tokens and chat template",
-    "special_tokens_map.json": "the tokenizer",
-    "added_tokens.json": "the tokenizer",
-    "vocab.json": "a byte-pair tokenizer's vocabulary",
-    "merges.txt": "a byte-pair tokenizer's merges",
-    "vocab.txt": "a word-piece tokenizer's vocabulary",
-    "tokenizer.model": "a sentencepiece tokenizer",
-    "spiece.model": "a sentencepiece tokenizer",
-    "tiktoken.model": "a tiktoken tokenizer",
-    "chat_template.jinja": "the chat template, where it is a file of its own",
-    "chat_template.json": "the chat template, where it is a file of its own",
-    "preprocessor_config.json": "the input processor, read at start where there is one",
-    "processor_config.json": "the input processor, read at start where there is one",
-    "quantize_config.json": "how the weights are quantized",
-    "hf_quant_config.json": "how the weights are quantized",
-}
+# what a server reads beside tensors; all lie at the root (transformers' own names for them, as its loaders spell them)
+MODEL_FILES = {CONFIG_NAME, INDEX_NAME, "generation_config.json", "quantize_config.json", "hf_quant_config.json"}
+TOKENIZER_TABLES = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
+TOKENIZER_VOCABULARIES = {"vocab.json", "merges.txt", "vocab.txt"}  # of byte pairs, the last of word pieces
+TOKENIZER_MODELS = {"tokenizer.model", "spiece.model", "tiktoken.model"}  # sentencepiece and tiktoken
+INPUT_FILES = {"chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json"}
+SERVER_FILES = MODEL_FILES | TOKENIZER_TABLES | TOKENIZER_VOCABULARIES | TOKENIZER_MODELS | INPUT_FILES
 
 # names that are left out -> why; the first that fits
 EXCLUSION_REASONS = {
@@ -86,6 +74,35 @@ class SnapshotEntry:
     git_sha1: str | None = None
 
 
+def choose_files(source: SnapshotSource) -> tuple[tuple[SnapshotEntry, ...], dict[str, str]]:
+    """Return the files to stage, by name, and the others with the reason.
+
+    Raises:
+        InputError: the snapshot has no configuration that a runtime could read, a file of our own names, or not the
+            tensors that its index names.
+        ExternalError: the source does not give configuration or index.
+    """
+    entries, where = source.entries, source.where
+    if CONFIG_NAME not in entries:
+        change = "name the model's own repository and revision, or the snapshot's own folder"
+        raise InputError(f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where, change=change)
+    for name in {MANIFEST_NAME, LEASE_NAME}.intersection(entries):
+        problem = f"the snapshot holds a file {name}, which is the name of a file of the store"
+        raise InputError(problem, where=where, change="take the snapshot as its authors published it")
+    bodies = {
+        name: source.receive(entries[name], lambda _size: None)[0].read_bytes()
+        for name in (CONFIG_NAME, INDEX_NAME)
+        if name in entries
+    }
+    if not isinstance(_parse_json(bodies[CONFIG_NAME], "configuration", f"{where}/{CONFIG_NAME}"), dict):
+        change = "take a revision whose config.json is whole"
+        raise InputError("the configuration is no JSON object", where=f"{where}/{CONFIG_NAME}", change=change)
+    tensors = select_tensor_files(entries, bodies.get(INDEX_NAME), where)
+    chosen_names = {name for name in entries if name in SERVER_FILES or name in tensors}
+    left_out = {name: find_exclusion_reason(name) for name in sorted(set(entries) - chosen_names)}
+    return tuple(entries[name] for name in sorted(chosen_names)), left_out
+
+
 def select_tensor_files(names: Collection[str], index: bytes | None, where: str) -> tuple[str, ...]:
     """Return the tensor files that a server loads.
 
@@ -101,11 +118,9 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
     root_files = sorted(name for name in names if name.endswith(TENSOR_SUFFIX) and "/" not in name)
     if index is not None:
         shards = set(parse_weight_map(index, f"{where}/{INDEX_NAME}").values())
-        missing = sorted(shards - set(root_files))
-        if missing:
-            problem = (
-                f"the index names {missing[0]}, which is not in the snapshot ({len(missing)} of {len(shards)} missing)"
-            )
+        if missing := sorted(shards - set(root_files)):
+            problem = f"the index names {missing[0]}, which is not in the snapshot"
+            problem += f" ({len(missing)} of {len(shards)} missing)"
             raise InputError(problem, where=f"{where}/{INDEX_NAME}", change="take a revision that is whole")
         return tuple(sorted(shards))
     if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
@@ -124,67 +139,28 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
     Raises:
         InputError: it is no index, or names a file outside of its own folder.
     """
-    change = "take a revision whose index is whole"
-    try:
-        content = json.loads(index)
-    except ValueError as error:
-        raise InputError(f"the index is cut off or no JSON ({error})", where=where, change=change) from None
-    weight_map = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError("the index has no weight_map", where=where, change=change)
-    for tensor, file in weight_map.items():
+    content = _parse_json(index, "index", where)
+    weight_map: Any = content.get("weight_map") if isinstance(content, dict) else None
+    problem = "" if isinstance(weight_map, dict) and weight_map else "the index has no weight_map"
+    for tensor, file in () if problem else weight_map.items():
         if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(TENSOR_SUFFIX):
             problem = f"the index puts the tensor {tensor} into {file!r}, which is no safetensors file beside it"
-            raise InputError(problem, where=where, change=change)
-    return weight_map
+    if problem:
+        raise InputError(problem, where=where, change="take a revision whose index is whole")
+    return dict(weight_map)
 
 
-def choose_files(
-    entries: Mapping[str, SnapshotEntry], tensors: Collection[str]
-) -> tuple[tuple[SnapshotEntry, ...], dict[str, str]]:
-    """Return the files to stage, by name, and the others with the reason.
-
-    Args:
-        entries: every file of the snapshot by its name.
-        tensors: what `select_tensor_files` returned.
-    """
-    chosen_names = {name for name in entries if name in FILE_READERS or name in tensors}
-    left_out = {name: find_exclusion_reason(name) for name in sorted(set(entries) - chosen_names)}
-    return tuple(entries[name] for name in sorted(chosen_names)), left_out
+def _parse_json(body: bytes, subject: str, where: str) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        problem, change = f"the {subject} is cut off or no JSON ({error})", f"take a revision whose {subject} is whole"
+        raise InputError(problem, where=where, change=change) from None
 
 
 def find_exclusion_reason(name: str) -> str:
     """Return why a file that is not chosen stays where it is."""
     return next(reason for pattern, reason in EXCLUSION_REASONS.items() if fnmatchcase(name, pattern))
-
-
-def require_config(names: Collection[str], where: str) -> None:
-    """Refuse a snapshot without its configuration, or with a file of our own names.
-
-    Raises:
-        InputError: there is no config.json, or the snapshot has a manifest or a lease of its own.
-    """
-    if CONFIG_NAME not in names:
-        change = "name the model's own repository and revision, or the snapshot's own folder"
-        raise InputError(f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where, change=change)
-    for name in {MANIFEST_NAME, LEASE_NAME}.intersection(names):
-        problem = f"the snapshot holds a file {name}, which is the name of a file of the store"
-        raise InputError(problem, where=where, change="take the snapshot as its authors published it")
-
-
-def check_config(body: bytes, where: str) -> None:
-    """Refuse a configuration that no runtime could read.
-
-    Raises:
-        InputError: it is no JSON object.
-    """
-    change = "take a revision whose config.json is whole"
-    try:
-        config = json.loads(body)
-    except ValueError as error:
-        raise InputError(f"the configuration is cut off or no JSON ({error})", where=where, change=change) from None
-    if not isinstance(config, dict):
-        raise InputError("the configuration is no JSON object", where=where, change=change)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,9 +189,8 @@ class FolderSnapshot:
     @property
     def provenance(self) -> dict[str, Any]:
         """Return what the manifest says of where the files came from."""
-        sums_note = f"; {SUMS_NAME} of the copy" if self.sums is not None else ""
         checks = "index, lengths and configuration of the copy; no checksum of a hub"
-        return {"from": "folder", "checked": checks + sums_note}
+        return {"from": "folder", "checked": checks + (f"; {SUMS_NAME} of the copy" if self.sums is not None else "")}
 
     def prepare(self) -> None:
         """Do nothing: the files are read where they lie."""
@@ -235,9 +210,8 @@ class FolderSnapshot:
                     problem = f"it lacks the tensor {missing[0]} of {INDEX_NAME} ({len(missing)} missing)"
                     raise InputError(problem, where=str(path), change="copy index and tensor files again")
             if self.sums is not None and entry.path not in self.sums:
-                raise InputError(
-                    f"{SUMS_NAME} does not name it", where=str(path), change=f"add its line to {SUMS_NAME}"
-                )
+                change = f"add its line to {SUMS_NAME}"
+                raise InputError(f"{SUMS_NAME} does not name it", where=str(path), change=change)
 
     def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
         """Hash one file where it lies.
@@ -287,14 +261,14 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
 
 
 def _read_entry(path: Path) -> SnapshotEntry:
-    if path.name.isprintable() and path.is_dir() and not path.is_symlink():
-        return SnapshotEntry(path=f"{path.name}/", size=0)
     reason, change = "", "copy the snapshot to a folder of its own"
     if not path.name.isprintable():  # control characters, and bytes that are no UTF-8
         reason = "its name has characters that cannot be carried"
     elif path.is_symlink():
         reason = "it is a link, as in the hub client's cache"
         change = "copy the files themselves (cp -rL, or download to a local folder) and name that folder"
+    elif path.is_dir():
+        return SnapshotEntry(path=f"{path.name}/", size=0)
     elif not path.is_file():
         reason = "it is no plain file"
     if reason:
@@ -305,7 +279,7 @@ def _read_entry(path: Path) -> SnapshotEntry:
 def _read_sums(path: Path) -> dict[str, str]:
     sums: dict[str, str] = {}
     for line_number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
-        match = _SUMS_LINE.fullmatch(line)
+        match = re.fullmatch(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)", line)
         if not match:
             change = "write it anew: cd to the folder, then sha256sum -- * > SHA256SUMS"
             raise InputError(f"line {line_number} is not as sha256sum writes it", where=str(path), change=change)

@@ -20,27 +20,22 @@ from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 from pathlib import Path
 from platform import node
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any
 
-from tandem.artifacts import snapshot
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import HOLDER_VARIABLE, ModelReference, add_bucket_argument
 from tandem.artifacts.lease import WriteLease, hold_lease, release_lease
-from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, SCHEMA_VERSION, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import manifest_key, read_model_manifest, write_stored_manifest
 from tandem.artifacts.s3_transfer import upload_file
+from tandem.artifacts.snapshot import SnapshotEntry, SnapshotSource, choose_files, open_folder
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.names import WORK_MOUNT
 
-if TYPE_CHECKING:
-    from tandem.artifacts.hub import HubSnapshot
-
 LEASE_S = 120.0
 WAIT_S = 3600.0
 LOG_INTERVAL_S = 5.0  # least seconds between two lines of progress
-SnapshotSource: TypeAlias = "HubSnapshot | snapshot.FolderSnapshot"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,12 +63,18 @@ def run(options: argparse.Namespace) -> int:
     model = ModelReference(id=options.model, revision=options.revision)
     store = open_store(options.bucket)
     holder = os.environ.get(HOLDER_VARIABLE) or f"hand-{node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    lease_key = f"{model.prefix}/{LEASE_NAME}"
+    lease_key = f"{model.prefix}/{sets.LEASE_NAME}"
     if _is_present(store, model):
         release_lease(store, lease_key, holder)
         return 0
     work = options.work / "stage" / options.bucket / model.id / model.revision  # as the lease: one run at a time
-    source = _open_source(model, options.folder, work)
+    source: SnapshotSource
+    if options.folder is not None:
+        source = open_folder(options.folder, model.revision if model.is_pinned else None)
+    else:
+        from tandem.artifacts.hub import resolve_snapshot  # noqa: PLC0415 - only when there is something to fetch
+
+        source = resolve_snapshot(model.id, model.revision, work)
     with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s) as lease:
         if not _is_present(store, model):
             _stage_model(store, model, source, lease)
@@ -89,20 +90,17 @@ def _is_present(store: ObjectStore, model: ModelReference) -> bool:
         InputError: it is cut off, or of a newer schema.
         StaleError: it is of something else.
     """
-    manifest = read_model_manifest(store, model.prefix, model.name, model.command)
+    manifest = sets.read_model_manifest(store, model)
     if manifest is not None:
         about: dict[str, Any] = {"model": model.name, "commit": manifest.fields.get("commit")}
-        where = store.url(manifest_key(model.prefix))
-        log_event("present", object=where, **about, files=len(manifest.files), size=manifest.size)
+        log_event(
+            "present",
+            object=store.url(sets.manifest_key(model.prefix)),
+            **about,
+            files=len(manifest.files),
+            size=manifest.size,
+        )
     return manifest is not None
-
-
-def _open_source(model: ModelReference, folder: Path | None, work: Path) -> SnapshotSource:
-    if folder is not None:
-        return snapshot.open_folder(folder, model.revision if model.is_pinned else None)
-    from tandem.artifacts.hub import resolve_snapshot  # noqa: PLC0415 - only when there is something to fetch
-
-    return resolve_snapshot(model.id, model.revision, work)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -123,17 +121,8 @@ class TransferProgress:
     last_log_s: float = field(default_factory=time.monotonic)
 
     def add_bytes(self, byte_count: int) -> None:
-        """Count bytes that were received; negative for bytes that were thrown away."""
+        """Count bytes that were received, negative for bytes that were thrown away; write the line if it is time."""
         self.received_bytes += byte_count
-        self.log_if_due()
-
-    def begin(self, index: int, file: str) -> None:
-        """Name the file that is worked on, the first has index 1."""
-        self.index, self.file = index, file
-        self.log_if_due()
-
-    def log_if_due(self) -> None:
-        """Write the line, if it is time."""
         if time.monotonic() - self.last_log_s >= LOG_INTERVAL_S:
             self.last_log_s = time.monotonic()
             counts: dict[str, Any] = {"index": self.index, "files": self.files, "received_bytes": self.received_bytes}
@@ -147,7 +136,7 @@ class TransferProgress:
 
 def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSource, lease: WriteLease) -> None:
     source.prepare()
-    files, left_out = _plan_files(source)
+    files, left_out = choose_files(source)
     if left_out:
         log_event("left out", model=model.name, files=left_out)
     digests = _find_whole_objects(store, model, files, source)
@@ -161,43 +150,30 @@ def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSour
         lease.check()
         progress.add_bytes(byte_count)
 
-    for index, entry in enumerate(missing, start=1):
-        progress.begin(index, entry.path)
+    for progress.index, entry in enumerate(missing, start=1):
+        progress.file = entry.path
         path, digests[entry.path] = source.receive(entry, report_progress)
         upload_file(store, path, f"{model.prefix}/{entry.path}", digests[entry.path])
         source.drop(entry)
-    manifest = Manifest(
-        schema_version=SCHEMA_VERSION,
+    manifest = sets.Manifest(
+        schema_version=sets.SCHEMA_VERSION,
         kind="model",
         name=model.name,
         folder="",
         fields={"id": model.id, "revision": model.revision, "commit": source.commit},
-        files=tuple(ManifestFile(path=entry.path, size=entry.size, sha256=digests[entry.path]) for entry in files),
+        files=tuple(sets.ManifestFile(path=file.path, size=file.size, sha256=digests[file.path]) for file in files),
         made={**source.provenance, "left_out": left_out},
     )
     lease.confirm()
-    if write_stored_manifest(store, model.prefix, manifest):
-        where = store.url(manifest_key(model.prefix))
+    if sets.write_stored_manifest(store, model.prefix, manifest):
+        where = store.url(sets.manifest_key(model.prefix))
         log_event("staged", object=where, **about, size=manifest.size, seconds=progress.seconds)
     else:
         _is_present(store, model)  # somebody else's, written since; it says so, or is refused
 
 
-def _plan_files(source: SnapshotSource) -> tuple[tuple[snapshot.SnapshotEntry, ...], dict[str, str]]:
-    """Return the files to stage, and those that are left out with the reason."""
-    entries, where = source.entries, source.where
-    snapshot.require_config(entries, where)
-    bodies = {
-        name: source.receive(entries[name], lambda _size: None)[0].read_bytes()
-        for name in (snapshot.CONFIG_NAME, snapshot.INDEX_NAME)
-        if name in entries
-    }
-    snapshot.check_config(bodies[snapshot.CONFIG_NAME], f"{where}/{snapshot.CONFIG_NAME}")
-    return snapshot.choose_files(entries, snapshot.select_tensor_files(entries, bodies.get(snapshot.INDEX_NAME), where))
-
-
 def _find_whole_objects(
-    store: ObjectStore, model: ModelReference, files: Sequence[snapshot.SnapshotEntry], source: SnapshotSource
+    store: ObjectStore, model: ModelReference, files: Sequence[SnapshotEntry], source: SnapshotSource
 ) -> dict[str, str]:
     """Return the SHA-256 of the files whose objects are whole.
 
@@ -210,7 +186,7 @@ def _find_whole_objects(
     digests: dict[str, str] = {}
     for summary in store.list(f"{model.prefix}/"):
         name = summary.key.removeprefix(f"{model.prefix}/")
-        if name in {"", MANIFEST_NAME, LEASE_NAME}:  # "" is what a console writes for an empty folder
+        if name in {"", sets.MANIFEST_NAME, sets.LEASE_NAME}:  # "" is what a console writes for an empty folder
             continue
         digest = _read_matching_digest(store, summary.key, entries[name], source) if name in entries else None
         if digest is not None:
@@ -223,9 +199,7 @@ def _find_whole_objects(
     return digests
 
 
-def _read_matching_digest(
-    store: ObjectStore, key: str, entry: snapshot.SnapshotEntry, source: SnapshotSource
-) -> str | None:
+def _read_matching_digest(store: ObjectStore, key: str, entry: SnapshotEntry, source: SnapshotSource) -> str | None:
     """Return the SHA-256 of an object that has the entry's content, else None."""
     head = store.head(key)
     if head is None or head.size != entry.size or head.sha256 is None:

@@ -219,9 +219,8 @@ class ObjectStore:
                 body = stream.read() if size <= MAX_SMALL_BYTES else b""
         if size > MAX_SMALL_BYTES:
             change = "this is no manifest and no lease: see who wrote it, remove it, run the job again"
-            raise InputError(
-                f"the object has {size} bytes, at most {MAX_SMALL_BYTES}", where=self.url(key), change=change
-            )
+            problem = f"the object has {size} bytes, at most {MAX_SMALL_BYTES}"
+            raise InputError(problem, where=self.url(key), change=change)
         modified_at = answer["LastModified"].astimezone(UTC)
         read_at = read_response_time(answer) or modified_at
         return ObjectContent(body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at)
@@ -285,10 +284,8 @@ class ObjectStore:
         return None
 
     def _list_pages(self, operation: str, prefix: str, rows: str) -> Iterator[Any]:
-        pages = self.client.get_paginator(operation).paginate(
-            Bucket=self.bucket, Prefix=prefix, PaginationConfig={"PageSize": PAGE_ROWS}
-        )
-        for page in pages:
+        sizes, paginator = {"PageSize": PAGE_ROWS}, self.client.get_paginator(operation)
+        for page in paginator.paginate(Bucket=self.bucket, Prefix=prefix, PaginationConfig=sizes):
             yield from page.get(rows, ())
 
     def list(self, prefix: str) -> Iterator[ObjectSummary]:

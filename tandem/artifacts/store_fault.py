@@ -21,12 +21,8 @@ from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STA
 
 # operation of the API -> the action that IAM must allow (service authorization reference of S3)
 ACTIONS = {
-    "HeadObject": "s3:GetObject",
-    "GetObject": "s3:GetObject",
-    "PutObject": "s3:PutObject",
-    "CreateMultipartUpload": "s3:PutObject",
-    "UploadPart": "s3:PutObject",
-    "CompleteMultipartUpload": "s3:PutObject",
+    **dict.fromkeys(("HeadObject", "GetObject"), "s3:GetObject"),
+    **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     "ListMultipartUploads": "s3:ListBucketMultipartUploads",
     "ListObjectsV2": "s3:ListBucket",
@@ -63,6 +59,7 @@ _KIND_FAULTS: dict[FaultKind, tuple[type[TandemError], str]] = {
     "no credentials": (ExternalError, f"in a pod: {_IDENTITY_ADVICE}; {_LOGIN_ADVICE}"),
 }
 # codes of objects and their keys -> the fault's sentence and what to do
+_KMS_STATES = {"DisabledException", "NotFoundException", "KMSInvalidStateException", "InvalidKeyUsageException"}
 _OBJECT_FAULTS = (
     (
         {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"},
@@ -76,12 +73,7 @@ _OBJECT_FAULTS = (
     ),
     ({"NoSuchKey", "404"}, "there is no such object", "run the job that makes it"),
     (
-        {
-            "KMS.DisabledException",
-            "KMS.NotFoundException",
-            "KMS.KMSInvalidStateException",
-            "KMS.InvalidKeyUsageException",
-        },
+        {f"KMS.{state}" for state in _KMS_STATES},
         "the bucket's encryption key cannot be used",
         "enable the key, or set the bucket's default encryption to one that exists",
     ),
@@ -119,19 +111,15 @@ def _build_denial_fault(message: str, operation: str, bucket: str, key: str) -> 
     """Say which action is missing, on what, and which service account's role should have it."""
     where, prefix = f"s3://{bucket}/{key}", f"{key.partition('/')[0]}/" if key else ""
     if kms_action := re.search(r"kms:\w+", message):
-        return ExternalError(
-            f"the bucket's encryption key denies {kms_action[0]} during {operation}",
-            where=where,
-            change=f"allow {kms_action[0]} in the key's policy and in IAM, or let the bucket encrypt with SSE-S3",
-        )
+        problem = f"the bucket's encryption key denies {kms_action[0]} during {operation}"
+        change = f"allow {kms_action[0]} in the key's policy and in IAM, or let the bucket encrypt with SSE-S3"
+        return ExternalError(problem, where=where, change=change)
     problem = f"S3 denies {operation}" + (f" ({message})" if message not in {"", "Access Denied"} else "")
     action = ACTIONS.get(operation, f"s3:{operation}")
     if action == "s3:PutObject" and "explicit deny in a resource-based policy" in message:
-        return ExternalError(
-            f"{problem}: the bucket's policy forbids this write, as where it demands another encryption key",
-            where=where,
-            change="wrong key encryption: make the key that the policy demands the bucket's default encryption",
-        )
+        problem += ": the bucket's policy forbids this write, as where it demands another encryption key"
+        change = "wrong key encryption: make the key that the policy demands the bucket's default encryption"
+        return ExternalError(problem, where=where, change=change)
     accounts = {"models/": STAGE_ACCOUNT, "artifacts/": COMPILE_ACCOUNT, "results/": BENCH_ACCOUNT}
     resource = f"arn:aws:s3:::{bucket}/{prefix}*"
     if operation in BUCKET_OPERATIONS:

@@ -19,27 +19,18 @@ import re
 import secrets
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.driver import RESULT_SUCCESS, CompileOutcome, read_outcome
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read_outcome
 from tandem.artifacts.fetch import PRESENT_NAME
 from tandem.artifacts.files import LocalFiles, compute_sha256
 from tandem.artifacts.inspection import ArtifactInspection, format_faults, inspect_artifact
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key, read_holder, read_json_variable
 from tandem.artifacts.lease import hold_lease, release_lease
-from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, Manifest
-from tandem.artifacts.manifest_store import (
-    FAULTS_FIELD,
-    REJECTION_NAME,
-    files_prefix,
-    manifest_key,
-    read_artifact_manifest,
-    write_stored_manifest,
-)
 from tandem.artifacts.retry import add_retry_argument, retry_upload
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
@@ -77,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         ExternalError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
     key, holder = read_artifact_key(), read_holder()
-    upload = ArtifactUpload(store=open_store(options.bucket), key=key, holder=holder, options=options)
+    upload = ArtifactUpload(open_store(options.bucket), key, holder, options)
     try:
         return retry_upload(upload.finish, options.patience_s)
     except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
@@ -85,19 +76,17 @@ def run(options: argparse.Namespace) -> int:
         raise
 
 
-@dataclass(kw_only=True)
 class ArtifactUpload:
     """One upload; what was compiled is inspected and hashed once, however often S3 fails."""
 
-    store: ObjectStore
-    key: ArtifactKey
-    holder: str
-    options: argparse.Namespace
+    def __init__(self, store: ObjectStore, key: ArtifactKey, holder: str, options: argparse.Namespace) -> None:
+        self.store, self.key, self.holder, self.options = store, key, holder, options
+        self.lease_key = f"{key.prefix}/{sets.LEASE_NAME}"  # of the lease that `fetch` took
 
-    @property
-    def lease_key(self) -> str:
-        """Return the key of the lease that `fetch` took."""
-        return f"{self.key.prefix}/{LEASE_NAME}"
+    @cached_property
+    def files(self) -> LocalFiles:
+        """Return the artifact's files."""
+        return LocalFiles(self.options.artifact)
 
     @cached_property
     def inspection(self) -> ArtifactInspection:
@@ -111,11 +100,6 @@ class ArtifactUpload:
             change = "see what the compile container ran: a link may lead to what is not the compiler's"
             raise InputError("it is a symbolic link, no folder", where=str(folder), change=change)
         return inspect_artifact(folder, self.key, cache=self.options.work / CACHE_NAME)
-
-    @cached_property
-    def files(self) -> LocalFiles:
-        """Return the artifact's files."""
-        return LocalFiles(self.options.artifact)
 
     def finish(self) -> int:
         """Say what is to be said, or store; the exit code."""
@@ -146,49 +130,52 @@ class ArtifactUpload:
             InputError: its manifest cannot be read.
             StaleError: it is of another key.
         """
-        manifest, where = read_artifact_manifest(self.store, self.key), self.store.url(manifest_key(self.key.prefix))
+        manifest = sets.read_artifact_manifest(self.store, self.key)
         if manifest is not None:
-            counts: dict[str, Any] = {"files": len(manifest.files), "size": manifest.size}
-            log_event("present", object=where, made_by=manifest.made.get("run"), **counts)
+            about: dict[str, Any] = {
+                "made_by": manifest.made.get("run"),
+                "files": len(manifest.files),
+                "size": manifest.size,
+            }
+            log_event("present", object=self.store.url(sets.manifest_key(self.key.prefix)), **about)
         return manifest is not None
 
     def _store(self, outcome: CompileOutcome) -> None:
         store, key, options = self.store, self.key, self.options
-        faults, files = self.inspection.faults, self.files
-        run_name = _choose_run_name(options.work, self.holder)
+        faults, run_name = self.inspection.faults, _choose_run_name(options.work, self.holder)
+        folder = f"{key.prefix}/{run_name}"
         with hold_lease(store, self.lease_key, self.holder, options.lease_s, options.wait_s) as lease:
             if self._is_present():  # written by whoever held the lease before us
                 return
-            made = self._describe_provenance(outcome)
-            manifest = Manifest(
-                schema_version=SCHEMA_VERSION,
+            made = self._describe_provenance(outcome) | ({sets.FAULTS_FIELD: list(faults)} if faults else {})
+            manifest = sets.Manifest(
+                schema_version=sets.SCHEMA_VERSION,
                 kind="artifact",
                 name=key.name,
                 folder=run_name,
                 fields=key.as_fields(),
-                files=upload_files(store, files, f"{key.prefix}/{run_name}", check=lease.check),
+                files=upload_files(store, self.files, folder, check=lease.check),
                 made=made,
             )
             lease.confirm()
             if faults:
-                refused = manifest.model_copy(update={"made": {**made, FAULTS_FIELD: list(faults)}})
-                store.create(f"{key.prefix}/{run_name}/{REJECTION_NAME}", refused.to_bytes())
-            elif not write_stored_manifest(store, key.prefix, manifest):
+                store.create(f"{folder}/{sets.REJECTION_NAME}", manifest.to_bytes())
+            elif not sets.write_stored_manifest(store, key.prefix, manifest):
                 self._is_present()
                 return
         if faults:
-            raise _record_rejection(options.work, store.url(files_prefix(key.prefix, manifest)), run_name, faults)
-        where = store.url(manifest_key(key.prefix))
+            raise _record_rejection(options.work, store.url(folder), run_name, faults)
+        where = store.url(sets.manifest_key(key.prefix))
         log_event("stored", object=where, files=len(manifest.files), size=manifest.size)
 
     def _describe_provenance(self, outcome: CompileOutcome) -> dict[str, Any]:
         """Return how the artifact came to be: a run that goes on after a kill says the same."""
-        notes = read_json_variable(UNPROVEN_VARIABLE, "[]")
-        if not isinstance(notes, list) or not all(isinstance(sentence, str) for sentence in notes):
+        notes = read_json_variable(UNPROVEN_VARIABLE, list, "[]")
+        if not all(isinstance(sentence, str) for sentence in notes):
             raise InputError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
         models: dict[str, str | None] = {}  # to the SHA-256 of its manifest, None where it has none any more
         for name in filter(None, (self.key.target, self.key.draft)):
-            manifest_object = self.store.read(manifest_key(f"models/{name.replace('@', '/')}"))
+            manifest_object = self.store.read(sets.manifest_key(f"models/{name.replace('@', '/')}"))
             models[name] = hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
         return {
             "run": self.holder,

@@ -11,13 +11,12 @@ import hashlib
 import os
 from pathlib import Path
 
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import compute_key_name
 from tandem.artifacts.files import run_in_threads
 from tandem.artifacts.inspection import require_valid_artifact
 from tandem.artifacts.job_env import ModelReference, read_artifact_key
-from tandem.artifacts.manifest import Manifest, ManifestFile, parse_manifest, validate_path
-from tandem.artifacts.manifest_store import build_damage_error, describe_difference, files_prefix, manifest_key
 from tandem.artifacts.s3_transfer import receive_object
 from tandem.artifacts.store import CONCURRENCY, ObjectStore, open_store
 from tandem.artifacts.upload import CACHE_NAME
@@ -51,7 +50,16 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if not options.bucket:
         raise InputError("no bucket is named", change="give --bucket, or set TANDEM_BUCKET")
-    kind, name, prefix = _parse_target(options)
+    if options.model is not None:
+        if not options.revision:
+            raise InputError("no revision is named", change="give --revision beside --model")
+        model = ModelReference(id=options.model, revision=options.revision)
+        kind, name, prefix = "model", model.name, model.prefix
+    else:
+        try:
+            kind, name, prefix = "artifact", options.artifact, sets.validate_path(f"artifacts/{options.artifact}")
+        except ValueError as error:
+            raise InputError(str(error), change="give the name as `list` shows it") from None
     store = open_store(options.bucket)
     manifest = _read_target_manifest(store, kind, name, prefix)
     faults = verify_files(store, prefix, manifest)
@@ -62,32 +70,19 @@ def run(options: argparse.Namespace) -> int:
     return StaleError.exit_code if faults else 0
 
 
-def _parse_target(options: argparse.Namespace) -> tuple[str, str, str]:
-    """Return kind, name and prefix of what is asked for."""
-    if options.model is not None:
-        if not options.revision:
-            raise InputError("no revision is named", change="give --revision beside --model")
-        model = ModelReference(id=options.model, revision=options.revision)
-        return "model", model.name, model.prefix
-    try:
-        return "artifact", options.artifact, validate_path(f"artifacts/{options.artifact}")
-    except ValueError as error:
-        raise InputError(str(error), change="give the name as `list` shows it") from None
-
-
-def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str) -> Manifest:
+def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str) -> sets.Manifest:
     """Return the manifest, which is of what it should be and as it was written.
 
     Raises:
         InputError: there is none, or it cannot be read.
         StaleError: it is of something else, or was changed since it was written.
     """
-    key = manifest_key(prefix)
+    key = sets.manifest_key(prefix)
     where, manifest_object = store.url(key), store.read(key)
     if manifest_object is None:
         problem = f"there is no manifest, so no whole {kind} {name}"
         raise InputError(problem, where=where, change="`list` shows what there is and who writes it")
-    manifest = parse_manifest(manifest_object.body, where)
+    manifest = sets.parse_manifest(manifest_object.body, where)
     head, problem = store.head(key), ""
     if head is None or head.sha256 != hashlib.sha256(manifest_object.body).hexdigest():
         problem = "the manifest is not as Tandem wrote it"
@@ -100,7 +95,7 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
     return manifest
 
 
-def verify_files(store: ObjectStore, prefix: str, manifest: Manifest) -> dict[str, TandemError]:
+def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> dict[str, TandemError]:
     """Read every object of a set; return what is wrong, by the path of the file.
 
     Args:
@@ -111,29 +106,27 @@ def verify_files(store: ObjectStore, prefix: str, manifest: Manifest) -> dict[st
     Raises:
         ExternalError: S3 failed, so that nothing can be said.
     """
-    files_root, faults = files_prefix(prefix, manifest), dict[str, TandemError]()
+    files_root, faults = sets.files_prefix(prefix, manifest), dict[str, TandemError]()
 
-    def check_file(file: ManifestFile) -> None:
+    def check_file(file: sets.ManifestFile) -> None:
         key = f"{files_root}/{file.path}"
-        try:
-            problem = _find_problem(store, key, file)
-        except StaleError as error:  # replaced while it was read
-            faults[file.path] = error
-            return
+        head, problem = store.head(key), ""
+        if head is None or head.size != file.size:
+            problem = sets.describe_difference(head, file)
+        else:
+            try:
+                sha256 = receive_object(store, key, head)
+            except StaleError as error:  # replaced while it was read
+                faults[file.path] = error
+                return
+            if sha256 != file.sha256:
+                problem = f"the content has SHA-256 {sha256}, the manifest says {file.sha256}"
+            elif head.sha256 != file.sha256:
+                problem = f"the content is right, but marked with SHA-256 {head.sha256}"
         if problem:
-            faults[file.path] = build_damage_error(store, key, problem)
+            faults[file.path] = sets.build_damage_error(store, key, problem)
         else:
             log_event("right", object=store.url(key), size=file.size)
 
     run_in_threads(CONCURRENCY, check_file, manifest.files, store.halt_event)
     return dict(sorted(faults.items()))
-
-
-def _find_problem(store: ObjectStore, key: str, file: ManifestFile) -> str:
-    head = store.head(key)
-    if head is None or head.size != file.size:
-        return describe_difference(head, file)
-    sha256 = receive_object(store, key, head)
-    if sha256 != file.sha256:
-        return f"the content has SHA-256 {sha256}, the manifest says {file.sha256}"
-    return f"the content is right, but marked with SHA-256 {head.sha256}" if head.sha256 != file.sha256 else ""

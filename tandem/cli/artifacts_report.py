@@ -183,14 +183,14 @@ def gc_as_dict(
 
 def print_import(import_result: ImportResult, context: BucketContext) -> None:
     """Say what became of an artifact that was to be taken in."""
-    manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.prefix}/"
+    manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.key.prefix}/"
     files = f"{format_count(len(manifest.files), 'file')}, {format_size(manifest.size)}"
     if import_result.is_new:
-        print_line(f"imported: {import_result.name}")
+        print_line(f"imported: {import_result.key.name}")
         rows: list[str] = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
         rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
     else:
-        print_line(f"present, left alone: {import_result.name}")
+        print_line(f"present, left alone: {import_result.key.name}")
         rows = [f"{files}, made by {manifest.made.get('run', 'somebody')}", VerbatimText(location)]
     print_rows([row] for row in rows)
 
@@ -198,7 +198,7 @@ def print_import(import_result: ImportResult, context: BucketContext) -> None:
 def import_as_dict(import_result: ImportResult, context: BucketContext) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
     manifest = import_result.manifest
-    place = {"bucket": context.bucket, "name": import_result.name, "prefix": import_result.prefix}
+    place = {"bucket": context.bucket, "name": import_result.key.name, "prefix": import_result.key.prefix}
     size = {"taken": import_result.is_new, "files": len(manifest.files), "size": manifest.size}
     return {**place, **size, "made": manifest.made}
 

@@ -9,8 +9,7 @@ from typing import Any
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inventory import OpenUpload, StoredSet
 from tandem.artifacts.lease import LeaseState
-from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile
-from tandem.artifacts.manifest_store import write_stored_manifest
+from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile, write_stored_manifest
 from tandem.artifacts.store import ObjectSummary
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

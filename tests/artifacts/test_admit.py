@@ -94,7 +94,6 @@ def said(capsys):
 
 def test_a_whole_artifact_of_the_key_is_linked_to_the_mount(fused):
     assert fused.admit() == 0
-
     assert fused.current.readlink() == fused.stored / "run-1"
     assert (fused.current / "model.pt").exists()
 
@@ -148,7 +147,6 @@ def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refus
 
 def test_a_missing_artifact_names_the_command_that_makes_it(fused, said):
     (fused.stored / MANIFEST_NAME).unlink()
-
     assert fused.admit() == 1
     assert COMPILE in said()[-1]["change"]
 
@@ -167,7 +165,6 @@ def test_a_missing_model_names_the_command_that_stages_it(fused, draft, said):
 def test_a_model_with_a_file_cut_off_is_refused(fused, said):
     identity, _, revision = fused.named[0].partition("@")
     (fused.models / identity / revision / "config.json").write_text("{")
-
     assert fused.admit() == 1
     assert "config.json has 1 bytes instead of" in said()[-1]["event"]
 
@@ -307,16 +304,13 @@ def test_a_link_takes_the_place_of_a_copy_and_the_other_way_round(fused):
 def test_another_artifact_takes_the_place_of_an_earlier_copy(native, tmp_path):
     native.admit("--copy")
     stored(native.stored, native.key, native_artifact(tmp_path / "other", graphs=3), run="run-2")
-
     assert native.admit("--copy") == 0
     assert len(list(native.current.rglob("*.neff"))) == 3
 
 
 def test_what_is_unproven_is_said_as_a_warning(native, said):
     edit_manifest(native.stored, made={"unproven": ["nobody has started a second server from it"]})
-
     native.admit("--copy")
-
     (line,) = [each for each in said() if each["event"] == "unproven"]
     assert (line["level"], line["sentence"]) == ("warning", "nobody has started a second server from it")
 
@@ -324,7 +318,6 @@ def test_what_is_unproven_is_said_as_a_warning(native, said):
 @pytest.mark.parametrize("writable", [False, True])
 def test_a_mount_that_is_writable_is_said(fused, writable, monkeypatch, said):
     monkeypatch.setattr(admit.os, "access", lambda path, mode: writable and (path, mode) == (fused.stored, os.W_OK))
-
     assert fused.admit() == 0
     warnings = [each["event"] for each in said() if each["level"] == "warning"]
     assert ("the stored artifact is mounted writable" in warnings) == writable
@@ -351,7 +344,6 @@ def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, said)
 )
 def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatch, said):
     monkeypatch.setenv(name, value)
-
     assert fused.admit() == 2
     assert words in said()[-1]["event"]
 
@@ -359,14 +351,12 @@ def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatc
 @pytest.mark.parametrize("name", ["Qwen3-32B", "Qwen/Qwen3-32B", "Qwen/../x@main", "/Qwen/x@main", "a/b@c/d"])
 def test_a_malformed_model_is_bad_input(fused, name, said):
     fused.named = [name]
-
     assert fused.admit() == 2
     assert re.search("is no (model|revision)", said()[-1]["event"])
 
 
 def test_admission_needs_no_aws():
     loaded = "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
-
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False).returncode == 0
 
 

@@ -14,7 +14,7 @@ from stored_sets import keys, put_set
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.artifact_import import import_artifact
 from tandem.artifacts.lease import LeaseConflictError, hold_lease
-from tandem.artifacts.manifest_store import read_stored_manifest
+from tandem.artifacts.manifest import read_stored_manifest
 from tandem.errors import ExternalError, InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
@@ -30,7 +30,6 @@ def folder(tmp_path):
 
 def test_every_file_is_stored_below_a_folder_of_its_own(store, folder):
     manifest = import_artifact(store, folder, KEY).manifest
-
     local = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert manifest.folder.startswith("adopted-")
     assert {name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local} == local
@@ -49,7 +48,6 @@ def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store, folder):
 
 def test_the_manifest_is_written_last(proxied, proxy, folder):
     import_artifact(proxied, folder, KEY)
-
     written = [request.path.removeprefix(f"/{proxied.bucket}/") for request in proxy.requests("PutObject")]
     assert [path for path in written if path != LEASE][-1] == MANIFEST
 
@@ -57,15 +55,13 @@ def test_the_manifest_is_written_last(proxied, proxy, folder):
 def test_what_is_there_already_is_left_alone(store, folder):
     there = put_set(store, KEY.prefix, "run", KEY.as_fields())
     before = keys(store)
-
     done = import_artifact(store, folder, KEY)
-
     assert (done.is_new, done.manifest, keys(store)) == (False, there, before)
 
 
 def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch):
     monkeypatch.setattr(
-        "tandem.artifacts.artifact_import.write_stored_manifest",
+        "tandem.artifacts.manifest.write_stored_manifest",
         lambda *_: put_set(store, KEY.prefix, "quicker", KEY.as_fields()) is None,
     )
 
@@ -74,7 +70,6 @@ def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch
 
 def test_another_artifact_under_the_keys_name_is_refused_by_field(store, folder):
     put_set(store, KEY.prefix, "run", replace(KEY, max_num_seqs=9).as_fields())
-
     with pytest.raises(StaleError, match="max_num_seqs: artifact 9, asked 1"):
         import_artifact(store, folder, KEY)
 
@@ -90,7 +85,6 @@ def test_another_artifact_under_the_keys_name_is_refused_by_field(store, folder)
 def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_stored(store, folder, change, said):
     with pytest.raises(StaleError) as refused:
         import_artifact(store, folder, replace(KEY, **change))
-
     problem = refused.value.problem.lower()
     assert (next(iter(change)) in problem, said.lower() in problem, keys(store)) == (True, True, set())
 
@@ -98,10 +92,8 @@ def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_st
 @pytest.mark.parametrize("name", ["neuron_config.json", "model.pt", "weights/tp1_sharded_checkpoint.safetensors"])
 def test_an_artifact_that_lacks_a_file_is_refused_and_nothing_is_stored(store, folder, name):
     (folder / name).unlink()
-
     with pytest.raises(StaleError):
         import_artifact(store, folder, KEY)
-
     assert keys(store) == set()
 
 
@@ -152,5 +144,4 @@ def test_the_module_takes_the_key_of_a_file(bucket, folder, aws, tmp_path, capsy
 @pytest.mark.parametrize("body", ["", "{", "{}", '{"runtime": "nxdi-v0"}'])
 def test_the_module_refuses_a_file_that_holds_no_key(bucket, folder, tmp_path, body):
     (tmp_path / "key.json").write_text(body)
-
     assert main(["adopt", str(folder), "--bucket", bucket, "--key", str(tmp_path / "key.json")]) == 2

@@ -52,7 +52,6 @@ def run(bucket, aws, capsys, monkeypatch):
 def test_a_set_that_nobody_uses_is_gone_altogether(store):
     put_set(store, KEY, "run")
     put_set(store, MODEL)
-
     assert (collect(store), keys(store)) == (["deleted", "deleted"], set())
 
 
@@ -96,9 +95,9 @@ def test_an_interrupted_collect_is_finished_by_the_next(proxied, proxy, operatio
 
 def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store, monkeypatch):
     monkeypatch.setattr(module, "WAIT_S", 5)
+    monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.1)
     put_set(store, KEY, "run")
     put_lease(store, KEY, held=True, holder="collect-dead", ttl_s=1)
-
     assert (collect(store), keys(store)) == (["deleted"], set())
 
 
@@ -145,18 +144,14 @@ def test_runs_that_lost_go_and_the_one_that_won_stays(store):
 def test_broken_uploads_are_aborted(store):
     put_set(store, MODEL)
     store.client.create_multipart_upload(Bucket=store.bucket, Key=f"{MODEL}/big")
-
     collect(store, "org/name@main")
-
     assert "Uploads" not in store.client.list_multipart_uploads(Bucket=store.bucket)
 
 
 def test_uploads_outside_of_what_tandem_wrote_are_left(store):
     for key in ("elsewhere/big", "models/org/name/main/big", "big"):
         store.client.create_multipart_upload(Bucket=store.bucket, Key=key)
-
     collect(store)
-
     assert len(store.client.list_multipart_uploads(Bucket=store.bucket)["Uploads"]) == 3
 
 
@@ -171,9 +166,7 @@ def test_uploads_outside_of_what_tandem_wrote_are_left(store):
 def test_what_is_not_tandems_is_never_touched(store, key):
     put_set(store, KEY, "run")
     put(store, key)
-
     collect(store)
-
     assert keys(store) == {key}
 
 
@@ -186,22 +179,18 @@ def test_keys_of_another_set_are_never_handed_to_s3(store):
 def test_a_bucket_that_keeps_versions_is_known(store, status, kept):
     if status:
         store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": status})
-
     assert has_versioning(store) is kept
 
 
 def test_whether_versions_are_kept_may_stay_unknown(proxied, proxy):
     proxy.use(FaultRule(operation="GetBucketVersioning", fault=ACCESS_DENIED_FAULT))
-
     assert has_versioning(proxied) is None
 
 
 def test_the_module_deletes_nothing_unless_told_to(store, run):
     put_set(store, KEY, "run")
     before = keys(store)
-
     code, log = run("--used", "other", "--days", "0")
-
     assert (code, [line["event"] for line in log[1:]], keys(store)) == (0, ["would delete", "dry run"], before)
 
 
@@ -230,23 +219,18 @@ def test_the_module_counts_its_own_key_as_used(store, run, monkeypatch):
 
     put_set(store, ARTIFACT.prefix, "run", ARTIFACT.as_fields())
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(ARTIFACT.as_fields()))
-
     assert [line["event"] for line in run("--days", "0", "--delete")[1]] == ["collected"]
 
 
 def test_the_module_refuses_where_nothing_is_said_to_be_used(store, run):
     put_set(store, KEY, "run")
-
     code, log = run("--days", "0", "--delete")
-
     assert (code, re.search("everything would go", str(log[0]["event"])) is not None) == (2, True)
 
 
 def test_a_lease_that_a_job_took_since_is_not_deleted(store):
     put_lease(store, KEY, held=True, holder="compile-1")
-
     module._delete_lease(store, LEASE, "collect-1")
-
     assert LEASE in keys(store)
 
 

@@ -40,7 +40,6 @@ def without(stored, ending):
 def test_what_nobody_uses_and_is_old_goes_as_a_whole():
     found = made_up(KEY, "run/a", "run/b", folder="run")
     (only,) = decided(found).removals
-
     assert only.keys == {listed.key for listed in found.objects}
     assert (only.description, only.size, only.is_full) == ("artifact", 28, True)
 
@@ -96,7 +95,6 @@ BEGUN = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
 )
 def test_of_what_is_used_only_old_leftovers_go(stored, keys, description):
     removals = decided(stored, used=(stored.name,)).removals
-
     assert [(entry.keys, entry.description, entry.is_full) for entry in removals] == [
         (keys, description, False) for keys in ([] if keys is None else [keys])
     ]

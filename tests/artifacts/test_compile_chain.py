@@ -225,29 +225,20 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain, case):
     assert this.objects(f"{this.key.prefix}/{MANIFEST_NAME}")
 
 
-GIVEN_UP = {
-    "out of memory": ({"TANDEM_STANDIN_CRASH": "killed"}, "raise compile.memory_gib"),
-    "compiler error": ({"TANDEM_STANDIN_CRASH": "compiler-error"}, "cannot compile this graph"),
-    "transient": ({"TANDEM_STANDIN_CRASH": "transient"}, "it passes by itself"),
-}
-
-
-@pytest.mark.parametrize("kind", GIVEN_UP)
-def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(chain, kind):
+def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(chain):
     this = chain("nxdi-baseline")
     this.stage()
     failing, raised = this.compile_pod("first"), this.compile_pod("second")
-    knobs, change = GIVEN_UP[kind]
     done(failing.call("fetch"))
     refused = raised.call("fetch")
-    compiled = done(failing.run("compile", **knobs))
+    compiled = done(failing.run("compile", TANDEM_STANDIN_CRASH="killed"))
 
     ends = [failing.call("upload") for _ in range(2)]  # the kubelet starts the container again
 
     said = json.loads(compiled.strip().splitlines()[-1])
     told = {name: said[name] for name in ("event", "line", "change", "exit_code")}
     assert (refused.returncode, "held by first" in refused.stdout) == (3, True)
-    assert (told["event"], change in told["change"]) == (f"not compiled: {kind}", True)
+    assert (told["event"], "compile.memory_gib" in told["change"]) == ("not compiled: out of memory", True)
     for end in ends:
         assert end.returncode == told["exit_code"] == 3
         assert last(end).items() >= told.items()
@@ -274,9 +265,7 @@ def test_a_setting_that_the_compiler_refuses_is_bad_input_at_the_end_too(chain):
 
 HALF = {
     "the compiler marked it as failed": {"TANDEM_STANDIN_FAILED_GRAPH": "1"},  # first: what is finished stays
-    "tp31_sharded_checkpoint.safetensors: it is missing": {"TANDEM_STANDIN_HALF": "missing-rank"},
     "tp31_sharded_checkpoint.safetensors: cut off": {"TANDEM_STANDIN_HALF": "truncated-shard"},
-    "model.pt: cut off": {"TANDEM_STANDIN_HALF": "truncated-graph"},
 }
 
 
@@ -307,9 +296,7 @@ def test_without_an_artifact_no_server_starts_and_the_command_that_makes_it_is_n
 
 def test_without_a_staged_model_nothing_is_compiled_and_the_command_that_stages_it_is_named(chain):
     this = chain("nxdi-fused")
-
     run = this.compile_pod("first").call("fetch")
-
     command = names.start_command(names.experiment_namespace(this.experiment), names.stage_job_name(this.models[0]))
     assert (run.returncode, command in last(run)["change"]) == (2, True)
 

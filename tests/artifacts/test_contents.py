@@ -30,7 +30,6 @@ def by_name(store, *, with_uploads=False):
 
 def test_a_whole_set_has_its_manifest_and_no_damage(store):
     manifest = put_set(store, KEY, "run")
-
     found = by_name(store)["tiny-000000000000"]
     assert (found.manifest, found.damage, found.kind) == (manifest, "", "artifact")
 
@@ -48,7 +47,6 @@ def test_a_bad_manifest_hides_no_other_set(store):
 
 def test_a_manifest_of_a_newer_schema_is_told_from_a_broken_one(store):
     put(store, f"{KEY}/tandem-manifest.json", BAD["newer"])
-
     assert isinstance(read_stored_set(store, KEY).fault, NewerSchemaError)
 
 
@@ -66,7 +64,6 @@ def test_a_manifest_that_is_denied_hides_no_other_set(proxied, proxy):
 def test_a_file_that_is_missing_is_named(store):
     put_set(store, KEY, "run")
     store.delete([f"{KEY}/run/config.json"])
-
     assert read_stored_set(store, KEY).damage == "config.json missing"
 
 
@@ -74,13 +71,11 @@ def test_a_manifest_under_another_name_is_damage(store):
     put_set(store, KEY, "run")
     body = store.read(f"{KEY}/tandem-manifest.json").body
     put(store, "artifacts/other/tandem-manifest.json", body)
-
     assert read_stored_set(store, "artifacts/other").damage == "its manifest is of artifact tiny-000000000000"
 
 
 def test_the_holder_of_a_lease_is_read(store):
     put_lease(store, KEY, held=True, holder="compile-1")
-
     lease = read_stored_set(store, KEY).lease
     assert lease is not None
     assert (lease.holder, lease.is_active) == ("compile-1", True)
@@ -89,7 +84,6 @@ def test_the_holder_of_a_lease_is_read(store):
 def test_a_lease_that_is_none_hides_nothing(store):
     put_set(store, KEY, "run")
     put(store, f"{KEY}/tandem-lease.json", b"mine")
-
     found = read_stored_set(store, KEY)
     assert (found.lease, found.lease_fault is not None, found.damage) == (None, True, "")
 

@@ -62,7 +62,6 @@ def test_every_field_changed_alone_is_named(key):
 
 def test_a_nested_setting_is_told_by_its_own_name(key):
     other = replace(key, tuning=key.tuning | {"fused_qkv": True})
-
     assert describe_differences(key.differences(other)) == [
         f"tuning.fused_qkv {format_value(key.tuning['fused_qkv'])} -> true"
     ]
@@ -86,7 +85,6 @@ def test_a_key_is_meant_by_its_name_its_digest_or_a_start(key, of):
 def test_a_variant_is_meant_even_where_a_folder_has_its_name(key, tmp_path, monkeypatch):
     (tmp_path / "post" / "qwen-sd-vllm").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-
     assert resolve_key("post/qwen-sd-vllm", [side(key, "post/qwen-sd-vllm")]).name == key.name
 
 
@@ -109,10 +107,8 @@ def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key):
 
 def test_a_start_of_several_keys_is_refused_with_their_names(key):
     other = replace(key, async_mode=not key.async_mode)
-
     with pytest.raises(InputError, match="means 2 keys") as refused:
         resolve_key(key.name[:20], [side(key), side(other)])
-
     assert (key.name in refused.value.change, other.name in refused.value.change) == (True, True)
 
 
@@ -127,7 +123,6 @@ def test_an_unknown_word_is_refused_with_the_nearest(key):
 
 def test_a_folder_is_read_by_its_manifest(key, tmp_path):
     (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
-
     assert read_key_side(tmp_path) == KeySide(
         name=key.name, fields=key.as_fields(), where=str(tmp_path / MANIFEST_NAME)
     )
@@ -135,30 +130,25 @@ def test_a_folder_is_read_by_its_manifest(key, tmp_path):
 
 def test_a_file_with_a_keys_fields_is_read(key, tmp_path):
     (tmp_path / "key.json").write_text(json.dumps(key.as_fields()))
-
     assert read_key_side(tmp_path / "key.json").name == key.name
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"schema_version": 99}', b"\xff\xfe"])
 def test_a_file_that_is_neither_is_refused_by_name(tmp_path, body):
     (tmp_path / "odd.json").write_bytes(body)
-
     with pytest.raises(InputError, match=r"odd\.json"):
         read_key_side(tmp_path / "odd.json")
 
 
 def test_the_nearest_key_differs_in_the_fewest_fields(key):
     far, near = replace(key, max_num_seqs=1, max_model_len=1), replace(key, num_speculative_tokens=5)
-
     found = find_nearest_key(key.name, key.as_fields(), [side(far), side(near), side(key)])
-
     assert found == (side(near), {"num_speculative_tokens": (key.num_speculative_tokens, 5)})
 
 
 def test_fields_of_another_release_have_no_name(key):
     fields = key.as_fields()
     del fields["sdk"]
-
     assert (compute_key_name(key.as_fields()), compute_key_name(fields), compute_key_name({})) == (key.name, None, None)
 
 
@@ -176,9 +166,7 @@ def test_the_module_compares_two_files_without_a_bucket(key, tmp_path, capsys):
 def test_the_module_takes_a_pods_own_key_for_the_second(key, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(key.as_fields()))
     (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
-
     code = main(["explain", str(tmp_path)])
-
     assert (code, json.loads(capsys.readouterr().out)["event"]) == (0, "equal")
 
 

@@ -204,6 +204,5 @@ def test_what_is_fetched_may_be_read_by_the_runtimes_user(job):
 @pytest.mark.parametrize("name", ["TANDEM_ARTIFACT_KEY", "TANDEM_HOLDER"])
 def test_a_job_that_says_nothing_of_itself_is_bad_input(job, name, said):
     job.monkeypatch.delenv(name)
-
     assert job.run() == 2
     assert f"{name} is not set" in said()[-1]["event"]

@@ -36,15 +36,12 @@ def write_sums(folder, *, without=""):
 
 def test_the_copy_stays_where_it_is(copy):
     found = open_folder(copy, COMMIT)
-
     found.drop(found.entries[SHARD])
-
     assert (copy / SHARD).exists()
 
 
 def test_a_shard_of_another_snapshot_is_refused_by_a_tensor_it_lacks(copy):
     (copy / SHARD).write_bytes((copy / SHARD.replace("2", "3", 1)).read_bytes())
-
     with pytest.raises(InputError, match="lacks the tensor"):
         check(copy, SHARD)
 
@@ -71,14 +68,12 @@ def test_a_flipped_byte_is_found_by_the_sums(copy):
 
 def test_a_file_that_the_sums_do_not_name_is_refused(copy):
     write_sums(copy, without=SHARD)
-
     with pytest.raises(InputError, match="SHA256SUMS does not name it"):
         check(copy, SHARD)
 
 
 def test_sums_of_another_form_are_refused(copy):
     (copy / "SHA256SUMS").write_text("SHA256 (config.json) = 00\n")
-
     with pytest.raises(InputError, match="line 1 is not as sha256sum writes it"):
         open_folder(copy, COMMIT)
 
@@ -95,6 +90,5 @@ def test_a_link_is_refused_with_how_to_copy(copy):
 
 def test_a_name_that_cannot_be_carried_is_refused(copy):
     (copy / os.fsdecode(b"bad\xff.json")).write_bytes(b"{}")
-
     with pytest.raises(InputError, match="cannot be carried"):
         open_folder(copy, COMMIT)

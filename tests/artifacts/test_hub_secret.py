@@ -32,7 +32,6 @@ def make(endpoint, aws):  # noqa: ARG001 - aws sets the variables
 )
 def test_a_token_is_the_plain_text_or_the_json_key_token(make, text):
     name = make(SecretString=text)
-
     assert read_token(name) == HubToken(name, VALUE)
 
 
@@ -65,7 +64,6 @@ def test_a_secret_that_is_not_there_is_refused_by_name():
 def test_a_secret_marked_for_deletion_is_refused(make, endpoint):
     name = make(SecretString=VALUE)
     endpoint.client("secretsmanager").delete_secret(SecretId=name)
-
     with pytest.raises(InputError, match="marked for deletion"):
         read_token(name)
 
@@ -79,16 +77,13 @@ def fronted(make, proxy, monkeypatch):
 
 def test_a_denied_secret_names_the_permission(fronted, proxy):
     proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="AccessDeniedException")))
-
     with pytest.raises(ExternalError, match="reading the secret is denied") as caught:
         read_token(fronted)
-
     assert "secretsmanager:GetSecretValue" in caught.value.change
 
 
 def test_a_secret_is_asked_for_again_after_a_passing_failure(fronted, proxy):
     proxy.use(FaultRule(service="secretsmanager", fault=INTERNAL_ERROR_FAULT, times=2))
-
     assert read_token(fronted).value == VALUE
 
 

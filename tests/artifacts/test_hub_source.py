@@ -76,7 +76,6 @@ def with_secret(monkeypatch, value):
 @pytest.mark.parametrize("name", ["config.json", SHARD])
 def test_a_corrupted_download_is_thrown_away_and_fetched_again(hub, resolved, folder, name, capsys):
     hub.use(FaultRule(path=f"*/{COMMIT}/{name}", fault=AnswerCorruptionFault(), times=2))
-
     assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
     assert "content is not what the hub lists, thrown away" in {line.event for line in lines(capsys)}
 
@@ -93,9 +92,7 @@ def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_
 
 def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub, resolved):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=10_000), times=1))
-
     body = received(resolved, SHARD)
-
     assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == [None, "bytes=10000-"]
     assert hub.count_file_bytes(SHARD) <= len(body)
 
@@ -103,7 +100,6 @@ def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub, resolved):
 @pytest.mark.parametrize("left", [b"x" * 5000, b"x" * 29_912, b"x" * 90_000], ids=["short", "as long", "longer"])
 def test_a_local_file_of_other_bytes_is_thrown_away(resolved, folder, left):
     (resolved.folder / SHARD).write_bytes(left)
-
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
@@ -138,7 +134,6 @@ def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch, tmp_path)
 @pytest.mark.parametrize("fault", [StatusFault(status=503, code="x"), StatusFault(status=500, code="x"), DropFault()])
 def test_what_passes_is_tried_again(hub, tmp_path, fault):
     hub.use(FaultRule(path="/api/*", fault=fault, times=4))
-
     assert resolve_snapshot(MODEL, COMMIT, tmp_path).commit == COMMIT
 
 
@@ -155,7 +150,6 @@ def test_what_does_not_pass_is_given_up_after_five_tries(hub, tmp_path, path):
 
 def test_tries_begin_anew_when_bytes_came(hub, resolved, folder):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=2_000), times=9))
-
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
@@ -261,9 +255,7 @@ def test_a_gated_model_without_a_secret_says_page_and_variable(folder, monkeypat
 @pytest.mark.parametrize("model", ["acme/gated", "acme/private"])
 def test_a_token_opens_a_closed_model(monkeypatch, tmp_path, folder, model):
     with_secret(monkeypatch, TOKEN)
-
     body = resolved_and_received(tmp_path, SHARD, model)
-
     assert body == (folder / model / COMMIT / SHARD).read_bytes()
 
 
@@ -318,27 +310,21 @@ def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(hub, m
 @pytest.mark.usefixtures("hub")
 def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(monkeypatch, tmp_path):
     with_secret(monkeypatch, "hf_nobody_knows_me")
-
     with pytest.raises(InputError, match="does not accept the token in the secret hub-token") as caught:
         resolve_snapshot("acme/gated", COMMIT, tmp_path)
-
     assert "hf_nobody_knows_me" not in str(caught.value)
 
 
 def test_an_open_model_asks_for_no_secret(hub, monkeypatch, tmp_path):
     monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
     monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
-
     resolved_and_received(tmp_path, SHARD)
-
     assert not any("authorization" in one.headers for one in hub.log)
 
 
 def test_a_token_of_the_environment_is_not_sent(hub, monkeypatch, tmp_path):
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-
     resolved_and_received(tmp_path, "config.json")
-
     assert not any("authorization" in one.headers for one in hub.log)
 
 
@@ -358,35 +344,28 @@ def test_a_token_is_not_sent_over_plain_http(monkeypatch, tmp_path):
 @pytest.mark.parametrize("said", ["hub.internal", "ftp://hub.internal", "https://"])
 def test_an_endpoint_that_is_no_address_is_refused(monkeypatch, said):
     monkeypatch.setenv("HF_ENDPOINT", said)
-
     with pytest.raises(InputError, match="no http address"):
         read_hub_address()
 
 
 def test_an_endpoint_with_a_password_is_refused_without_showing_it(monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "https://me:sesame@hub.internal")
-
     with pytest.raises(InputError) as caught:
         read_hub_address()
-
     assert "sesame" not in str(caught.value)
 
 
 def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(hub, resolved, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
-
     with pytest.raises(ExternalError, match=f"{SHARD} needs 29912 bytes on this disk"):
         received(resolved, SHARD)
-
     assert hub.log == ()
 
 
 def test_a_disk_that_fills_up_names_the_file(resolved):
     (resolved.folder / SHARD).symlink_to("/dev/full")  # a real ENOSPC
-
     with pytest.raises(ExternalError, match="the disk is full") as caught:
         received(resolved, SHARD)
-
     assert caught.value.where.endswith(SHARD)
 
 
@@ -394,7 +373,5 @@ def test_a_disk_that_fills_up_names_the_file(resolved):
 def test_what_an_earlier_run_left_of_another_commit_is_removed(tmp_path):
     (tmp_path / OTHER).mkdir()
     (tmp_path / OTHER / SHARD).write_bytes(b"half")
-
     resolve_snapshot(MODEL, COMMIT, tmp_path).prepare()
-
     assert [path.name for path in tmp_path.iterdir()] == [COMMIT]

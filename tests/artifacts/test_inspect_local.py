@@ -42,7 +42,6 @@ def refusal(folder, key, cache=None):
 )
 def test_what_the_key_asks_for_passes(tmp_path, mode, tuning):
     folder = nxdi_artifact(tmp_path / "current", mode, tuning)
-
     assert require_valid_artifact(folder, key_of(mode, tuning), cache=tmp_path / "cache") == ()
 
 
@@ -57,7 +56,6 @@ CHANGES: dict[str, Any] = {
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_field_that_differs_is_named_with_both_values(fused, field):
     said = refusal(fused, replace(key_of(), **{field: CHANGES[field]}))
-
     assert f"{field}: artifact " in said
     assert "neuron_config.json" in said
 
@@ -73,7 +71,6 @@ TUNED: dict[str, Any] = {
 def test_a_tuning_that_differs_is_named_of_target_and_draft(fused, field):
     key = key_of()
     said = refusal(fused, replace(key, tuning={**key.tuning, field: TUNED[field]}))
-
     assert f"tuning.{field}: artifact " in said
     assert f"(neuron_config.json neuron_config.{field} and 1 more)" in said
 
@@ -91,7 +88,6 @@ def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, fuse
 
 def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path):
     folder = nxdi_artifact(tmp_path / "current", ctx_batch_size=4)
-
     said = refusal(folder, key_of())
     assert "the server's loader: artifact 4, deployment 1 (neuron_config.json neuron_config.ctx_batch_size" in said
 
@@ -100,7 +96,6 @@ def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused):
     plain = json.loads((fused / "neuron_config.json").read_text())
     plain["neuron_config"]["enable_bucketing"] = 1
     (fused / "neuron_config.json").write_text(json.dumps(plain))
-
     assert "enable_bucketing" in refusal(fused, key_of())
 
 
@@ -164,7 +159,6 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
 def test_what_is_not_whole_is_refused_by_the_files_name(fused, damage):
     name, act, said = DAMAGES[damage]
     act(fused / name)
-
     assert said in refusal(fused, key_of())
 
 
@@ -172,7 +166,6 @@ def test_a_rank_of_another_size_is_refused(fused):
     other = nxdi_artifact(fused.parent / "other/current", "fused")
     header, tensor = b'{"a":{"dtype":"U8","shape":[4096],"data_offsets":[0,4096]}}', bytes(4096)
     (other / RANKS[1]).write_bytes(len(header).to_bytes(8, "little") + header + tensor)
-
     assert "bytes, the ranks' median is" in refusal(other, key_of())
 
 
@@ -180,7 +173,6 @@ def test_a_failed_graph_in_the_compilers_cache_is_refused(fused, tmp_path):
     folder = next((tmp_path / "cache").rglob("MODULE_*"))
     (folder / "model.done").unlink()
     (folder / "model.log").write_text("Failed compilation")
-
     assert f"{folder}: the compiler marked it as failed" in refusal(fused, key_of(), tmp_path / "cache")
 
 
@@ -197,7 +189,6 @@ def test_many_faults_are_counted(fused):
 
 def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
     (note,) = require_valid_artifact(native_artifact(tmp_path / "current"), native_key())
-
     assert "without compiling" in note
 
 
@@ -213,13 +204,11 @@ def test_a_native_graph_that_is_not_finished_is_refused(tmp_path, name, act, sai
     folder = native_artifact(tmp_path / "current")
     key = "1".zfill(32)
     act(folder / "neuron/compile_cache" / key / name.format(key=key))
-
     assert said in refusal(folder, native_key())
 
 
 def test_a_native_cache_root_without_a_graph_is_refused(tmp_path):
     (tmp_path / "current").mkdir()
-
     assert "it holds no finished graph" in refusal(tmp_path / "current", native_key())
 
 
@@ -237,12 +226,10 @@ def test_a_graph_that_no_zip_reader_reads_is_refused_by_name(fused):
 
 def test_a_configuration_nested_beyond_reading_is_refused_by_name(fused):
     (fused / "neuron_config.json").write_text("[" * 200_000)
-
     assert "neuron_config.json: it cannot be read" in refusal(fused, key_of())
 
 
 def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path):
     folder = native_artifact(tmp_path / "current")
     (folder / "neuron/compile_cache/.staging").mkdir()
-
     assert require_valid_artifact(folder, native_key())

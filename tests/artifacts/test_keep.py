@@ -45,37 +45,29 @@ def test_every_file_is_below_the_runs_own_prefix(store, keep):
 def test_a_second_run_leaves_the_first_ones_files(store, keep):
     keep()
     keep(holder="qwen-llmperf-2-uid")
-
     assert len(list(store.list("results/post/llmperf/"))) == 4
 
 
 def test_it_ends_as_the_measurement_ended_and_keeps_its_files(store, keep, folder):
     (folder / "outcome.json").write_text('{"exit_code": 3}')
-
     code, _ = keep()
-
     assert (code, len(list(store.list("results/")))) == (3, 3)
 
 
 def test_an_outcome_that_names_no_code_is_told(keep, folder):
     (folder / "outcome.json").write_text("{")
-
     code, said = keep()
-
     assert (code, said[-1]["where"]) == (2, str(folder / "outcome.json"))
 
 
 def test_an_empty_folder_is_told(keep, folder):
     for path in [path for path in folder.rglob("*") if path.is_file()]:
         path.unlink()
-
     code, said = keep()
-
     assert (code, "no file" in said[-1]["event"]) == (2, True)
 
 
 @pytest.mark.parametrize("below", ["../models", "/models", ""])
 def test_a_prefix_that_leads_elsewhere_is_refused(keep, store, below):
     code, _ = keep(below=below)
-
     assert (code, list(store.list(""))) == (2, [])

@@ -45,7 +45,6 @@ def test_a_free_lease_is_taken_and_released(store):
     with hold_lease(store, KEY, "job-a", 60, 0) as lease:
         lease.check()
         held = state(store)
-
     assert (held["state"], held["holder"], state(store)["state"]) == ("held", "job-a", "released")
 
 
@@ -173,7 +172,6 @@ def test_a_holder_that_cannot_renew_stops_in_time(proxied, proxy):
 @pytest.mark.endpoint
 def test_a_take_whose_answer_was_lost_is_ours(proxied, proxy):
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
-
     with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
         lease.check()
         assert lease.take(lease._etag)
@@ -183,7 +181,6 @@ def test_a_take_whose_answer_was_lost_is_ours(proxied, proxy):
 def test_a_release_that_fails_is_no_error(proxied, proxy):
     with hold_lease(proxied, KEY, "job-a", 60, 0):
         proxy.use(FaultRule(operation="PutObject", fault=DropFault()))
-
     proxy.use()
     assert state(proxied)["state"] == "held"
 

@@ -12,8 +12,7 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.list import build_rows
-from tandem.artifacts.manifest import Manifest, ManifestFile
-from tandem.artifacts.manifest_store import write_stored_manifest
+from tandem.artifacts.manifest import Manifest, ManifestFile, write_stored_manifest
 
 pytestmark = pytest.mark.endpoint
 MODEL = "models/org/name/main"
@@ -52,7 +51,6 @@ def test_a_set_with_its_manifest_and_files_is_whole(store, stage):
 def test_a_set_with_a_file_of_another_size_is_damaged(store, stage):
     stage()
     store.client.put_object(Bucket=store.bucket, Key=f"{MODEL}/config.json", Body=b"{ }")
-
     assert states(store) == {"org/name@main": ("damaged", "config.json of another size")}
 
 
@@ -80,7 +78,6 @@ def test_a_manifest_that_s3_does_not_give_is_unread_and_ends_in_3(proxied, proxy
 def test_the_command_prints_a_line_for_each(store, stage, capsys):
     stage()
     code = main(["list", "--bucket", store.bucket])
-
     said = capsys.readouterr().out
     assert (code, said.startswith("whole    model    org/name@main  "), len(said.splitlines())) == (0, True, 1)
 
@@ -88,11 +85,9 @@ def test_the_command_prints_a_line_for_each(store, stage, capsys):
 def test_the_command_prints_json(store, stage, capsys):
     stage()
     main(["list", "--bucket", store.bucket, "--json"])
-
     assert json.loads(capsys.readouterr().out)["state"] == "whole"
 
 
 def test_the_command_says_that_there_is_nothing(store, capsys):
     main(["list", "--bucket", store.bucket])
-
     assert capsys.readouterr().out == "nothing is stored\n"

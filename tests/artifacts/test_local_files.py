@@ -46,14 +46,12 @@ def test_a_hash_that_nobody_waits_for_any_more_ends(tmp_path):
 def test_a_symbolic_link_is_refused_by_name(tmp_path, target):
     (tmp_path / "a").write_bytes(b"")
     (tmp_path / "link").symlink_to(target)
-
     with pytest.raises(InputError, match=f"{tmp_path}/link: it is a symbolic link"):
         list_files(tmp_path)
 
 
 def test_a_pipe_is_refused_by_name(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-
     with pytest.raises(InputError, match="pipe: it is neither a file nor a folder"):
         list_files(tmp_path)
 

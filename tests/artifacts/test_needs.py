@@ -33,26 +33,21 @@ def test_a_snapshot_that_many_variants_load_is_one_need(both):
 
 def test_an_artifact_that_two_experiments_share_is_one_need_with_both_users(both):
     shared = [need.used_by for need in both if need.kind == "artifact" and len(need.used_by) > 1]
-
     assert ("post/qwen-vllm", "post-drafts-windows/qwen-vllm") in shared
 
 
 def test_a_need_says_which_job_makes_it_in_the_first_users_namespace(both):
     commands = {need.command for need in both if "post/qwen-sd-vllm" in need.used_by and need.kind == "artifact"}
-
     (command,) = commands
     assert command.startswith("kubectl -n tandem-post create job --from=cronjob/compile-qwen3-32b-fused-k7-")
 
 
 def test_a_model_is_told_by_id_and_revision(both):
     need = both[0]
-
     assert need.prefix == f"models/{need.fields['id']}/{need.fields['revision']}"
 
 
 def test_needs_of_an_environment_that_shares_the_bucket_are_added_under_its_name(both):
     one, other = both[0], replace(both[1], used_by=("x/v",))
-
     found = merge_needs([one], {"elsewhere": (replace(one, used_by=("x/v",)), other)})
-
     assert [need.used_by for need in found] == [(*one.used_by, "elsewhere:x/v"), ("elsewhere:x/v",)]

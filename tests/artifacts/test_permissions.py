@@ -19,8 +19,7 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.identity import PodRoles
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.manifest import Manifest
-from tandem.artifacts.manifest_store import write_stored_manifest
+from tandem.artifacts.manifest import Manifest, write_stored_manifest
 from tandem.artifacts.s3_transfer import download_files, upload_files
 from tandem.artifacts.store import ObjectStore
 from tandem.errors import ExternalError
@@ -110,7 +109,6 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
     store, _ = as_account(account)
     written = whole_life(store, prefix, folder)
     download_files(store, prefix, tmp_path / "to", list_files(folder))
-
     assert (written, list_files(tmp_path / "to")) == (True, list_files(folder))
 
 
@@ -126,7 +124,6 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
 )
 def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, prefix):
     store, _ = as_account(account)
-
     with pytest.raises(ExternalError, match="is missing for this identity"):
         upload_files(store, LocalFiles(folder), prefix)
     assert enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
@@ -137,7 +134,6 @@ def test_a_reader_s_role_is_enough_to_read(as_account, folder, tmp_path):
     whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
     store, _ = as_account(SERVE_ACCOUNT)
     download_files(store, "models/o/n/main", tmp_path / "to", list_files(folder))
-
     assert list_files(tmp_path / "to") == list_files(folder)
 
 
@@ -156,7 +152,6 @@ def test_a_missing_action_is_named_with_the_account_that_has_it(as_account, fold
 def test_a_missing_right_to_read_is_named(as_account, folder):
     whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
     store, _ = as_account(SERVE_ACCOUNT, without=["s3:GetObject"])
-
     with pytest.raises(ExternalError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
         store.read("models/o/n/main/tandem-manifest.json")
 
@@ -220,9 +215,7 @@ DATUM = {"MetricName": "ttft_ms", "Values": [1.0], "Counts": [1.0]}
 
 def test_the_role_that_measures_publishes_into_its_own_namespace(as_account):
     _, principal = as_account(BENCH_ACCOUNT)
-
     answer = principal.client("cloudwatch").put_metric_data(Namespace=NAMESPACE, MetricData=[DATUM])
-
     assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
@@ -244,6 +237,5 @@ def test_a_large_round_is_published_under_the_role_too(as_account):
 )  # fmt: skip
 def test_nobody_publishes_anywhere_else(as_account, account, namespace):
     _, principal = as_account(account)
-
     with pytest.raises(ClientError, match="AccessDenied"):
         principal.client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=[DATUM])

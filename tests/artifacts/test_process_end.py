@@ -52,14 +52,9 @@ def told_to_stop(start, proxied, proxy, tmp_path):
     return process.returncode, json.loads(out.splitlines()[-1]), err
 
 
-def test_a_process_that_is_told_to_stop_says_so_and_ends_as_the_signal_ends_one(told_to_stop):
+def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_stop, proxied):
     code, last, error = told_to_stop
-
     assert (code, last["event"], last["exit_code"], error) == (143, "told to stop (SIGTERM)", 143, "")
-
-
-def test_a_process_that_is_told_to_stop_lets_its_lease_go(told_to_stop, proxied):
-    assert told_to_stop[0] == 143
     assert not parse_lease(proxied.read(LEASE), LEASE).is_active
 
 

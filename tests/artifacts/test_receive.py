@@ -56,7 +56,6 @@ def put(endpoint, bucket):
 def test_a_file_has_the_bytes_of_its_object(store, put, tmp_path, size):
     body = put(size)
     download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=size, sha256=sha256(body)))
-
     assert (tmp_path / "w").read_bytes() == body
 
 
@@ -73,7 +72,6 @@ def test_the_left_over_of_a_killed_run_is_no_hindrance(store, put, tmp_path):
     body = put(2 * RANGE)
     (tmp_path / ".w.receiving").write_bytes(b"x" * 9 * RANGE)
     download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
-
     assert (names(tmp_path), (tmp_path / "w").read_bytes() == body) == (["w"], True)
 
 
@@ -103,7 +101,6 @@ def test_a_fault_that_passes_changes_nothing(proxied, proxy, put, tmp_path, faul
     body = put(4 * RANGE)
     proxy.use(FaultRule(operation="GetObject", fault=fault, skip=1, times=1))
     download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
-
     assert ((tmp_path / "w").read_bytes() == body, proxy.fault_counts) == (True, (1,))
 
 
@@ -134,7 +131,6 @@ def test_a_range_that_is_always_cut_short_is_told(proxied, proxy, put, tmp_path)
 
 def test_content_that_is_always_another_gets_no_name(store, put, tmp_path):
     body = put(2 * RANGE)
-
     with pytest.raises(StaleError, match="its content has another SHA-256"):
         download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(b"other")))
     assert names(tmp_path) == []

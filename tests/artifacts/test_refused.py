@@ -10,8 +10,7 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.artifact_import import import_rejection
-from tandem.artifacts.manifest import Manifest
-from tandem.artifacts.manifest_store import read_stored_manifest
+from tandem.artifacts.manifest import Manifest, read_stored_manifest
 from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
@@ -94,7 +93,6 @@ def test_what_was_refused_can_be_adopted_without_another_upload(proxied, proxy, 
 @pytest.mark.parametrize("run", ["no-such-run", "../models", "a/b", ""])
 def test_a_run_that_was_not_refused_is_none(store, upload, odd, run):
     upload(odd)
-
     with pytest.raises(InputError, match=r"nothing was refused|no run"):
         import_rejection(store, run, KEY)
 
@@ -121,7 +119,6 @@ def test_an_artifact_folder_that_is_a_link_is_refused(store, upload, odd, tmp_pa
     """The compiler could point it at what only the tools container can read."""
     (tmp_path / "current").symlink_to(odd)
     code, _ = upload(tmp_path / "current")
-
     assert (code, [row.key for row in store.list(KEY.prefix) if "lease" not in row.key]) == (2, [])
 
 

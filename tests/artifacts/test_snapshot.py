@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from tandem.artifacts.manifest import MANIFEST_NAME
 from tandem.artifacts.snapshot import (
-    FILE_READERS,
+    SERVER_FILES,
     SnapshotEntry,
-    check_config,
     choose_files,
     find_exclusion_reason,
-    require_config,
     select_tensor_files,
 )
 from tandem.errors import InputError
 
+INDEX = "model.safetensors.index.json"
 SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 
 
@@ -25,13 +24,21 @@ def index(*files):
     return json.dumps({"weight_map": {f"tensor.{number}": file for number, file in enumerate(files)}}).encode()
 
 
-def test_a_server_s_files_and_the_shards_of_the_index_are_chosen():
-    names = [*FILE_READERS, *SHARDS, "README.md", "consolidated.safetensors"]
-    entries = {name: SnapshotEntry(path=name, size=1) for name in names}
+def choose(folder, **bodies):
+    """What is chosen of a snapshot with these files, beside a configuration and an index of both shards."""
+    files = dict.fromkeys([*SERVER_FILES, *SHARDS], b"x") | {"config.json": b"{}", INDEX: index(*SHARDS)} | bodies
+    for name, body in files.items():
+        (folder / name).write_bytes(body)
+    entries = {name: SnapshotEntry(path=name, size=1) for name in files}
+    return choose_files(
+        SimpleNamespace(entries=entries, where="here", receive=lambda entry, _: (folder / entry.path, ""))
+    )
 
-    files, left_out = choose_files(entries, select_tensor_files(names, index(*SHARDS), "here"))
 
-    assert [entry.path for entry in files] == sorted([*FILE_READERS, *SHARDS])
+def test_a_server_s_files_and_the_shards_of_the_index_are_chosen(tmp_path):
+    files, left_out = choose(tmp_path, **{"README.md": b"x", "consolidated.safetensors": b"x"})
+
+    assert [entry.path for entry in files] == sorted([*SERVER_FILES, *SHARDS])
     assert left_out == {
         "README.md": "a text for people", "consolidated.safetensors": "tensors that the index does not name",
     }  # fmt: skip
@@ -66,16 +73,6 @@ def test_several_tensor_files_that_nothing_orders_are_refused():
         select_tensor_files(SHARDS, None, "here")
 
 
-def test_a_snapshot_without_safetensors_names_the_pickle_it_has():
-    with pytest.raises(InputError, match=r"no safetensors, only pytorch_model\.bin"):
-        select_tensor_files(["config.json", "pytorch_model.bin"], None, "here")
-
-
-def test_an_index_that_names_a_shard_that_is_not_there_names_it():
-    with pytest.raises(InputError, match=rf"the index names {SHARDS[1]}, which is not in the snapshot"):
-        select_tensor_files(SHARDS[:1], index(*SHARDS), "here")
-
-
 @pytest.mark.parametrize(
     "body",
     [b"{", b"[]", b'{"weight_map": {}}', index("../up.safetensors"), index("a.bin"), index("a\\b.safetensors"),
@@ -86,17 +83,7 @@ def test_a_malformed_index_is_refused(body):
         select_tensor_files(SHARDS, body, "here")
 
 
-def test_a_snapshot_without_config_is_refused():
-    with pytest.raises(InputError, match=r"no config\.json"):
-        require_config(SHARDS, "here")
-
-
-def test_a_snapshot_with_a_file_of_the_store_s_own_name_is_refused():
-    with pytest.raises(InputError, match=MANIFEST_NAME):
-        require_config(["config.json", MANIFEST_NAME], "here")
-
-
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"\xff\xfe"])
-def test_a_config_that_is_no_json_object_is_refused(body):
+def test_a_config_that_is_no_json_object_is_refused(tmp_path, body):
     with pytest.raises(InputError, match="the configuration is"):
-        check_config(body, "here")
+        choose(tmp_path, **{"config.json": body})

@@ -124,15 +124,6 @@ def test_two_runs_of_two_holders_write_the_same_manifest(stage, hub, held, remov
     assert held() == first
 
 
-def test_a_present_model_is_done_without_asking_the_hub(stage, hub):
-    stage()
-    hub.stop()
-
-    again = stage()
-
-    assert (again.code, again.events, again.last["commit"]) == (0, ["present"], COMMIT)
-
-
 def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, module, bucket):
     stage()
     hub.stop()
@@ -211,7 +202,6 @@ def bytes_below(folder):
 @pytest.mark.usefixtures("hub")
 def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(stage, held):
     done = stage(revision="main")
-
     manifest = manifest_in(held(), f"models/{MODEL}/main")
     assert manifest.fields == {"id": MODEL, "revision": "main", "commit": COMMIT}
     assert {"revision resolved", "staged"} <= set(done.events)
@@ -261,9 +251,7 @@ def test_files_of_two_commits_never_mix_below_a_name_that_moves(stage, moving, h
 @pytest.mark.parametrize("name", ["model-00009-of-00009.safetensors", "folder/x"])
 def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(stage, held, put, bucket, name):
     put(f"{PREFIX}/{name}", b"stray")
-
     done = stage()
-
     assert (done.code, done.last["where"]) == (1, f"s3://{bucket}/{PREFIX}/{name}")
     assert list(held()) == [f"{PREFIX}/{name}"]
 
@@ -288,9 +276,7 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint
 )
 def test_a_manifest_that_cannot_be_read_is_never_taken_for_a_whole_model(stage, put, body, said):
     put(f"{PREFIX}/{MANIFEST_NAME}", body)
-
     done = stage()
-
     assert done.code == 2
     assert said in done.last["event"]
 
@@ -351,7 +337,6 @@ def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(stage
 )
 def test_a_name_that_leaves_its_prefix_is_refused(stage, held, model, revision):
     done = stage(model=model, revision=revision)
-
     assert (done.code, held()) == (2, {})
 
 
@@ -371,7 +356,6 @@ def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_
 @pytest.mark.usefixtures("hub", "proxied")
 def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
     stage()
-
     written = [one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)]
     assert written[-1].endswith(MANIFEST_NAME)
     assert len(written) == len(set(written)) == len(STAGED) + 1
@@ -447,7 +431,6 @@ def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_l
 @pytest.mark.usefixtures("hub")
 def test_the_mark_of_an_empty_folder_is_no_file_of_another_snapshot(stage, put):
     put(f"{PREFIX}/", b"")
-
     assert stage().code == 0
 
 
@@ -469,9 +452,7 @@ def test_a_copy_is_staged_without_any_hub(stage, held, tmp_path, monkeypatch):
 def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(stage, held, put, tmp_path):
     copy = snapshot(tmp_path / "copy")
     put(f"{PREFIX}/{SHARDS[3]}", b"another")
-
     done = stage("--from", str(copy))
-
     assert (done.code, list(held())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
 
 

@@ -18,19 +18,16 @@ CONFLICT = StatusFault(status=409, code="ConditionalRequestConflict")
 
 def test_an_object_is_read_as_it_was_written(store):
     store.create("models/m", b"{}")
-
     assert store.read("models/m").body == b"{}"
 
 
 def test_a_second_write_of_other_bytes_does_not_create(store):
     store.create("models/m", b"first")
-
     assert (store.create("models/m", b"second"), store.read("models/m").body) == (False, b"first")
 
 
 def test_a_second_write_of_the_same_bytes_counts_as_ours(store):
     store.create("models/m", b"same")
-
     assert store.create("models/m", b"same")
 
 
@@ -74,7 +71,6 @@ def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(p
 
 def test_a_conflict_with_another_write_is_tried_again(proxied, proxy):
     proxy.use(FaultRule(operation="PutObject", fault=CONFLICT, times=3))
-
     assert (proxied.create("models/m", b"{}"), proxied.read("models/m").body) == (True, b"{}")
 
 
@@ -82,7 +78,6 @@ def test_an_object_that_has_changed_is_not_replaced(store):
     store.create("models/m", b"old")
     etag = store.read("models/m").etag
     store.write_if("models/m", b"new", etag)
-
     assert (store.write_if("models/m", b"late", etag), store.read("models/m").body) == (None, b"new")
 
 
@@ -90,7 +85,6 @@ def test_an_object_that_is_gone_is_not_replaced(store):
     store.create("models/m", b"old")
     etag = store.read("models/m").etag
     store.delete(["models/m"])
-
     assert (store.write_if("models/m", b"late", etag), store.read("models/m")) == (None, None)
 
 
@@ -98,7 +92,6 @@ def test_an_object_that_is_gone_is_not_replaced(store):
 def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(proxied, proxy, operation):
     """An identity that may list a prefix only gets 403 for a missing object."""
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
-
     assert (proxied.head if operation == "HeadObject" else proxied.read)("models/m") is None
 
 
@@ -106,7 +99,6 @@ def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(proxi
 def test_a_denied_answer_for_what_is_listed_is_a_fault(proxied, proxy, operation):
     proxied.create("models/m", b"{}")
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
-
     with pytest.raises(ExternalError, match="s3:GetObject on arn:aws:s3:::"):
         (proxied.head if operation == "HeadObject" else proxied.read)("models/m")
 
@@ -115,21 +107,18 @@ def test_a_listing_has_every_page(store, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 2)
     for number in range(5):
         store.create(f"models/{number}", b"x" * number)
-
     assert [(row.key, row.size) for row in store.list("models/")] == [(f"models/{n}", n) for n in range(5)]
 
 
 def test_deleted_objects_are_gone_and_missing_ones_no_error(store):
     store.create("models/m", b"{}")
     store.delete(["models/m", "models/never"])
-
     assert list(store.list("models/")) == []
 
 
 def test_the_time_is_of_the_service(store):
     store.create("models/m", b"{}")
     stored = store.read("models/m")
-
     assert timedelta(0) <= stored.read_at - stored.modified_at < timedelta(seconds=30)
     assert abs(store.now() - stored.read_at) < timedelta(seconds=30)
 
@@ -137,28 +126,24 @@ def test_the_time_is_of_the_service(store):
 def test_an_object_too_large_for_a_manifest_is_refused(store, endpoint, bucket, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.store.MAX_SMALL_BYTES", 10)
     endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"x" * 11)
-
     with pytest.raises(InputError, match="11 bytes"):
         store.read("models/m")
 
 
 def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
     proxy.use(FaultRule(fault=DropFault()))
-
     with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
         proxied.read("models/m")
 
 
 def test_a_profile_that_does_not_exist_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_PROFILE", "nobody")
-
     with pytest.raises(InputError, match=r"nobody.*AWS_PROFILE"):
         open_store("some-bucket")
 
 
 def test_a_number_of_tries_that_is_none_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "many")
-
     with pytest.raises(TandemError, match=r"many.*AWS_MAX_ATTEMPTS"):
         open_store("some-bucket")
 
@@ -167,6 +152,5 @@ def test_a_number_of_tries_that_is_none_is_bad_input(aws, monkeypatch):  # noqa:
 def test_a_key_that_s3_does_not_delete_is_named(code, said):
     client = Mock()
     client.delete_objects.return_value = {"Errors": [{"Key": "b", "Code": code, "Message": "said"}]}
-
     with pytest.raises(ExternalError, match=rf"^s3://bucket/b: .*{said}"):
         ObjectStore("bucket", client).delete(["a", "b"])

@@ -45,7 +45,6 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
 )
 def test_a_code_of_the_service_has_its_words(code, kind, said):
     fault = answered(code)
-
     assert type(fault) is kind
     with pytest.raises(kind, match=rf"^s3://some-bucket/models/o/n/r/f: .*{said}"):
         raise fault
@@ -53,7 +52,6 @@ def test_a_code_of_the_service_has_its_words(code, kind, said):
 
 def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
     fault = answered("AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole")
-
     assert ("does not accept these credentials" in fault.problem, "sts:AssumeRole" in fault.problem) == (True, True)
 
 
@@ -76,20 +74,17 @@ def test_a_denial_names_the_missing_action_and_who_has_it(operation, key, said):
 
 def test_a_denied_key_names_the_action_on_it():
     fault = answered("AccessDenied", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", 403)
-
     assert "denies kms:GenerateDataKey" in fault.problem
     assert "allow kms:GenerateDataKey" in fault.change
 
 
 def test_a_write_that_the_buckets_policy_forbids_may_be_of_the_wrong_key():
     message = USER + 's3:PutObject on resource: "x" with an explicit deny in a resource-based policy'
-
     assert answered("AccessDenied", message, 403).change.startswith("wrong key encryption")
 
 
 def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
     message = USER + 's3:GetObject on resource: "x" with an explicit deny in a resource-based policy'
-
     assert "encryption" not in str(answered("AccessDenied", message, 403, "GetObject"))
 
 
@@ -114,7 +109,6 @@ def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
 )
 def test_an_error_before_any_answer_has_its_words(error, kind, said):
     fault = convert_error(error, "PutObject", "b", "k")
-
     assert type(fault) is kind
     with pytest.raises(kind, match=rf"^s3://b/k: .*{said}"):
         raise fault

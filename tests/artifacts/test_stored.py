@@ -6,8 +6,7 @@ import hashlib
 
 import pytest
 
-from tandem.artifacts.manifest import Manifest, ManifestFile
-from tandem.artifacts.manifest_store import read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest import Manifest, ManifestFile, read_stored_manifest, write_stored_manifest
 from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
@@ -66,7 +65,6 @@ def test_another_manifest_is_never_replaced(store, whole):
 
 def test_the_same_manifest_again_counts_as_ours(store, whole):
     write_stored_manifest(store, PREFIX, whole)
-
     assert write_stored_manifest(store, PREFIX, whole)
 
 
@@ -81,7 +79,6 @@ def test_the_same_manifest_again_counts_as_ours(store, whole):
 )
 def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, said):
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
-
     with pytest.raises(InputError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
         read_stored_manifest(store, PREFIX)
 
@@ -89,6 +86,5 @@ def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket
 def test_a_stored_manifest_that_names_a_way_out_is_refused(store, endpoint, bucket, whole):
     body = whole.to_bytes().replace(b'"sub/b"', b'"../b"')
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
-
     with pytest.raises(InputError, match="leaves its folder"):
         read_stored_manifest(store, PREFIX)

@@ -67,7 +67,6 @@ def faulty(fault):
 )  # fmt: skip
 def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored, state, why, command):
     found = row(*([stored] if stored else []))
-
     assert (found.state, found.why, found.command) == (state, why, command)
     assert found.is_unavailable is (state != "present")
     assert found.is_in_progress is bool(stored and stored.lease.is_active)
@@ -75,7 +74,6 @@ def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored, state,
 
 def test_a_model_may_say_more_than_is_needed():
     stored = model({"id": "org/name", "revision": "main", "commit": "abc"})
-
     assert row(stored, need=SNAPSHOT).state == "present"
 
 
@@ -93,14 +91,12 @@ def test_a_model_may_say_more_than_is_needed():
 )
 def test_what_nobody_needs_is_stale_and_names_the_nearest_with_the_difference(needs, stored, why):
     stale = survey_bucket(needs, [stored])[-1]
-
     assert (stale.state, stale.why, stale.used_by, stale.is_unavailable) == ("stale", why, (), False)
 
 
 def test_what_tandem_did_not_write_is_said_to_be_not_ours():
     found = made_up(MODEL, "a", whole=False)
     bare = replace(found, objects=found.objects[:1], lease=None)
-
     assert [each.state for each in survey_bucket([], [bare])] == ["not ours"]
 
 

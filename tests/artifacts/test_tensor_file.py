@@ -19,9 +19,7 @@ def shard(tmp_path):
 
 def test_a_whole_file_names_its_tensors_and_its_length(shard):
     weight_map = json.loads((shard.parent / "model.safetensors.index.json").read_text())["weight_map"]
-
     found = read_tensor_file(shard)
-
     assert found.tensors == {tensor for tensor, file in weight_map.items() if file == shard.name}
     assert found.size == shard.stat().st_size
 
@@ -29,14 +27,12 @@ def test_a_whole_file_names_its_tensors_and_its_length(shard):
 @pytest.mark.parametrize("keep", [0, 7, 8, 100, -1], ids=lambda keep: f"{keep} bytes")
 def test_a_file_that_was_cut_off_is_refused(shard, keep):
     shard.write_bytes(shard.read_bytes()[:keep])
-
     with pytest.raises(InputError, match=shard.name):
         read_tensor_file(shard)
 
 
 def test_a_file_that_is_too_long_is_refused(shard):
     shard.write_bytes(shard.read_bytes() + b"x")
-
     with pytest.raises(InputError, match="its header asks for"):
         read_tensor_file(shard)
 
@@ -46,6 +42,5 @@ def test_a_file_that_is_too_long_is_refused(shard):
 )
 def test_a_header_of_another_form_is_refused(tmp_path, header):
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-
     with pytest.raises(InputError, match="no safetensors header"):
         read_tensor_file(tmp_path / "a.safetensors")

@@ -10,7 +10,7 @@ from compiled import KEY, variables, write_artifact, write_outcome
 from doubles.fault_proxy.rules import DropFault, FaultRule
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.manifest_store import read_stored_manifest
+from tandem.artifacts.manifest import read_stored_manifest
 
 pytestmark = pytest.mark.endpoint
 SEED = 20261121
@@ -46,7 +46,6 @@ def keys_of(store):
 @pytest.mark.usefixtures("stored")
 def test_a_whole_set_is_right(verify):
     code, lines = verify()
-
     assert (code, lines[-1]["event"], lines[-1]["wrong"]) == (0, "right", 0)
 
 
@@ -109,13 +108,11 @@ def test_a_missing_file_and_one_of_another_size_are_named_with_what_to_do(store,
 @pytest.mark.usefixtures("stored")
 def test_a_bucket_that_cannot_be_reached_is_no_verdict(proxied, proxy, verify):  # noqa: ARG001
     proxy.use(FaultRule(operation="GetObject", path="*/weights/*", fault=DropFault()))
-
     assert verify()[0] == 3
 
 
 def test_what_has_no_manifest_is_told(verify, store):
     code, lines = verify()
-
     assert (code, lines[-1]["where"]) == (2, store.url(MANIFEST))
 
 
@@ -125,7 +122,6 @@ def test_what_has_no_manifest_is_told(verify, store):
 @pytest.mark.usefixtures("store")
 def test_a_name_that_is_none_is_refused(verify, bucket, arguments, said):
     code, lines = verify("--bucket", bucket, *arguments)
-
     assert (code, said in lines[-1]["event"] + lines[-1]["change"]) == (2, True)
 
 

@@ -8,7 +8,7 @@ import pytest
 from compiled import KEY, variables, write_artifact, write_outcome
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.manifest_store import read_stored_manifest
+from tandem.artifacts.manifest import read_stored_manifest
 
 pytestmark = pytest.mark.proof
 MIB = 1 << 20

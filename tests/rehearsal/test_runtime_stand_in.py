@@ -30,7 +30,7 @@ from doubles.runtime.installation import install_programs
 from doubles.runtime.programs import read_programs
 from served import Served
 
-from tandem.artifacts.driver import find_graphs
+from tandem.artifacts.driver.folders import find_graphs
 from tandem.artifacts.tensor_file import read_tensor_file
 
 NXDI_ARTIFACT = {"neuron_config.json", "model.pt", "weights/tp0_sharded_checkpoint.safetensors",

@@ -7,18 +7,3 @@ can cost hours of a machine.
 Of the standard library alone, for Python 3.11 to 3.14, and never of the rest of ours: `fetch` packs this package
 into one file, which runs in the runtime's container, whose image is not ours.
 """
-
-from tandem.artifacts.driver.attempts import add_arguments, main, run
-from tandem.artifacts.driver.folders import CacheGraph, find_graphs
-from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read_outcome
-
-__all__ = [
-    "RESULT_SUCCESS",
-    "CacheGraph",
-    "CompileOutcome",
-    "add_arguments",
-    "find_graphs",
-    "main",
-    "read_outcome",
-    "run",
-]

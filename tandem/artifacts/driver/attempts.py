@@ -13,7 +13,6 @@ import shutil
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
                 current = outcome.read_outcome(options.outcome)
                 if current is None or current.request != outcome.hash_request(options.program, os.environ):
                     current = outcome.create_outcome(options)
-                return give_up(options, current, kind, line)
+                return _give_up(options, current, kind, line)
         log_event(f"not compiled: {kind.name}", level="error", line=line, change=kind.change, exit_code=kind.code)
         return kind.code
 
@@ -95,17 +94,12 @@ def _run_driver(options: argparse.Namespace) -> int:
         return EXIT_DONE
     if current.result == outcome.RESULT_SUCCESS:  # and the output is gone: the disk is a new one
         current = outcome.create_outcome(options)
-    elif last_attempt and last_attempt.kind != STOP_REQUEST.name and not may_try_again(current, options.attempts):
-        return give_up(options, current, failure.KINDS.get(last_attempt.kind, failure.UNKNOWN), last_attempt.line)
+    elif last_attempt and last_attempt.kind != STOP_REQUEST.name and not current.may_retry(options.attempts):
+        return _give_up(options, current, failure.KINDS.get(last_attempt.kind, failure.UNKNOWN), last_attempt.line)
     return CompileDriver(options, current).run()
 
 
-def may_try_again(current: CompileOutcome, max_attempts: int) -> bool:
-    """Whether what failed so often and so may be tried once more."""
-    return failure.may_retry_failure([attempt.kind for attempt in current.attempts], max_attempts)
-
-
-def give_up(options: argparse.Namespace, current: CompileOutcome, kind: FailureKind, line: str) -> int:
+def _give_up(options: argparse.Namespace, current: CompileOutcome, kind: FailureKind, line: str) -> int:
     """Note that nothing is tried any more and say it; the exit code.
 
     With `--defer` that is 0: the pod's next container reads the outcome, frees what the compile held and ends with
@@ -119,15 +113,13 @@ def give_up(options: argparse.Namespace, current: CompileOutcome, kind: FailureK
     return EXIT_DONE if options.defer else kind.code
 
 
-@dataclass
 class CompileDriver:
     """One run: the options as given, and whether somebody asked it to end."""
 
-    options: argparse.Namespace
-    outcome: CompileOutcome
-    stop_signal: str = ""
-    _last_heartbeat_s: float = field(default_factory=time.monotonic)
-    _last_health_check_s: float = 0.0
+    def __init__(self, options: argparse.Namespace, current: CompileOutcome) -> None:
+        self.options, self.outcome = options, current
+        self._stop_signal = ""
+        self._last_heartbeat_s, self._last_health_check_s = time.monotonic(), 0.0
 
     @cached_property
     def _url_opener(self) -> Any:
@@ -148,7 +140,7 @@ class CompileDriver:
             signal.signal(signal_number, self._on_stop_signal)
         while True:
             if self.remaining_s < min(MIN_ATTEMPT_S, options.deadline_s / 2):
-                return give_up(options, self.outcome, DEADLINE, f"{options.deadline_s:g} s are over")
+                return _give_up(options, self.outcome, DEADLINE, f"{options.deadline_s:g} s are over")
             kind, line = self._run_attempt()
             if kind is None:
                 folders.finish_output(options.output)
@@ -159,8 +151,8 @@ class CompileDriver:
             if kind is STOP_REQUEST:
                 log_event("stopped", level="warning", line=line, change=kind.change, exit_code=kind.code)
                 return kind.code
-            if not may_try_again(self.outcome, options.attempts):
-                return give_up(options, self.outcome, kind, line)
+            if not self.outcome.may_retry(options.attempts):
+                return _give_up(options, self.outcome, kind, line)
             log_event("trying again", level="warning", failure=kind.name, line=line, left_s=round(self.remaining_s))
 
     def _run_attempt(self) -> tuple[FailureKind | None, str]:
@@ -182,19 +174,15 @@ class CompileDriver:
             kind, line = self._wait_for_end(group)
         finally:
             group.kill_all()
-        status, tail = group.status(), group.lines.tail
-        self.outcome.tail = list(tail)
+        status, tail = group.status(), list(group.lines.tail)
+        self.outcome.tail = tail
         if kind is None and line:
-            free_bytes = shutil.disk_usage(
-                next(path for path in (options.output, *options.output.parents) if path.exists())
-            )
-            kills = program.count_oom_kills(options.memory_events) - kills_before
+            folder = next(path for path in (options.output, *options.output.parents) if path.exists())
+            free_bytes = shutil.disk_usage(folder).free
+            kills, signs = program.count_oom_kills(options.memory_events) - kills_before, group.lines.sign_lines
+            last_line = tail[-1] if tail else ""
             kind, sign_line = failure.classify_failure(
-                group.lines.sign_lines,
-                tail[-1] if tail else "",
-                status or 0,
-                oom_kills=kills,
-                free_bytes=free_bytes.free,
+                signs, last_line, status or 0, oom_kills=kills, free_bytes=free_bytes
             )
             line = sign_line if kind is not failure.UNKNOWN else f"{line}: {sign_line}"
         return self._record_attempt(kind, line, status, time.monotonic() - start_s)
@@ -212,10 +200,10 @@ class CompileDriver:
                 if any(folders.walk_files(options.output)):
                     return None, ""
                 return NOTHING_LEFT, f"the program ended well and left nothing in {options.output}"
-            if self.stop_signal or self.remaining_s <= 0:
+            if self._stop_signal or self.remaining_s <= 0:
                 group.terminate(min(STOP_GRACE_S, options.grace_s), whole_group=True)
-                is_stop, overdue = bool(self.stop_signal), f"{options.deadline_s:g} s are over"
-                return (STOP_REQUEST, f"{self.stop_signal} arrived") if is_stop else (DEADLINE, overdue)
+                is_stop, overdue = bool(self._stop_signal), f"{options.deadline_s:g} s are over"
+                return (STOP_REQUEST, f"{self._stop_signal} arrived") if is_stop else (DEADLINE, overdue)
             if options.until_healthy and self._is_healthy(options.until_healthy):
                 return self._end_server(group)
             if time.monotonic() - self._last_heartbeat_s >= options.heartbeat_s:
@@ -230,7 +218,7 @@ class CompileDriver:
             reason = f"the server was killed because it did not end within {grace_s:g} s of being asked to"
             self.outcome.unproven.append(f"{reason}: what it writes at its end may be missing")
             log_event("the server does not end", level="warning", grace_s=grace_s)
-        if not any(graph.state == "finished" for graph in folders.find_graphs(output)):
+        if not folders.count_finished(output):
             return NOTHING_LEFT, f"the server was healthy and left no finished graph in {output}"
         return None, ""
 
@@ -248,15 +236,10 @@ class CompileDriver:
 
     def _log_heartbeat(self) -> None:
         self._last_heartbeat_s = time.monotonic()
-        cache = self.options.cache
-        log_event(
-            "still compiling",
-            seconds=round(self.options.deadline_s - self.remaining_s),
-            left_s=round(self.remaining_s),
-            output_bytes=folders.measure_folder(self.options.output),
-            cache_bytes=folders.measure_folder(cache),
-            finished_graphs=sum(graph.state == "finished" for graph in folders.find_graphs(cache)),
-        )
+        output, cache, left_s = self.options.output, self.options.cache, round(self.remaining_s)
+        sizes = {"output_bytes": folders.measure_folder(output), "cache_bytes": folders.measure_folder(cache)}
+        about: dict[str, Any] = {**sizes, "finished_graphs": folders.count_finished(cache)}
+        log_event("still compiling", seconds=round(self.options.deadline_s) - left_s, left_s=left_s, **about)
 
     def _record_attempt(
         self, kind: FailureKind | None, line: str, status: int | None, seconds: float
@@ -271,4 +254,4 @@ class CompileDriver:
         return kind, line
 
     def _on_stop_signal(self, signal_number: int, _frame: object) -> None:
-        self.stop_signal = signal.Signals(signal_number).name
+        self._stop_signal = signal.Signals(signal_number).name

@@ -58,18 +58,26 @@ def find_graphs(folder: Path) -> Iterator[CacheGraph]:
     """
     for parent, names, _ in os.walk(folder):
         is_native = Path(parent).name == "compile_cache"
-        graph_names = sorted(name for name in names if name.startswith("MODULE_") or is_native)
-        for name in graph_names:
-            read_graph = _read_xla_graph if name.startswith("MODULE_") else _read_native_graph
-            yield read_graph(Path(parent) / name)
-        names[:] = [name for name in names if name not in graph_names]
+        for name in sorted(names):
+            if name.startswith("MODULE_") or is_native:
+                read_graph = _read_xla_graph if name.startswith("MODULE_") else _read_native_graph
+                names.remove(name)  # nothing below an entry is another
+                yield read_graph(Path(parent) / name)
+
+
+def count_finished(folder: Path) -> int:
+    """Return how many graphs below `folder` are finished."""
+    return sum(graph.state == "finished" for graph in find_graphs(folder))
 
 
 def _read_xla_graph(folder: Path) -> CacheGraph:
     if (folder / "model.done").exists():
-        if read_file_size(folder / "model.neff"):
-            return CacheGraph(folder, "finished")
-        return CacheGraph(folder, "half", "model.done without a model.neff")
+        is_whole = read_file_size(folder / "model.neff") > 0
+        return (
+            CacheGraph(folder, "finished")
+            if is_whole
+            else CacheGraph(folder, "half", "no model.neff beside model.done")
+        )
     if (folder / "model.log").exists():
         return CacheGraph(folder, "failed", "the compiler marked it as failed (model.log)")
     return CacheGraph(folder, "half", "no model.done")

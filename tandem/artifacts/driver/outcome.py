@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, UNKNOWN
+from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, STOP_REQUEST, UNKNOWN
 
 SCHEMA_VERSION = 1
 # failed: of this attempt, another may follow; given up: no other follows
@@ -61,6 +61,14 @@ class CompileOutcome:
         kind, line = KINDS.get(self.attempts[-1].kind, UNKNOWN), self.attempts[-1].line
         words = {"event": f"not compiled: {kind.name}", "line": line, "attempts": len(self.attempts)}
         return {**words, "change": kind.change, "exit_code": kind.code}
+
+    def may_retry(self, max_attempts: int) -> bool:
+        """Whether what failed so often and so may be tried once more; `max_attempts` attempts in all."""
+        names = [attempt.kind for attempt in self.attempts if attempt.kind != STOP_REQUEST.name]
+        if not names or len(names) >= max_attempts:
+            return not names
+        last_kind = KINDS.get(names[-1], UNKNOWN)
+        return not last_kind.tries or names.count(last_kind.name) < last_kind.tries
 
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
