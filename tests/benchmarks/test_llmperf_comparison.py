@@ -8,16 +8,16 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+import llmperf_comparison as comparison
 import pytest
+from llmperf_comparison import ComparisonScenario
 
 from tandem.bench.fault import BenchError
-from tandem.bench.llmperf import comparison
-from tandem.bench.llmperf.comparison import ComparisonScenario
 from tandem.bench.llmperf.source import COMMIT
 from tandem.bench.record import read_records
 from tandem.bench.summary import summarize_run
 
-RUNS = Path(__file__).parent / "llmperf_runs"
+RUNS = Path(__file__).parents[1] / "bench" / "llmperf_runs"
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
 BLOCKS = {
     "comparison": comparison.format_comparison,
