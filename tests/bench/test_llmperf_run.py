@@ -16,7 +16,8 @@ import pytest
 
 from tandem.bench import manifest
 from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.llmperf import ray, run
+from tandem.bench.llmperf import run
+from tandem.bench.llmperf import tool as tools
 from tandem.bench.llmperf.__main__ import compute_exit_code, main
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
@@ -59,7 +60,7 @@ LOAD = LlmperfLoad(model="m", requests=3, timeout_s=5, seed=7)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often for what a stand-in has done."""
-    for module in (run, ray):
+    for module in (run, tools):
         monkeypatch.setattr(module, "POLL_S", 0.01)
 
 
@@ -206,7 +207,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_told(
 ) -> None:
     tries = tmp_path / "tries"
     program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
-    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+    monkeypatch.setattr(tools, "RAY_PAUSE_S", 0.0)
 
     with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
         act("base")
@@ -220,7 +221,7 @@ def test_a_ray_that_starts_late_is_enough_and_is_ended_with_all_that_it_started(
     once, child = tmp_path / "once", tmp_path / "child"
     starts = f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait"
     program(tool.python.parent / "ray", f"[ -e {once} ] || {{ touch {once}; exit 1; }}; {starts}")
-    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+    monkeypatch.setattr(tools, "RAY_PAUSE_S", 0.0)
 
     assert act("base").calls[0].how == "done"
 
