@@ -10,6 +10,7 @@ is given here reaches the server as a sampling parameter and nothing else.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -192,7 +193,7 @@ def end_process(process: Popen[bytes], grace_s: float = GRACE_S) -> None:
 
 def _find_free_port() -> int:
     start = os.getpid() % len(RAY_PORTS)
-    for port in (*RAY_PORTS[start:], *RAY_PORTS[:start]):
+    for port in itertools.chain(RAY_PORTS[start:], RAY_PORTS[:start]):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port

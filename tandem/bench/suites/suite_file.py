@@ -70,9 +70,8 @@ class SuiteError(BenchError):
         first = faults[0]
         super().__init__(f"{first.problem}; allowed: {first.allowed}", where=first.where, change=first.change)
         self.faults = tuple(faults)
-        hidden_count = len(faults) - MAX_FAULTS
-        more = [f"{hidden_count} more faults of this file are not shown"] if hidden_count > 0 else []
-        self.args = ("\n".join([*map(str, faults[:MAX_FAULTS]), *more]),)
+        more = f"{len(faults) - MAX_FAULTS} more faults of this file are not shown"
+        self.args = ("\n".join([*map(str, faults[:MAX_FAULTS]), *[more] * (len(faults) > MAX_FAULTS)]),)
 
 
 def suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
@@ -118,7 +117,6 @@ def _read_content(path: Path) -> bytes:
     Raises:
         SuiteError: there is no such file, it is none, or it cannot be read.
     """
-    problem = change = ""
     try:
         if path.is_dir():
             problem, change = "this is a folder", "name a file in it"
