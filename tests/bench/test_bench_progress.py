@@ -46,7 +46,6 @@ async def once(shows):
 
 def test_a_line_says_requests_failures_place_and_time_left():
     line = shown(io.StringIO(), done=4, failed=1).status_line()
-
     assert line.startswith("4/16 requests, 1 failed; round 1, code at concurrency 1, ")
     assert line.endswith(" left")
 

@@ -85,13 +85,11 @@ def test_truth_and_measurement_stand_beside_each_other_in_the_order_of_suite_and
 def test_a_request_without_truth_is_left_out_of_both_sides_and_counted(run: Path, changes: dict[str, str]) -> None:
     with RecordWriter(run / "records.jsonl") as writer:
         writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], **changes))
-
     assert (compare_ground_truth(run, [run / "log.jsonl"]).left_out, rows(run)["chat", "plain"].n) == (1, 1)
 
 
 def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run: Path) -> None:
     lines = list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))
-
     assert lines[-1] == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
     assert max(map(len, lines)) <= 100
 

@@ -115,7 +115,6 @@ def test_each_server_is_called_with_the_same_words(act: Callable[..., SimpleName
 def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleNamespace]) -> None:
     """Each ends well only if it sees the other one while it runs."""
     done = act("meet-a", "meet-b")
-
     assert [call.how for call in done.calls] == ["done", "done"]
 
 
@@ -170,9 +169,7 @@ def test_a_call_without_results_is_told_and_the_other_one_is_kept(
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "START_TIMEOUT_S", 0.0)
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
-
     (call,) = act("hang", load=LlmperfLoad(model="m", timeout_s=1)).calls
-
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
 
@@ -190,14 +187,12 @@ def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Pat
 )
 def test_a_missing_part_of_the_tool_is_named(act: Callable[..., SimpleNamespace], tmp_path: Path, part: str) -> None:
     (tmp_path / part).unlink()
-
     with pytest.raises(BenchError, match=f"{part}: it is not there"):
         act("base")
 
 
 def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
     (tmp_path / "out" / "mine").mkdir(parents=True)
-
     with pytest.raises(BenchError, match="not empty"):
         act("base")
 
@@ -276,7 +271,6 @@ def test_a_server_without_a_name_or_an_address_is_refused(
     tool: LlmperfTool, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
 ) -> None:
     code = main(arguments(tool, tmp_path / "out", "--server", named))
-
     assert code == 2
     assert "is no server; say --server NAME=http://HOST:PORT" in capsys.readouterr().err
 

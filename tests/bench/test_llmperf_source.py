@@ -91,7 +91,6 @@ def test_what_is_no_archive_or_cannot_be_fetched_is_told(
     tmp_path: Path, name: str, kind: type[BenchError], problem: str
 ) -> None:
     (tmp_path / "page.html").write_text("<html>")
-
     with pytest.raises(kind, match=problem):
         source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
@@ -127,8 +126,6 @@ def test_another_tokenizer_or_no_package_is_refused(tmp_path: Path) -> None:
 
 def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "TOKENIZER_SHA256", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
-
     code = source.main(["--package", str(package(tmp_path, b"{}")), "--to", str(tmp_path / "home")])
-
     assert code == 0
     assert (tmp_path / "home/hf-internal-testing/llama-tokenizer/tokenizer.json").read_bytes() == b"{}"
