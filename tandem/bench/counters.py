@@ -277,7 +277,13 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
         if scrape.when == "before":
             scrapes_before[scrape.turn] = scrape
             continue
-        change = _compute_change(scrapes_before.pop(scrape.turn, None), scrape)
+        before = scrapes_before.pop(scrape.turn, None)
+        if before is None:
+            change: CounterChange | str = "there is no scrape before it"
+        elif before.counters is None or scrape.counters is None:
+            change = f"/metrics could not be had ({before.error or scrape.error or 'no reason given'})"
+        else:
+            change = compute_difference(before.counters, scrape.counters)
         if isinstance(change, str):
             drops[scrape.arm, change].append(scrape.turn)
         else:
@@ -286,20 +292,9 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
         drops[turn.arm, "there is no scrape after it"].append(turn)
     sentences = []
     for (arm, reason), turns in drops.items():
-        more = "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
-        sentences.append(f"{arm}: the counters of {_describe_turn(turns[0])}{more} are dropped: {reason}")
+        turn, more = turns[0], "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
+        load = f" at {turn.rate_per_s:g} requests/s" if turn.rate_per_s else ""
+        load = load if turn.concurrency is None else f" at concurrency {turn.concurrency}"
+        place = f"{turn.class_ or 'the turn'}{load} round {turn.round}, slot {turn.slot}"
+        sentences.append(f"{arm}: the counters of {place}{more} are dropped: {reason}")
     return turn_changes, sentences
-
-
-def _compute_change(before: MetricsScrape | None, after: MetricsScrape) -> CounterChange | str:
-    if before is None:
-        return "there is no scrape before it"
-    if before.counters is None or after.counters is None:
-        return f"/metrics could not be had ({before.error or after.error or 'no reason given'})"
-    return compute_difference(before.counters, after.counters)
-
-
-def _describe_turn(turn: TurnKey) -> str:
-    rate = f" at {turn.rate_per_s:g} requests/s" if turn.rate_per_s else ""
-    load = rate if turn.concurrency is None else f" at concurrency {turn.concurrency}"
-    return f"{turn.class_ or 'the turn'}{load} round {turn.round}, slot {turn.slot}"

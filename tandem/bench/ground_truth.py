@@ -8,7 +8,8 @@ must share a monotonic clock: one machine, two processes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +17,8 @@ import msgspec
 import numpy as np
 
 from tandem.bench import json_file, manifest
-from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable, hash_texts, read_request_table
+from tandem.bench.request_table import hash_texts, read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES
 
@@ -140,25 +140,21 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     parts = [(class_, rows[table.class_[rows] == code]) for code, class_ in enumerate(table.classes)]
     parts = [(class_, part) for class_, part in parts if len(part)]
     parts += [(ALL_CLASSES, rows)] if len(parts) > 1 else []
-    truth_rows = tuple(
-        _build_row(class_, arm, table, part[table.arm[part] == code], log_entries)
-        for class_, part in parts
-        for code, arm in enumerate(table.arms)
-        if (table.arm[part] == code).any()
-    )
-    return GroundTruth(rows=truth_rows, left_out=int(is_main.sum()) - len(rows), simulated=table.run.simulated)
-
-
-def _build_row(
-    class_: str, arm: str, table: RequestTable, rows: IntArray, log_entries: Mapping[int, ServerLogEntry]
-) -> GroundTruthRow:
-    entries = [log_entries[digest] for digest in table.request_digest[rows].tolist()]
-    figures = {}
-    for name, *_ in _COLUMNS:
-        truth = _finite_median(np.array([getattr(entry, name) for entry in entries], float))
-        figures[name] = truth, _finite_median(table.figures[name][rows])
-    llmperf_ms = _finite_median(table.figures[LLMPERF_ITL][rows])
-    return GroundTruthRow(class_=class_, arm=arm, n=len(rows), figures=figures, llmperf_ms=llmperf_ms)
+    truth_rows = []
+    for (class_, part), (code, arm) in itertools.product(parts, enumerate(table.arms)):
+        arm_rows = part[table.arm[part] == code]
+        if not len(arm_rows):
+            continue
+        entries = [log_entries[digest] for digest in table.request_digest[arm_rows].tolist()]
+        figures = {}
+        for name, *_ in _COLUMNS:
+            truth = _finite_median(np.array([getattr(entry, name) for entry in entries], float))
+            figures[name] = truth, _finite_median(table.figures[name][arm_rows])
+        llmperf_ms = _finite_median(table.figures[LLMPERF_ITL][arm_rows])
+        row = GroundTruthRow(class_=class_, arm=arm, n=len(arm_rows), figures=figures, llmperf_ms=llmperf_ms)
+        truth_rows.append(row)
+    left_out = int(is_main.sum()) - len(rows)
+    return GroundTruth(rows=tuple(truth_rows), left_out=left_out, simulated=table.run.simulated)
 
 
 def _finite_median(values: Values) -> float:

@@ -41,14 +41,13 @@ def list_warnings(host: HostInfo) -> list[str]:
         cause = "" if client_cpu > MAX_CLIENT_CPU else "other work took the CPUs; "
         lag = f"{1000 * lag_p99_s:.1f} ms (p99 of the event loop's lag; at most {1000 * MAX_LAG_S:.0f})"
         change = "lower --concurrency, or measure from a machine with idle CPUs"
-        warnings.append(
-            f"times may be late by up to {lag}: {cause}this client took {client_cpu:.0%} of a CPU; {change}"
-        )
+        client = f"this client took {client_cpu:.0%} of a CPU"
+        warnings.append(f"times may be late by up to {lag}: {cause}{client}; {change}")
     return warnings
 
 
 class HostSample(NamedTuple):
-    """What was seen since the lap before; `HostInfo` says what the figures are.
+    """What was seen since the sample before; `HostInfo` says what the figures are.
 
     Args:
         wall_s: how long that was, what was left out not counted.

@@ -48,11 +48,8 @@ class StopSignal:
             return
         self.reason, self.fault = reason, fault
         self._event.set()
-        asyncio.get_running_loop().call_later(grace_s, self._cut_requests)
-
-    def _cut_requests(self) -> None:
         for callback in self._callbacks:
-            callback()
+            asyncio.get_running_loop().call_later(grace_s, callback)
 
     async def sleep(self, seconds: float) -> None:
         """Sleep, or return at once when the run is asked to end."""

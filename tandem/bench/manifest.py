@@ -148,10 +148,13 @@ class WarmUpEntry(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
 
 
+EndReason = Literal["done", "interrupted", "failed", "duration"]
+
+
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
     """How the run ended; a run that is still going, or was killed, has none."""
 
-    reason: Literal["done", "interrupted", "failed", "duration"]
+    reason: EndReason
     utc: str
 
 
@@ -216,13 +219,13 @@ def read_manifest(folder: Path) -> RunManifest:
         text = path.read_bytes()
     try:
         head = msgspec.json.decode(text, type=_ManifestHeader)
-        manifest = msgspec.json.decode(text, type=RunManifest) if head.schema <= SCHEMA else None
+        if head.schema > SCHEMA:
+            problem = f"the manifest has schema {head.schema}, and this Tandem knows up to {SCHEMA}"
+            change = f"read it with Tandem {head.version}, which wrote it, or a newer one"
+            raise BenchError(problem, where=str(path), change=change)
+        manifest = msgspec.json.decode(text, type=RunManifest)
     except DECODE_ERRORS as error:
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
-    if manifest is None:
-        problem = f"the manifest has schema {head.schema}, and this Tandem knows up to {SCHEMA}"
-        change = f"read it with Tandem {head.version}, which wrote it, or a newer one"
-        raise BenchError(problem, where=str(path), change=change)
     parse_moment(manifest.created_utc, str(path))
     return manifest
 

@@ -243,16 +243,14 @@ class PlanShape:
             if self.rate_per_s is not None:
                 loads = [LoadLevel(rate_per_s=self.rate_per_s)]
             for (class_, entries), load in itertools.product(groups.items(), loads):
-                requests = max(len(entries), least_requests)
-                number = len(blocks)
-                blocks.append(PlanBlock(number=number, class_=class_, load=load, entries=entries, requests=requests))
+                count, place = max(len(entries), least_requests), len(blocks)
+                blocks.append(PlanBlock(number=place, class_=class_, load=load, entries=entries, requests=count))
         return tuple(blocks)
 
     def _list_entries(self, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
-        entries = []
+        entries, defaults = [], suite.defaults
         for prompt in suite.class_prompts(class_)[: self.prompts_per_class]:
-            max_tokens = self.max_tokens or prompt.max_tokens or suite.defaults.max_tokens
-            max_tokens = min(max_tokens, prompt.max_tokens or max_tokens)
-            ignore_eos = suite.defaults.ignore_eos
+            max_tokens = self.max_tokens or prompt.max_tokens or defaults.max_tokens
+            max_tokens, ignore_eos = min(max_tokens, prompt.max_tokens or max_tokens), defaults.ignore_eos
             entries.append(PromptEntry(suite=suite.name, prompt=prompt, max_tokens=max_tokens, ignore_eos=ignore_eos))
         return tuple(entries)

@@ -93,16 +93,14 @@ class RunProgress:
         """Return where the run stands."""
         now_s = time.monotonic()
         if self._warm_ups:
-            warm_ups = (
+            return "; ".join(
                 f"warm-up of {arm}: {format_duration(now_s - count.start_s)} gone, requests done: {count.requests}"
                 + (f" ({count.failures} failed)" if count.failures else "")
                 for arm, count in self._warm_ups.items()
             )
-            return "; ".join(warm_ups)
-        elapsed_s = now_s - (self._start_s or now_s)
-        if self._requests is None:
-            total, remaining = "", format_duration(max(self.expected_s - elapsed_s, 0.0))
-        else:
+        elapsed_s, total = now_s - (self._start_s or now_s), ""
+        remaining = format_duration(max(self.expected_s - elapsed_s, 0.0))
+        if self._requests is not None:
             pace = elapsed_s / self._planned_done_s if self._planned_done_s else 1.0
             remaining_s = max(self.expected_s - self._planned_done_s, 0.0) * pace
             total, remaining = f"/{self._requests}", f"about {format_duration(remaining_s)}"

@@ -102,12 +102,9 @@ def check_same_run(before: RunManifest, now: RunManifest, folder: Path) -> None:
     for name, old_value, new_value in _compare_fields(before, now):
         if old_value != new_value:
             old_text, new_text = (msgspec.json.encode(value).decode() for value in (old_value, new_value))
-            option = name.partition("[")[0]
-            raise BenchError(
-                f"{name} was {old_text} when this run began and is {new_text} now",
-                where=str(folder / FILE),
-                change=f"leave it out, give the same {option} again, or begin another run: --out DIR",
-            )
+            problem = f"{name} was {old_text} when this run began and is {new_text} now"
+            change = f"leave it out, give the same {name.partition('[')[0]} again, or begin another run: --out DIR"
+            raise BenchError(problem, where=str(folder / FILE), change=change)
 
 
 def _compare_fields(before: RunManifest, now: RunManifest) -> Iterator[tuple[str, Any, Any]]:

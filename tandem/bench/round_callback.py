@@ -92,16 +92,15 @@ class RoundCallback:
         return await self._wait_until_free(end_s, stoppable=stoppable)
 
     async def _wait_until_free(self, end_s: float, *, stoppable: bool) -> bool:
-        future = self._future
-        if future is None:
+        if self._future is None:
             return True
         remaining_s = max(end_s - time.monotonic(), 0.0)
         timer = asyncio.create_task(self.stop.sleep(remaining_s) if stoppable else asyncio.sleep(remaining_s))
-        await asyncio.wait((future, timer), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((self._future, timer), return_when=asyncio.FIRST_COMPLETED)
         timer.cancel()
-        if not future.done():
+        if not self._future.done():
             return False
-        self._future, error = None, future.result()
+        error, self._future = self._future.result(), None
         if error is not None and not self._has_failed:  # the next failures may differ in a time alone
             self._has_failed = True
             self.note(f"what is called between rounds failed ({type(error).__name__}: {error}); records are whole")

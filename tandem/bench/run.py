@@ -30,7 +30,7 @@ from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, check_folder, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
-from tandem.bench.manifest import RunManifest
+from tandem.bench.manifest import EndReason, RunManifest
 from tandem.bench.metrics_scraper import MetricsScraper, ServerRestarts
 from tandem.bench.plan import PlanTurn, RunPlan
 from tandem.bench.probe import ProbeResult, probe_server
@@ -42,7 +42,6 @@ from tandem.bench.settings import RunSettings
 from tandem.bench.terminal_text import clean_text
 from tandem.bench.warm_up import WarmUpOutcome, warm_up_arm
 
-EndReason = Literal["done", "interrupted", "failed", "duration"]
 OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
 
@@ -131,11 +130,8 @@ class MeasurementRun:
         for client in clients:
             self.stop.add_callback(client.interrupt)
         ignore_eos = any(suite.defaults.ignore_eos for suite in self.settings.suites)
-        thinking, seed = self.settings.thinking, self.settings.seed
-        probes = (
-            probe_server(client, client.server, thinking=thinking, ignore_eos=ignore_eos, seed=seed)
-            for client in clients
-        )
+        options: dict[str, Any] = {"thinking": self.settings.thinking, "seed": self.settings.seed}
+        probes = [probe_server(client, client.server, ignore_eos=ignore_eos, **options) for client in clients]
         results = await asyncio.gather(*probes, return_exceptions=True)
         faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
         for fault in faults[1:]:
@@ -208,21 +204,21 @@ class MeasurementRun:
         # windows are numbered on over resumptions
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
         with open_recorder(path) as recorder, self.progress.show_line():
-            shared: dict[str, Any] = {"settings": self.settings, "recorder": recorder, "stop": self.stop}
-            loops = RequestLoops(**shared, attempts={}, on_record=self.progress.count_warm_up)
+            count = self.progress.count_warm_up
+            loops = RequestLoops(
+                settings=self.settings, recorder=recorder, stop=self.stop, attempts={}, on_record=count
+            )
             warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)
             is_simultaneous = self.settings.schedule == "simultaneous"
             outcomes = await asyncio.gather(*warm_ups) if is_simultaneous else [await warm_up for warm_up in warm_ups]
-        by_arm = {arm.name: outcome for arm, outcome in zip(arms, outcomes, strict=True)}
-        factors = by_arm | {self.plan.control_arm: outcomes[0]}
-        self.estimate = DurationEstimate(
-            factors={name: outcome.factor for name, outcome in factors.items() if outcome.factor is not None}
-        )
+        names = [*(arm.name for arm in arms), self.plan.control_arm]  # the control is the baseline once more
+        factors = zip(names, (outcome.factor for outcome in (*outcomes, outcomes[0])), strict=True)
+        self.estimate = DurationEstimate(factors={name: factor for name, factor in factors if factor is not None})
         self.progress.expected_s = self._estimate_s()
         if self.settings.duration_s is None and not self.stop.is_requested:
             cost = run_description.describe_cost(self.settings, self._estimate_s())
             self.progress.notify(f"by the warm-up's pace {cost}")
-        entries = {name: outcome.entry for name, outcome in by_arm.items()}
+        entries = {arm.name: outcome.entry for arm, outcome in zip(arms, outcomes, strict=True)}
         return msgspec.structs.replace(run_manifest, warm_up=entries)
 
     async def _warm_up_arm(self, arm: ArmSession, loops: RequestLoops, first_window: int) -> WarmUpOutcome:
@@ -242,15 +238,14 @@ class MeasurementRun:
         turn_arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
         end_s = math.inf
         if self.settings.duration_s is not None:
-            remaining_s = max(self.settings.duration_s - self.history.spent_s, 0.0)
-            self.progress.expected_s = remaining_s
-            end_s = time.monotonic() + remaining_s
+            self.progress.expected_s = max(self.settings.duration_s - self.history.spent_s, 0.0)
+            end_s = time.monotonic() + self.progress.expected_s
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
             with open_recorder(self.folder / RECORDS_FILE) as recorder, self.progress.show_line():
-                shared: dict[str, Any] = {"settings": self.settings, "recorder": recorder, "stop": self.stop}
+                count, attempts = self.progress.count_record, self.history.interrupt_counts
                 loops = RequestLoops(
-                    **shared, attempts=self.history.interrupt_counts, on_record=self.progress.count_record
+                    settings=self.settings, recorder=recorder, stop=self.stop, attempts=attempts, on_record=count
                 )
                 for turn in self.plan.turns():
                     if not self.stop.is_requested and not self._is_over(turn, end_s):
@@ -261,9 +256,8 @@ class MeasurementRun:
                         return "duration"
                     self.round_count = turn.round + 1
                     load_writer.begin_turn(turn)
-                    has_requests = await self._run_turn(turn, turn_arms, loops)
-                    callback.has_requests |= has_requests
-                    load_writer.has_requests |= has_requests
+                    if await self._run_turn(turn, turn_arms, loops):
+                        callback.has_requests = load_writer.has_requests = True
         finally:
             with contextlib.suppress(ExternalBenchError):  # a full disk is told of by what is written next
                 load_writer.end()
@@ -279,9 +273,7 @@ class MeasurementRun:
         """Take what of a turn is missing; return whether anything was."""
         done_ids = self.history.done_ids
         missing = {
-            arm.name: [item for item in turn.items if turn.request_id(arm.name, item) not in done_ids]
-            for arm in arms
-            if arm.name in turn.arms
+            arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids] for arm in turn.arms
         }
         request_count = sum(map(len, missing.values()))
         self.progress.begin_turn(turn, self.estimate, recorded_count=turn.request_count - request_count)
@@ -324,11 +316,13 @@ class MeasurementRun:
         host_info = await watch.end(run_manifest.host)
         for warning in host.list_warnings(host_info):
             self._note(warning)
-        main_rounds = self.round_count - bisect_left(self.plan.control_round_numbers, self.round_count)
+        rounds = self.plan.rounds
+        if rounds is None:
+            rounds = self.round_count - bisect_left(self.plan.control_round_numbers, self.round_count)
         final_manifest = msgspec.structs.replace(
             run_manifest,
             host=host_info,
-            rounds=main_rounds if self.plan.rounds is None else run_manifest.rounds,
+            rounds=rounds,
             notes=tuple(self.notes),
             ended=manifest.RunEnd(reason=reason, utc=manifest.utc_now()),
         )

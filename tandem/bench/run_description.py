@@ -35,11 +35,9 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     classes = _count_noun(len({entry.prompt.class_ for entry in entries}), "class", "es")
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
     by_clock = plan.rounds is None
-    rounds = (
-        f"rounds for {format_duration(settings.duration_s or 0)}"
-        if by_clock
-        else _count_noun(plan.rounds or 0, "round")
-    )
+    rounds = _count_noun(plan.rounds or 0, "round")
+    if by_clock:
+        rounds = f"rounds for {format_duration(settings.duration_s or 0)}"
     if plan.control_rounds:
         rounds += f" and {'up to ' if by_clock else ''}{_count_noun(plan.control_rounds, 'control round')}"
     repeats = f" of {plan.repeats} repeats" if plan.repeats > 1 else ""
@@ -49,21 +47,15 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     order = ", ".join(" and ".join(turn.arms) for turn in turns if turn.block is turns[0].block)
     yield f"  {total}{plan.requests_per_round} a round; the first block goes {order}"
     if plan.control_rounds:
-        numbers = plan.control_round_numbers
-        places = ", ".join(
-            [
-                *(str(number + 1) for number in numbers[:MAX_LISTED_CONTROLS]),
-                *["..."] * (len(numbers) > MAX_LISTED_CONTROLS),
-            ]
-        )
+        numbers = [str(number + 1) for number in plan.control_round_numbers]
+        places = ", ".join(numbers[:MAX_LISTED_CONTROLS] + ["..."] * (len(numbers) > MAX_LISTED_CONTROLS))
         requests = 2 * plan.requests_per_round // len(plan.arms)
         yield f"  control: round {places} asks {plan.arms[0]} against itself, {requests} requests each"
     else:
         yield "  no control round: the verdict will have no noise floor (--control-rounds 1)"
     guess = f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed"
     longest = f"at most {max(entry.max_tokens for entry in entries)} tokens; told anew after the warm-up"
-    basis = "as asked" if by_clock else f"{guess}, {longest}"
-    yield f"  {describe_cost(settings, expected_s)} ({basis})"
+    yield f"  {describe_cost(settings, expected_s)} ({'as asked' if by_clock else f'{guess}, {longest}'})"
     notes = [note for suite in settings.suites for note in suite.notes]
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
         condition, advice = (" in that time", "") if by_clock else ("", f": --rounds {FEWEST_ROUNDS}")

@@ -9,7 +9,6 @@ spread over requests, gaps over gaps, and those of a server or of a whole system
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -137,11 +136,11 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     check_limits(run, table.folder)
     controls = manifest.control_round_numbers(run)
     is_main = ~np.isin(table.round, list(controls))
-    requests = TurnRequests.select(table, is_main)
+    turn_requests = TurnRequests.select(table, is_main)
     scrapes = (scrape for scrape in counters.read_scrapes(table.folder / counters.FILE) if scrape.round not in controls)
     changes, drop_reasons = counters.pair_scrapes(scrapes)
-    throughput_metrics = throughput.compute_throughput(requests, has_limits=bool(run.goodput))
-    acceptance_metrics = throughput.compute_acceptance(changes, {arm.name: arm for arm in run.arms}, requests)
+    throughput_metrics = throughput.compute_throughput(turn_requests, has_limits=bool(run.goodput))
+    acceptance_metrics = throughput.compute_acceptance(changes, {arm.name: arm for arm in run.arms}, turn_requests)
     sentences = [
         f"{arm}: {sentence} ({number} {'turn' if number == 1 else 'turns'})"
         for metrics in (throughput_metrics, acceptance_metrics)
@@ -156,6 +155,18 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         keys = sorted(counts, key=lambda key: (*locate(key[0]), key[1]))
         return tuple(WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys)
 
+    everything = np.ones(len(table), bool)
+    asked, failed, retried = (cells.count_by_load(mask) for mask in (everything, table.failed, table.retried))
+    requests = [
+        ArmRequestCounts(
+            **_name_load(load),
+            requests=asked[load],
+            succeeded=asked[load] - failed[load],
+            failed=failed[load],
+            retried=retried[load],
+        )
+        for load in sorted(cells.loads, key=locate)
+    ]
     metrics = map(find_metric, sorted({name for _, name in spreads}, key=_locate_metric))
     return RecordSummary(
         arms=arms,
@@ -163,7 +174,7 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         records=len(table),
         cells=tuple(_list_cells(spreads, locate)),
         metrics=tuple(MetricDefinition(**{key: getattr(metric, key) for key in _METRIC_FIELDS}) for metric in metrics),
-        requests=tuple(_count_requests(table, cells, locate)),
+        requests=tuple(requests),
         errors=list_words({word: table.error == code for code, word in enumerate(table.errors)}),
         content=list_words({word: table.content == code for code, word in enumerate(table.contents)}),
         suspects=list_words(table.suspects),
@@ -172,11 +183,10 @@ def summarize_table(table: RequestTable) -> RecordSummary:
 
 
 def write_summary(folder: Path) -> RecordSummary:
-    """Summarize `folder` and write its summary.json whole: a reader sees the old one or the new one.
+    """Summarize `folder`, write its summary.json and return what stands there.
 
     Raises:
-        BenchError: as of `summarize_run`.
-        ExternalBenchError: the folder cannot be written to.
+        BenchError: as of `summarize_run` and `save_summary`.
     """
     summary = summarize_run(folder)
     save_summary(folder, summary)
@@ -184,7 +194,7 @@ def write_summary(folder: Path) -> RecordSummary:
 
 
 def save_summary(folder: Path, summary: RecordSummary) -> None:
-    """Write summary.json.
+    """Write summary.json whole: a reader sees the old one or the new one.
 
     Raises:
         ExternalBenchError: the folder cannot be written to.
@@ -255,12 +265,11 @@ class _CellRows(NamedTuple):
 
 def _compute_spreads(table: RequestTable, cells: _CellRows) -> Spreads:
     spreads: Spreads = {}
-    columns: dict[str, tuple[Values, IntArray | None]] = {
-        name: (values, None) for name, values in table.figures.items()
-    }
-    columns["chunk_gap_ms"] = table.gaps_ms, table.gap_owners
-    for group, (name, column) in itertools.product((cells, cells.pool_classes()), columns.items()):
-        spreads |= {(load, name): spread for load, part in group.split(*column) if (spread := compute_spread(part))}
+    for group in (cells, cells.pool_classes()):
+        parts = {name: group.split(values) for name, values in table.figures.items()}
+        parts["chunk_gap_ms"] = group.split(table.gaps_ms, table.gap_owners)
+        for name, loads in parts.items():
+            spreads |= {(load, name): spread for load, values in loads if (spread := compute_spread(values))}
     return spreads
 
 
@@ -293,24 +302,7 @@ def _name_load(load: ArmLoad) -> dict[str, Any]:
 
 def _list_cells(spreads: Spreads, locate: Callable[[ArmLoad], tuple[float, ...]]) -> Iterator[SummaryCell]:
     """Yield every cell, arms side by side."""
-
-    def locate_cell(key: tuple[ArmLoad, str]) -> tuple[object, ...]:
-        *load_place, arm_place = locate(key[0])
-        return *load_place, _locate_metric(key[1]), arm_place
-
-    for load, name in sorted(spreads, key=locate_cell):
+    places = {key: locate(key[0]) for key in spreads}
+    for load, name in sorted(spreads, key=lambda key: (places[key][:-1], _locate_metric(key[1]), places[key][-1])):
         figures = {key: round(value, _DECIMALS) for key, value in spreads[load, name]._asdict().items()}
         yield SummaryCell(**_name_load(load), **figures, metric=name, unit=find_metric(name).unit)
-
-
-def _count_requests(
-    table: RequestTable, cells: _CellRows, locate: Callable[[ArmLoad], tuple[float, ...]]
-) -> Iterator[ArmRequestCounts]:
-    everything = np.ones(len(table), bool)
-    requests, failed, retried = (cells.count_by_load(mask) for mask in (everything, table.failed, table.retried))
-    for load in sorted(cells.loads, key=locate):
-        number, failures = requests[load], failed[load]
-        counts = ArmRequestCounts(
-            **_name_load(load), requests=number, succeeded=number - failures, failed=failures, retried=retried[load]
-        )
-        yield counts

@@ -70,16 +70,12 @@ def _list_rows(
 ) -> Iterator[tuple[str, str, int]]:
     """Yield class, arm and requests that succeeded; all classes together at the end, where there are several."""
     load = (concurrency, rate_per_s)
-    rows = [
-        (counts.class_, counts.arm, counts.succeeded)
-        for counts in summary.requests
-        if (counts.concurrency, counts.rate_per_s) == load
-    ]
-    yield from rows
-    for arm in summary.arms if len({class_ for class_, *_ in rows}) > 1 else ():
-        successes = [success_count for _, row_arm, success_count in rows if row_arm == arm]
-        if successes:
-            yield ALL_CLASSES, arm, sum(successes)
+    counts = [row for row in summary.requests if (row.concurrency, row.rate_per_s) == load]
+    yield from ((row.class_, row.arm, row.succeeded) for row in counts)
+    if len({row.class_ for row in counts}) > 1:
+        arms = {row.arm for row in counts}
+        for arm in (arm for arm in summary.arms if arm in arms):
+            yield ALL_CLASSES, arm, sum(row.succeeded for row in counts if row.arm == arm)
 
 
 def _format_value(cell: SummaryCell | None, width: int) -> str:

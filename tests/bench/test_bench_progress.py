@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import unicodedata
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,15 +15,11 @@ from planned import plan, suite
 from tandem.bench import progress
 from tandem.bench.estimate import DurationEstimate, estimate_request_s, format_duration
 from tandem.bench.manifest import ManifestArm
-from tandem.bench.progress import RunProgress
+from tandem.bench.progress import CLEAR_LINE, RunProgress
 from tandem.bench.record import RequestRecord
-from tandem.bench.run_description import (
-    describe_cost,
-    describe_plan,
-    note_shared_classes,
-    note_thin_loads,
-)
+from tandem.bench.run_description import describe_cost, describe_plan, note_shared_classes, note_thin_loads
 from tandem.bench.settings import RunSettings
+from tandem.bench.terminal_text import PrintableStream, fit_width
 
 RECORD = RequestRecord(request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=1.0)
 
@@ -49,7 +46,6 @@ async def once(shows):
 
 def test_a_line_says_requests_failures_place_and_time_left():
     line = shown(io.StringIO(), done=4, failed=1).status_line()
-
     assert line.startswith("4/16 requests, 1 failed; round 1, code at concurrency 1, ")
     assert line.endswith(" left")
 
@@ -136,3 +132,39 @@ def test_a_concurrency_that_is_never_reached_and_a_class_of_two_suites_are_told(
 
     assert thin.startswith("concurrency 8 is never reached where a class has 4 requests a round")
     assert shared.startswith("class code is in small and in other")
+
+
+# names of others
+
+
+HIDDEN = "\x00\x07\x08\t\r\x1b\x7f\x85\x9b\u200b\u2028\u202e\u2066\ufeff\ud800"
+
+
+def printed(text: str) -> str:
+    out = io.StringIO()
+    PrintableStream(out).write(text)
+    return out.getvalue()
+
+
+def test_a_control_character_becomes_a_sign() -> None:
+    categories = {unicodedata.category(sign) for sign in printed(HIDDEN)}
+    assert categories.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+@pytest.mark.parametrize("text", ["plain", "two\nlines\n", "", "naïve 日本\u3000語 ␛ 😀\n"])
+def test_a_text_without_control_characters_stays(text: str) -> None:
+    assert printed(text) == text
+
+
+def test_progress_moves_the_cursor_and_no_sentence_does():
+    out = Terminal()
+    RunProgress(out, requests=1, expected_s=1.0).notify("note: \x1b[2J\u202e")
+    assert out.getvalue() == f"{CLEAR_LINE}note: ␛[2J<U+202E>\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "fitted"),
+    [("abc", "abc  "), ("abcdef", "abcd…"), ("\u57fa" * 3, "\u57fa\u57fa…"), ("a\nb", "a\u240ab  ")],
+)
+def test_a_name_takes_its_columns_and_no_more(name: str, fitted: str) -> None:
+    assert fit_width(name, 5) == fitted

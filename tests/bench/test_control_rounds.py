@@ -33,9 +33,7 @@ def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_a_control_round_asks_the_baseline_as_any_pair_is_asked(schedule):
     made = plan(("base", "spec", "other"), rounds=2, control_rounds=1, schedule=schedule)
-
     first, second, third, fourth = (turn.arms for turn in made.round(made.control_round_numbers[0]))
-
     assert {first, second} == {("base",), ("base#2",)}
     assert (first, second) == (fourth, third)
 
@@ -69,7 +67,6 @@ def test_requests_and_expected_time_of_a_plan_have_the_control_rounds():
 )
 def test_the_plan_says_what_control_rounds_do(controls, said):
     made = plan(rounds=2, control_rounds=controls)
-
     assert said in "\n".join(describe_plan(RunSettings(arms=(), suites=()), made, 60.0))
 
 
@@ -91,7 +88,6 @@ def test_a_run_records_both_sides_of_the_control_of_one_server_with_counters_of_
 
 def test_the_manifest_tells_the_control_rounds_and_names_no_arm_of_them(ran):
     run = manifest.read_manifest(ran.folder)
-
     assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (["a", "b"], {1})
     assert run.plan.requests == 3 * 8
     assert [line["round"] for line in ran.lines("rounds.jsonl")] == [0, 1, 2]

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from tandem.bench.counters import (
+    FILE,
     CounterChange,
     MetricsScrape,
     SpeculationInfo,
@@ -17,6 +18,7 @@ from tandem.bench.counters import (
     read_scrapes,
 )
 from tandem.bench.fault import BenchError
+from tandem.bench.metrics_scraper import ServerRestarts
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
 V1_LIVE = """\
@@ -93,7 +95,6 @@ def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
 
 def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
     v1, v0 = compute_rates(changed(V1_FLAT)), compute_rates(changed(parse_page(V0_FLAT)))
-
     assert v1 == v0
     assert v1.is_indirect
     assert v1.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
@@ -102,7 +103,6 @@ def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
 def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime() -> None:
     before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
-
     assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
     assert compute_rates(changed(both), SpeculationInfo(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
 
@@ -132,7 +132,6 @@ def test_what_is_known_of_an_arm_decides_what_is_believed(
     counters: dict[str, float], speculation: SpeculationInfo, values: dict[str, float], reason: str
 ) -> None:
     said = compute_rates(changed(counters), speculation)
-
     assert said.values == values
     assert [reason in sentence for sentence in said.absence_reasons] == [True] * bool(reason)
 
@@ -140,7 +139,6 @@ def test_what_is_known_of_an_arm_decides_what_is_believed(
 @pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])
 def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dict[str, float]) -> None:
     said = compute_rates(changed(parse_page(V1_LIVE) | wrong), SpeculationInfo(window=7))
-
     assert said.values.keys() == {"target_steps_per_token"}
     assert "contradict" in said.absence_reasons[0]
 
@@ -157,7 +155,6 @@ def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dic
 )
 def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters: dict[str, float]) -> None:
     said = compute_rates(changed(counters), failure_count=1)
-
     assert said.values == {}
     assert len(said.absence_reasons) == 1
 
@@ -195,10 +192,6 @@ def test_counters_that_fell_or_began_anew_mean_a_restart(
     assert word in compute_difference(before, after)
 
 
-def test_gauges_may_fall() -> None:
-    assert isinstance(compute_difference({"running": 3.0}, {"running": 0.0}), CounterChange)
-
-
 def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
     rng = random.Random(3)  # noqa: S311 - repeatable
     counters = dict.fromkeys(V1_FLAT, 0.0)
@@ -213,9 +206,7 @@ def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
 
 def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumption() -> None:
     pages = [("before", 1, 0), ("before", 10, 1), ("after", 4, 0), ("after", 40, 1), ("before", 9, 0), ("after", 11, 0)]
-
     found, notes = pair_scrapes(iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages]))
-
     assert [(turn.slot, change.counts["drafts"]) for turn, change in found] == [(0, 3), (1, 30), (0, 2)]
     assert notes == []
 
@@ -231,7 +222,6 @@ def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumpt
 )
 def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[MetricsScrape], reason: str) -> None:
     found, (note,) = pair_scrapes(iter(scrapes))
-
     assert found == []
     assert note.startswith("spec: the counters of chat round 0, slot 0 are dropped: ")
     assert reason in note
@@ -239,7 +229,6 @@ def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[MetricsScrap
 
 def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
     _, notes = pair_scrapes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
-
     where = "chat at concurrency 4 round 0, slot 0, and of 2 more"
     assert notes == [f"spec: the counters of {where} are dropped: there is no scrape before it"]
 
@@ -254,3 +243,43 @@ def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tm
     path.write_bytes(b"{}\n")
     with pytest.raises(BenchError, match=r"counters\.jsonl:1: this is no line of the counters"):
         list(read_scrapes(path))
+
+
+# which start of its server a scrape met
+
+
+def page(arm: str, **counters: float) -> MetricsScrape:
+    return MetricsScrape(at_s=1.0, arm=arm, when="before", counters=counters)
+
+
+def tell_starts(folder: Path, *scrapes: MetricsScrape) -> list[str | None]:
+    starts = ServerRestarts(folder)
+    return [starts.identify_start(scrape_) for scrape_ in scrapes]
+
+
+def test_the_page_states_when_its_process_began(tmp_path: Path) -> None:
+    assert tell_starts(tmp_path, page("a", began_s=1795283194.487), page("a", began_s=1795290000.0)) == [
+        "1795283194.49",
+        "1795290000.00",
+    ]
+
+
+def test_without_it_a_counter_that_fell_is_another_start(tmp_path: Path) -> None:
+    pages = [page("a", generation_tokens=tokens) for tokens in (7.0, 9.0, 2.0, 2.0)]
+    assert tell_starts(tmp_path, *pages) == ["1", "1", "2", "2"]
+
+
+def test_the_baseline_and_its_control_are_one_server(tmp_path: Path) -> None:
+    pages = [page("a", generation_tokens=7.0), page("a#2", generation_tokens=1.0), page("b", generation_tokens=3)]
+    assert tell_starts(tmp_path, *pages) == ["1", "2", "1"]
+
+
+def test_a_page_that_could_not_be_had_or_shows_nothing_yet_says_nothing(tmp_path: Path) -> None:
+    lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
+    assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [None, None, "1"]
+
+
+@pytest.mark.parametrize(("tokens", "start"), [(9.0, "1"), (2.0, "2")])
+def test_a_resumed_run_knows_what_it_scraped_before(tmp_path: Path, tokens: float, start: str) -> None:
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(page("a", generation_tokens=7.0)) + b"\n")
+    assert tell_starts(tmp_path, page("a", generation_tokens=tokens)) == [start]

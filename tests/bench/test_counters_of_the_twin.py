@@ -76,7 +76,6 @@ def test_live_counters_give_what_each_step_committed() -> None:
 )
 def test_flat_counters_give_the_tokens_of_each_decode_step(knobs: dict[str, object]) -> None:
     said, truths = served(**knobs)
-
     assert said.is_indirect
     assert said.values["acceptance_length"] == pytest.approx((tokens(truths) - REQUESTS) / steps(truths))
     assert said.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
@@ -85,5 +84,4 @@ def test_flat_counters_give_the_tokens_of_each_decode_step(knobs: dict[str, obje
 @pytest.mark.parametrize("runtime", ["native", "nxdi-v0"])
 def test_a_plain_server_takes_one_step_a_token_and_has_no_acceptance(runtime: str) -> None:
     said, _ = served(law="none", num_speculative_tokens=0, runtime=runtime)
-
     assert said.values == {"target_steps_per_token": 1.0}

@@ -68,11 +68,9 @@ def test_an_idle_machine_gives_no_warning():
 )
 def test_what_may_spoil_the_figures_is_told(changed, said):
     (warning,) = host.list_warnings(msgspec.structs.replace(IDLE, **changed))
-
     assert said in warning
 
 
 def test_a_system_without_these_figures_gives_none(monkeypatch, tmp_path):
     monkeypatch.setattr(host, "PROC_STAT", tmp_path / "none")
-
     assert watched(at_once).cpu_busy is None

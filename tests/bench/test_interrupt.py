@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import uvloop
@@ -23,13 +22,3 @@ def test_nothing_wakes_before_its_moment() -> None:
         return left
 
     assert max(uvloop.run(early())) <= 0
-
-
-def test_a_run_that_is_asked_to_end_waits_for_no_moment() -> None:
-    async def waited_s() -> float:
-        stop, began = StopSignal(), time.monotonic()
-        asyncio.get_running_loop().call_later(0.01, stop.request, "interrupted")
-        await stop.sleep_until(began + 60)
-        return time.monotonic() - began
-
-    assert uvloop.run(waited_s()) < 30

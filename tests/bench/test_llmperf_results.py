@@ -96,6 +96,5 @@ def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
 def test_another_file_is_told_by_its_name(tmp_path: Path, text: str) -> None:
     write(tmp_path)
     (tmp_path / "m_64_600_individual_responses.json").write_text(text)
-
     with pytest.raises(BenchError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):
         results.read_results(tmp_path)

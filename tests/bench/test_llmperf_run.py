@@ -16,7 +16,8 @@ import pytest
 
 from tandem.bench import manifest
 from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.llmperf import ray, run
+from tandem.bench.llmperf import run
+from tandem.bench.llmperf import tool as tools
 from tandem.bench.llmperf.__main__ import compute_exit_code, main
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
@@ -59,7 +60,7 @@ LOAD = LlmperfLoad(model="m", requests=3, timeout_s=5, seed=7)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look often for what a stand-in has done."""
-    for module in (run, ray):
+    for module in (run, tools):
         monkeypatch.setattr(module, "POLL_S", 0.01)
 
 
@@ -114,7 +115,6 @@ def test_each_server_is_called_with_the_same_words(act: Callable[..., SimpleName
 def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleNamespace]) -> None:
     """Each ends well only if it sees the other one while it runs."""
     done = act("meet-a", "meet-b")
-
     assert [call.how for call in done.calls] == ["done", "done"]
 
 
@@ -169,9 +169,7 @@ def test_a_call_without_results_is_told_and_the_other_one_is_kept(
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "START_TIMEOUT_S", 0.0)
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
-
     (call,) = act("hang", load=LlmperfLoad(model="m", timeout_s=1)).calls
-
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
 
@@ -189,14 +187,12 @@ def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Pat
 )
 def test_a_missing_part_of_the_tool_is_named(act: Callable[..., SimpleNamespace], tmp_path: Path, part: str) -> None:
     (tmp_path / part).unlink()
-
     with pytest.raises(BenchError, match=f"{part}: it is not there"):
         act("base")
 
 
 def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
     (tmp_path / "out" / "mine").mkdir(parents=True)
-
     with pytest.raises(BenchError, match="not empty"):
         act("base")
 
@@ -206,7 +202,7 @@ def test_a_ray_that_does_not_start_is_tried_again_and_then_told(
 ) -> None:
     tries = tmp_path / "tries"
     program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
-    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+    monkeypatch.setattr(tools, "RAY_PAUSE_S", 0.0)
 
     with pytest.raises(ExternalBenchError, match="did not start in 4 tries: node timed out"):
         act("base")
@@ -220,7 +216,7 @@ def test_a_ray_that_starts_late_is_enough_and_is_ended_with_all_that_it_started(
     once, child = tmp_path / "once", tmp_path / "child"
     starts = f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait"
     program(tool.python.parent / "ray", f"[ -e {once} ] || {{ touch {once}; exit 1; }}; {starts}")
-    monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+    monkeypatch.setattr(tools, "RAY_PAUSE_S", 0.0)
 
     assert act("base").calls[0].how == "done"
 
@@ -275,7 +271,6 @@ def test_a_server_without_a_name_or_an_address_is_refused(
     tool: LlmperfTool, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
 ) -> None:
     code = main(arguments(tool, tmp_path / "out", "--server", named))
-
     assert code == 2
     assert "is no server; say --server NAME=http://HOST:PORT" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.llmperf import source, tokenizer
+from tandem.bench.llmperf import source
 
 
 @pytest.fixture
@@ -91,7 +91,6 @@ def test_what_is_no_archive_or_cannot_be_fetched_is_told(
     tmp_path: Path, name: str, kind: type[BenchError], problem: str
 ) -> None:
     (tmp_path / "page.html").write_text("<html>")
-
     with pytest.raises(kind, match=problem):
         source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
@@ -107,7 +106,7 @@ def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
 
 
 def package(tmp_path: Path, content: bytes) -> Path:
-    file = tmp_path / tokenizer.FILE
+    file = tmp_path / source.PACKAGE_FILE
     with tarfile.open(file, "w:gz") as archive:
         member = tarfile.TarInfo("package/models/tokenizer.json")
         member.size = len(content)
@@ -119,16 +118,14 @@ def test_another_tokenizer_or_no_package_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tgz").write_bytes(b"no")
 
     with pytest.raises(BenchError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
-        tokenizer.install_tokenizer(package(tmp_path, b"{}"), tmp_path / "home")
+        source.install_tokenizer(package(tmp_path, b"{}"), tmp_path / "home")
     with pytest.raises(BenchError, match="it is no package"):
-        tokenizer.install_tokenizer(tmp_path / "x.tgz", tmp_path / "home")
+        source.install_tokenizer(tmp_path / "x.tgz", tmp_path / "home")
     assert not (tmp_path / "home").exists()
 
 
 def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokenizer, "SHA256", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
-
-    code = tokenizer.main(["--package", str(package(tmp_path, b"{}")), "--to", str(tmp_path / "home")])
-
+    monkeypatch.setattr(source, "TOKENIZER_SHA256", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
+    code = source.main(["--package", str(package(tmp_path, b"{}")), "--to", str(tmp_path / "home")])
     assert code == 0
     assert (tmp_path / "home/hf-internal-testing/llama-tokenizer/tokenizer.json").read_bytes() == b"{}"

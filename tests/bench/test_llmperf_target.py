@@ -22,5 +22,4 @@ def test_without_a_source_it_says_that_no_index_has_the_tool() -> None:
 
 def test_make_hands_the_source_on() -> None:
     (recipe,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if "benchmarks/llmperf.py" in line]
-
     assert '--source "$(SOURCE)"' in recipe

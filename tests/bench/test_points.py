@@ -198,7 +198,6 @@ def made(tmp_path_factory):
 @pytest.mark.parametrize("kind", RUNS)
 def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_complete(made, kind) -> None:
     assert_like_the_summary(made(kind).folder)
-
     *before, last = (one.is_complete for one in found(made(kind).folder))
     assert all(before)
     assert last is (kind != "interrupted")
@@ -208,7 +207,6 @@ def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_c
 def test_a_run_is_published_at_the_minutes_in_which_it_ran(made) -> None:
     ran = made("interleaved")
     began, ended = (manifest.parse_moment(ran.manifest[key]["utc"]).timestamp() for key in ("clock", "ended"))
-
     minutes = {row.at_s for one in found(ran.folder) for row in one.rows}
     assert all(minute % 60 == 0 and began - 60 < minute <= ended for minute in minutes)
 
@@ -278,7 +276,6 @@ def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_a
     tmp_path: Path,
 ) -> None:
     write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
-
     assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
     assert [(minute, len(gaps)) for minute, gaps in told(rows(tmp_path, "chunk_gap_ms"))] == [(0, 4), (1, 2), (2, 2)]
     assert [minute for minute, _ in told(rows(tmp_path, "system_output_tokens_per_s"))] == [0]
@@ -286,7 +283,6 @@ def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_a
 
 def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp_path: Path) -> None:
     write_run(tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK)
-
     assert told(rows(tmp_path, "requests")) == [(1, [2.0])]
     assert told(rows(tmp_path, "requests", class_="all")) == [(0, [3.0])]
     assert told(rows(tmp_path, "requests", class_="all", all_loads=True)) == [(0, [3.0])]
@@ -295,7 +291,6 @@ def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp
 def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path: Path) -> None:
     later = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
     write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), [*scraped(), *later], clock=CLOCK)
-
     assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2, 4]
     assert [one.number for one in found(tmp_path)] == [0, 3]
 
@@ -364,7 +359,6 @@ def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(
     tmp_path: Path, more: list[RequestRecord], complete: bool
 ) -> None:
     write_run(tmp_path, [record(), *more], plan=PlanTotals(requests=2, requests_per_round=2))
-
     assert [one.is_complete for one in found(tmp_path)] == [complete]
 
 
@@ -373,7 +367,6 @@ def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(
 
 def test_a_round_that_is_not_wanted_is_left_out_and_lines_that_follow_each_other_are_one_range(tmp_path: Path) -> None:
     write_run(tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)])
-
     wanted = list(datapoints.read_rounds(tmp_path, skip_numbers={0}))
     assert [(one.number, len(one.ranges)) for one in wanted] == [(1, 1), (2, 1)]
 

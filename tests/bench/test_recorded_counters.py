@@ -36,7 +36,6 @@ def bursts() -> list[int]:
 
 def test_the_stream_and_the_server_count_the_same_tokens_and_steps(change, bursts):
     by_stream, by_counter = sum(bursts) - len(bursts), change.counts["accepted_tokens"]
-
     assert sum(bursts) == change.counts["generation_tokens"] == 34
     assert len(bursts) - 1 == change.counts["decode_steps"] == 6
     assert (by_stream, by_counter) == (27, 28)  # within a window
@@ -44,7 +43,6 @@ def test_the_stream_and_the_server_count_the_same_tokens_and_steps(change, burst
 
 def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts):
     found = compute_rates(change, SpeculationInfo(window=WINDOW))
-
     assert found.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
     assert found.values["target_steps_per_token"] == pytest.approx(7 / 34)
     assert max(bursts) == WINDOW + 1

@@ -114,7 +114,6 @@ def test_the_plan_is_told_first_and_the_manifest_says_how_late_and_busy_the_clie
 
 def test_simultaneous_asks_both_arms_at_the_same_time(tmp_path):
     ran = measure(tmp_path, schedules=[SLOW, SLOW], schedule="simultaneous")
-
     assert {record.arm for record in ran.records} == {"a", "b"}
     assert in_flight(ran.records) == 4
 
@@ -131,7 +130,6 @@ def test_a_429_is_recorded_as_failed_never_asked_again_and_waited_for(tmp_path):
 def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
     monkeypatch.setattr(loops, "MAX_RETRY_AFTER_S", 0.01)
     hours = RETRY.replace('"1"', '"7200"')
-
     assert len(measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records) == 2
 
 
@@ -230,7 +228,6 @@ def test_an_arm_that_is_down_or_lacks_the_model_is_refused_before_anything_is_me
 
 def test_warm_up_ends_when_two_windows_are_alike(tmp_path):
     ran = measure(tmp_path, warm_up=None, schedules=[Schedule(ttft_ms=20, step_ms=10, tokens=4)])
-
     assert ran.manifest["warm_up"]["a"]["stable"] is True
     assert len(ran.lines("warmup.jsonl")) == ran.manifest["warm_up"]["a"]["requests"]
 
@@ -353,9 +350,7 @@ def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
 
 def test_a_server_that_fails_but_answers_health_is_not_waited_for(tmp_path):
     failing = '#schedule {"fault": "status", "status": 500}'
-
     ran = measure(tmp_path, {"code": [failing] * 12}, schedules=[QUICK])
-
     assert Counter(record.error for record in ran.records) == {"status_500": 12}
     assert "is paused" not in ran.said
 

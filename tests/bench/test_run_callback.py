@@ -54,7 +54,6 @@ def made(tmp_path_factory):
 
 def test_every_round_is_called_once_with_all_its_records(made):
     calls, ran = made
-
     assert (calls.numbers, calls.lines) == ([0, 1, 2], [8, 16, 24])
     assert [ended and ended["reason"] for ended in calls.ended] == [None, None, "done"]
     assert called(ran) == []
@@ -151,9 +150,7 @@ def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypa
 
 def test_rounds_by_the_clock_are_called_too(tmp_path):
     calls = Calls(tmp_path / "out")
-
     ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=calls)
-
     recorded = sorted({record.round for record in ran.records})
     assert calls.numbers in (recorded, [*recorded, recorded[-1]])  # the time may end while it is called
 

@@ -17,7 +17,6 @@ CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc
 @pytest.mark.parametrize("utc", ["2026-11-21T08:30:05.123+00:00", "2026-11-21T09:30:05+01:00"])
 def test_a_runs_name_is_its_moment_in_utc_and_a_digest(utc) -> None:
     name = run_id(run_manifest(created_utc=utc))
-
     assert name == run_id(run_manifest(created_utc=utc)) == "20261121T083005Z-" + name[-8:]
     assert set(name[-8:]) <= set("0123456789abcdef")
 

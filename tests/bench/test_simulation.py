@@ -66,7 +66,6 @@ def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThre
 
 def test_one_simulated_arm_makes_a_run_simulated() -> None:
     arms = ((True, False), (True, None), (False, None), (False, False))
-
     assert list(map(combine_simulated, arms)) == [True, True, None, False]
 
 
@@ -86,7 +85,6 @@ def test_one_announcement_makes_a_server_simulated_and_a_contradiction_is_noted(
     header: str | None, models: list[dict[str, str]], simulated: bool
 ) -> None:
     came = found(header, models)
-
     contradicts = header == "0" and simulated
     notes = ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",) * contradicts
     assert (came.is_simulator, came.notes) == (simulated, notes)
@@ -109,7 +107,6 @@ def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed: 
 def test_the_table_of_a_simulated_run_begins_with_it(tmp_path: Path, simulated: bool | None, first: str) -> None:
     told = io.StringIO()
     summary_table.write_table(summary.summarize_run(write_run(tmp_path, [record()], simulated=simulated)), told)
-
     assert told.getvalue().startswith(first)
 
 
@@ -144,5 +141,4 @@ def test_an_older_run_that_goes_on_claims_nothing_real(
     tmp_path: Path, schedule: Schedule, simulated: bool | None
 ) -> None:
     went_on: dict[str, Any] = resumed(tmp_path, True, schedule).manifest
-
     assert (went_on["simulated"], went_on["schema"]) == (simulated, 2)

@@ -78,9 +78,7 @@ def test_arms_classes_and_loads_are_apart_and_class_all_pools_the_classes(tmp_pa
 def test_gaps_are_pooled_over_the_chunks_of_all_requests(tmp_path: Path) -> None:
     quick = record(chunks=chunks((0.1, "text", 1), (0.11, "text", 1)), completion_tokens=2)
     slow = record(chunks=chunks((0.1, "text", 1), (0.13, "text", 1), (0.19, "text", 1)), completion_tokens=3)
-
     found = cell(summarized(tmp_path, [quick, slow]), "chunk_gap_ms")
-
     assert (found.n, found.p50, found.mean) == (3, 30.0, pytest.approx(100 / 3, abs=1e-6))
 
 
@@ -98,14 +96,12 @@ def test_failed_requests_are_counted_and_in_no_latency(tmp_path: Path) -> None:
 
 def test_words_of_the_content_check_and_retries_are_counted(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(attempts=3), record(content="loop"), record(content="loop"), failed()])
-
     assert [(one.word, one.n) for one in found.content] == [("loop", 2), ("ok", 1)]
     assert [one.retried for one in found.requests] == [1]
 
 
 def test_a_suspect_record_is_named_and_its_figures_are_left_out(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), record(completion_tokens=800), record(end_s=-1.0)])
-
     assert (cell(found, "tpot_ms").n, cell(found, "ttft_ms").n) == (1, 2)
     words = ("usage_differs_from_chunks", "time_runs_backwards", "chunk_after_end")
     assert {(one.word, one.n) for one in found.suspects} == {(word, 1) for word in words}
@@ -113,7 +109,6 @@ def test_a_suspect_record_is_named_and_its_figures_are_left_out(tmp_path: Path) 
 
 def test_answers_without_usage_lack_what_needs_it(tmp_path: Path) -> None:
     found = summarized(tmp_path, [SILENT, SILENT])
-
     assert cell(found, "ttft_ms").n == 2
     assert {cell(found, name) for name in ("tpot_ms", "output_tokens_per_s", SYSTEM, "tpot_exact_ms")} == {None}
 
@@ -146,7 +141,6 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
 @pytest.mark.parametrize("case", NOTES)
 def test_what_a_reader_must_know_is_noted(tmp_path: Path, case: str) -> None:
     records, changes, note = NOTES[case]
-
     assert any(note in line for line in summarized(tmp_path, records, **changes).notes)
 
 
@@ -195,7 +189,6 @@ def test_goodput_counts_requests_within_every_limit(
     tmp_path: Path, records: Records, limits: dict[str, float] | None, mean: float | None
 ) -> None:
     found = cell(summarized(tmp_path, records, goodput=limits), "goodput_per_s")
-
     assert (found and found.mean) == mean
 
 
@@ -218,7 +211,6 @@ def turn(counters: dict[str, float], **changes: Any) -> list[MetricsScrape]:
 
 def test_acceptance_spreads_over_turns_and_its_mean_is_the_ratio_of_the_sums(tmp_path: Path) -> None:
     found = summarized(tmp_path, [SPEC], [*turn(FLAT), *turn(LONGER, round=1)])
-
     length = cell(found, "acceptance_length", "spec")
     assert (length.n, length.p50, length.mean) == (2, (3 + 5) / 2, pytest.approx(390 / 90, abs=1e-6))
     assert "spec: acceptance_length is derived from its steps, because it counts no drafts (2 turns)" in found.notes
@@ -227,7 +219,6 @@ def test_acceptance_spreads_over_turns_and_its_mean_is_the_ratio_of_the_sums(tmp
 @pytest.mark.parametrize("class_", ["chat", None])
 def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path: Path, class_: str | None) -> None:
     found = summarized(tmp_path, [SPEC], [*turn(FLAT, class_=class_), *turn(LONGER, class_=class_, round=1)])
-
     assert cell(found, "acceptance_length", "spec", "all").mean == pytest.approx(390 / 90, abs=1e-6)
     classes = {one.class_ for one in found.cells if one.metric == "acceptance_length"}
     assert classes == {class_ or "all", "all"}
@@ -267,13 +258,11 @@ def test_a_turn_in_which_the_server_restarted_is_named_and_dropped(tmp_path: Pat
 )
 def test_counters_are_held_against_the_records(tmp_path: Path, records: Records, tokens: float, note: str) -> None:
     found = summarized(tmp_path, records, turn(FLAT | {"generation_tokens": tokens, "decode_steps": 2.0}))
-
     assert [note in line for line in found.notes if "counters" in line or "usage counts" in line] == [True] * bool(note)
 
 
 def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), SPEC], turn(FLAT))
-
     assert [one.name for one in found.metrics] == list(dict.fromkeys(one.name for one in found.metrics))
     assert {one.name for one in found.metrics} == {one.metric for one in found.cells}
     assert all(one.definition and one.source and one.unit for one in found.metrics)
@@ -304,9 +293,7 @@ def test_the_summary_is_written_and_recomputed_never_read(tmp_path: Path) -> Non
 
 def test_records_of_llmperf_give_their_ends_and_a_run_without_records_gives_nothing(tmp_path: Path) -> None:
     theirs = record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))
-
     found, empty = summarized(tmp_path / "llmperf", [theirs]), summarized(tmp_path / "empty", [])
-
     assert {one.metric for one in found.cells} == {"ttft_ms", "e2e_ms", "prompt_tokens"}
     assert (empty.cells, empty.requests, empty.records) == ((), (), 0)
 
@@ -359,14 +346,12 @@ def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
 def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, missing: str) -> None:
     (write_run(tmp_path, [record()]) / missing).unlink()
-
     with pytest.raises(BenchError, match=missing):
         summary.summarize_run(tmp_path)
 
 
 def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": 9, "version": "7.1.0", "arms": "elsewhere"}')
-
     with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 2; read it with Tandem 7\.1\.0"):
         manifest.read_manifest(tmp_path)
 
@@ -375,5 +360,4 @@ def test_a_manifest_is_read_as_it_was_written(tmp_path: Path) -> None:
     entries = {"base": manifest.WarmUpEntry(requests=3)}
     written = run_manifest(goodput={"ttft_ms": 500.0}, thinking=False, warm_up=entries)
     manifest.write_manifest(tmp_path, written)
-
     assert manifest.read_manifest(tmp_path) == written

@@ -8,7 +8,7 @@ import pytest
 from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, objects, of_kind, stages
 
 from charts.pod import SKIP_CREDENTIALS
-from tandem.bench.llmperf import ray
+from tandem.bench.llmperf import tool
 from tandem.bench.llmperf.__main__ import _build_parser
 from tandem.bench.llmperf.run import START_TIMEOUT_S
 from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad
@@ -93,7 +93,8 @@ def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(environment: 
 def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:
     (body,) = stages("post-us-east-2", "post")["llmperf"]
     call_s = START_TIMEOUT_S + LlmperfLoad.timeout_s + REQUEST_LIMIT_S
-    ray_s = ray.MAX_TRIES * (ray.START_TIMEOUT_S + ray.GRACE_S) + ray.PAUSE_S * sum(range(1, ray.MAX_TRIES))
+    pauses_s = tool.RAY_PAUSE_S * sum(range(1, tool.MAX_RAY_TRIES))
+    ray_s = tool.MAX_RAY_TRIES * (tool.RAY_TIMEOUT_S + tool.GRACE_S) + pauses_s
     measured_s = float(flag(measure()["args"], "--most-s")) + call_s + ray_s
 
     kept_s = float(flag(keep()["args"], "--patience-s"))

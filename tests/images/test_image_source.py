@@ -19,8 +19,7 @@ from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
 # the program imports its commands by name
 ENTRIES = {
     TOOLS: ["tandem.artifacts.__main__", *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS)],
-    # the last two run while it is built
-    LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source", "tandem.bench.llmperf.tokenizer"],
+    LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source"],  # the last runs while it is built
 }
 SBOM = {"images/sbom.py", "images/sbom-requirements.txt"}
 RECIPES = {

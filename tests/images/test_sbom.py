@@ -13,7 +13,7 @@ import pytest
 from recipe import built, instructions
 
 from supply.lock_file import normalize_name, read_lock
-from tandem.bench.llmperf import source, tokenizer
+from tandem.bench.llmperf import source
 from tandem.spec.project_image import LLMPERF, ROOT, TOOLS
 
 pytestmark = pytest.mark.xdist_group("tools-image")
@@ -73,7 +73,7 @@ def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
 
     assert re.findall(r"--component (\S+)", line) == [
         f"pkg:github/{source.REPOSITORY.removeprefix('https://github.com/')}@{source.COMMIT}",
-        f"pkg:npm/{tokenizer.PACKAGE.replace('@', '%40', 1)}",
+        f"pkg:npm/{source.PACKAGE.replace('@', '%40', 1)}",
     ]
 
 

@@ -25,20 +25,12 @@ from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 INTERRUPT_EXIT_CODE = 130
 PARTIAL_EXIT_CODE = 1
 OUTCOME_FILE = "outcome.json"  # what a container that keeps the files ends with
+LOAD_FIELDS = {field.name for field in fields(LlmperfLoad)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the calls; the exit code."""
     options = _build_parser().parse_args(argv)
-    code = _run_session(options)
-    if not options.defer:
-        return code
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / OUTCOME_FILE).write_text(json.dumps({"exit_code": code}) + "\n")
-    return 0
-
-
-def _run_session(options: argparse.Namespace) -> int:
     try:
         # absolute: the tool runs in a folder of its own; a link is kept, since a venv's Python is one
         paths = {name: getattr(options, name).absolute() for name in ("source", "python", "home")}
@@ -47,15 +39,20 @@ def _run_session(options: argparse.Namespace) -> int:
             load=LlmperfLoad(**{name: value for name, value in vars(options).items() if name in LOAD_FIELDS}),
             tool=LlmperfTool(**paths),
             out=options.out,
-            say=_print_progress,
+            say=_print_line,
         )
-        return compute_exit_code(session.run(options.calls, options.most_s))
+        code = compute_exit_code(session.run(options.calls, options.most_s))
     except BenchError as error:
-        _print_progress(f"error: {error}")
-        return error.exit_code
+        _print_line(f"error: {error}")
+        code = error.exit_code
     except KeyboardInterrupt:
-        _print_progress("interrupted: what was measured before is kept")
-        return INTERRUPT_EXIT_CODE
+        _print_line("interrupted: what was measured before is kept")
+        code = INTERRUPT_EXIT_CODE
+    if not options.defer:
+        return code
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / OUTCOME_FILE).write_text(json.dumps({"exit_code": code}) + "\n")
+    return 0
 
 
 def compute_exit_code(calls: Sequence[LlmperfCall]) -> int:
@@ -68,20 +65,14 @@ def compute_exit_code(calls: Sequence[LlmperfCall]) -> int:
     return 0 if all(call.how == "done" and not call.errors for call in calls) else PARTIAL_EXIT_CODE
 
 
-LOAD_FIELDS = {field.name for field in fields(LlmperfLoad)}
-
-
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tandem.bench.llmperf",
         description="run llmperf against several servers at the same moment and keep what it writes",
         epilog="exit codes: 0 all calls left results; 1 some did not; 2 bad input; 3 a server has none, or it failed",
     )
-    add, read_variable, load = parser.add_argument, os.environ.get, LlmperfLoad
-    source, python = Path(read_variable("LLMPERF_SOURCE", ".")), Path(read_variable("LLMPERF_PYTHON", sys.executable))
-    home = Path(read_variable("LLMPERF_HOME", "."))
-    server_help = "one arm; the first is the baseline"
-    add("--server", action="append", required=True, metavar="NAME=URL", help=server_help)
+    add, variables, load = parser.add_argument, os.environ, LlmperfLoad
+    add("--server", action="append", required=True, metavar="NAME=URL", help="one arm; the first is the baseline")
     add("--model", required=True, help="name that the servers go by")
     add("--out", type=Path, required=True, help="new folder of all that is kept")
     add("--calls", type=_parse_positive, default=1, help="calls of the tool, one after another")
@@ -93,16 +84,19 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--temperature", type=float, default=load.temperature)
     add("--seed", type=int, help="sent to the servers with each request")
     add("--timeout-s", type=_parse_positive, default=load.timeout_s, help="after which a call starts no request")
-    add("--source", type=Path, default=source, help="checkout of llmperf")
-    add("--python", type=Path, default=python, help="Python with its packages")
-    add("--home", type=Path, default=home, help="folder that holds the tokenizer's")
+    add("--source", type=Path, default=variables.get("LLMPERF_SOURCE", "."), help="checkout of llmperf")
+    add("--python", type=Path, default=variables.get("LLMPERF_PYTHON", sys.executable), help="it has its packages")
+    add("--home", type=Path, default=variables.get("LLMPERF_HOME", "."), help="folder that holds the tokenizer's")
     add("--defer", action="store_true", help=f"end with 0, and write the exit code into {OUTCOME_FILE}")
     return parser
 
 
+def _print_line(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
 def _parse_positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
+    if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("it must be at least 1")
     return value
 
@@ -112,10 +106,6 @@ def _parse_server(argument: str) -> LlmperfServer:
     if not name or "/" in name or not url.startswith(("http://", "https://")):
         raise BenchError(f"{argument!r} is no server", change="say --server NAME=http://HOST:PORT")
     return LlmperfServer(name=name, url=url)
-
-
-def _print_progress(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
 
 
 if __name__ == "__main__":

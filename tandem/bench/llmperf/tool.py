@@ -1,7 +1,7 @@
-"""The tool as a program: what it needs to start, its command line, its variables.
+"""The tool as a program: what it needs to start, its command line, its variables, and the Ray that it runs on.
 
 Invariant: it runs as published and as the post ran it; what it is told stands in `LlmperfLoad`, and nothing
-else differs between two servers.
+else differs between two servers. Every process of `run_ray` has ended when the context is left.
 
 The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the seed; the seed that
 is given here reaches the server as a sampling parameter and nothing else.
@@ -9,17 +9,23 @@ is given here reaches the server as a sampling parameter and nothing else.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import DEVNULL, STDOUT, Popen
+from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 from typing import Any
 
-from tandem.bench.fault import BenchError
-from tandem.bench.llmperf.source import PACKAGES, SCRIPT
-from tandem.bench.llmperf.tokenizer import FOLDER, NAME
+from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.bench.llmperf.source import PACKAGES, SCRIPT, TOKENIZER
 
 # its own limit on a silent server, in its OpenAI client; nothing on its command line changes it
 REQUEST_LIMIT_S = 180.0
@@ -32,6 +38,15 @@ OFFLINE = {
     "RAY_agent_register_timeout_ms": "300000",  # Ray's 30 s are too few on a busy machine, and all of it dies with them
     "PYTHONUNBUFFERED": "1",
 }
+RAY_STORE_BYTES = 100_000_000  # the tool passes a few kilobytes; under the least that Ray takes, 75 MiB, it refuses
+MAX_RAY_TRIES = 4
+RAY_TIMEOUT_S = 240.0  # of one try
+RAY_PAUSE_S = 20.0
+GRACE_S = 40.0  # Ray drains for up to 30 s
+POLL_S = 0.2
+READY_TEXT = "Ray runtime started"
+# Ray gives its workers ports up to 19999, and the kernel gives programs those from 32768 on
+RAY_PORTS = range(20_100, 32_700)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +69,11 @@ class LlmperfTool:
         Raises:
             BenchError: a part of it is not there.
         """
-        tokenizer_hint = "make it by: python -m tandem.bench.llmperf.tokenizer, and name its folder by --home"
+        tokenizer_hint = "make it by: python -m tandem.bench.llmperf.source --package, and name its folder by --home"
         for path, change in (
             (self.source / SCRIPT, "name the checkout of llmperf by --source"),
             (self.python, "name the Python that has llmperf's packages by --python"),
-            (self.home / FOLDER / NAME, tokenizer_hint),
+            (self.home / TOKENIZER, tokenizer_hint),
         ):
             if not path.exists():
                 raise BenchError("it is not there", where=str(path), change=change)
@@ -74,9 +89,9 @@ class LlmperfTool:
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         path = f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         environment = {**own, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **variables}
-        options: dict[str, Any] = {"stdin": DEVNULL, "stderr": STDOUT, "start_new_session": True}
         with output.open("wb") as file:
-            return Popen(command, cwd=self.home, env=environment, stdout=file, **options)  # noqa: S603 - its own program
+            options: dict[str, Any] = {"stdin": DEVNULL, "stdout": file, "stderr": STDOUT, "start_new_session": True}
+            return Popen(command, cwd=self.home, env=environment, **options)  # noqa: S603 - its own program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,3 +133,68 @@ class LlmperfLoad:
             *("--num-concurrent-requests", str(self.concurrency), "--results-dir", str(results)),
             *("--additional-sampling-params", json.dumps(self.sampling())),
         ]
+
+
+@contextlib.contextmanager
+def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], None]) -> Iterator[str]:
+    """Run Ray; its address.
+
+    Args:
+        tool: whose interpreter and working directory it takes.
+        log: file that its output is added to.
+        cpus: workers that stand ready.
+        say: takes a line of progress.
+
+    Raises:
+        ExternalBenchError: it did not start, however often it was tried.
+    """
+    # its sockets' paths are long, and a socket's may have 107 characters
+    folder, process = Path(tempfile.mkdtemp(prefix="ray-")), None
+    try:
+        for attempt in range(1, MAX_RAY_TRIES + 1):
+            address, start_s, text = f"127.0.0.1:{_find_free_port()}", time.monotonic(), ""
+            command = [
+                *(str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", address.partition(":")[2]),
+                *("--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats"),
+                *("--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0"),
+                *("--object-store-memory", str(RAY_STORE_BYTES), "--temp-dir", str(folder)),
+            ]
+            process = tool.start_process(command, log, {"RAY_TMPDIR": str(folder)})
+            while READY_TEXT not in text and process.poll() is None and time.monotonic() < start_s + RAY_TIMEOUT_S:
+                time.sleep(POLL_S)
+                text = log.read_text(errors="replace")
+            if READY_TEXT in text:
+                say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
+                break
+            end_process(process)
+            last_line = (log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1].strip()
+            say(f"Ray did not start (try {attempt} of {MAX_RAY_TRIES}); {last_line}")
+            time.sleep(RAY_PAUSE_S * attempt if attempt < MAX_RAY_TRIES else 0)
+        else:
+            problem = f"Ray did not start in {MAX_RAY_TRIES} tries: {last_line}"
+            change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
+            raise ExternalBenchError(problem, where=str(log), change=change)
+        yield address
+    finally:
+        if process is not None:
+            end_process(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def end_process(process: Popen[bytes], grace_s: float = GRACE_S) -> None:
+    """End a process and all that it started: it leads a group, and first gets the time to end the others itself."""
+    process.terminate()
+    with contextlib.suppress(TimeoutExpired):
+        process.wait(grace_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _find_free_port() -> int:
+    start = os.getpid() % len(RAY_PORTS)
+    for port in itertools.chain(RAY_PORTS[start:], RAY_PORTS[:start]):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise ExternalBenchError("no port is free", change="end some of the programs that listen")

@@ -103,7 +103,6 @@ for text in PROSE.values():
 @pytest.mark.parametrize("case", CASES.values(), ids=[name[:40] for name in CASES])
 def test_an_answer_gets_its_word(case: tuple) -> None:
     text, hints, finish_reason, expected = case
-
     assert word(text, *hints, finish_reason=finish_reason) == expected
 
 

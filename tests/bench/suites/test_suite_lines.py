@@ -56,15 +56,12 @@ def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
 def test_blank_lines_windows_line_ends_no_last_one_and_a_byte_order_mark_are_no_faults(tmp_path: Path) -> None:
     first, second = json.dumps(GOOD).encode(), json.dumps({**GOOD, "id": "b"}).encode()
     path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n  \n" + second)
-
     assert [prompt.id for prompt in load_suite(path).prompts] == ["a", "b"]
 
 
 def test_text_of_any_script_is_kept_to_the_character_and_no_system_message_is_added(tmp_path: Path) -> None:
     text = "  Привет, 世界 \U0001f30a\n\ttwo lines \u00a0"
-
     (prompt,) = load_suite(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts
-
     assert prompt.as_text() == text
     assert prompt.as_messages() == ({"role": "user", "content": text},)
 
@@ -141,9 +138,7 @@ def test_a_line_that_cannot_be_used_is_told_with_its_place_and_remedy(case: str,
 
 def test_all_faults_of_a_file_are_told_together(tmp_path: Path) -> None:
     path = suite_file(tmp_path, b"{\n", GOOD, {**GOOD, "id": "b", "class": "Chat"}, {"id": "c", "class": "chat"})
-
     error = refused(path)
-
     assert [fault.where for fault in error.faults] == [f"{path}:1", f"{path}:3", f"{path}:4"]
     assert len(str(error).splitlines()) == 3
 
@@ -186,7 +181,6 @@ def test_a_file_that_cannot_be_a_suite_is_refused_as_bad_input(
 def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = suite_file(tmp_path, GOOD)
     monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=PermissionError(13, "Permission denied")))
-
     assert "cannot be read: Permission denied" in str(refused(path))
 
 

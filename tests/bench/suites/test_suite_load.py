@@ -49,14 +49,6 @@ def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(
     assert hash_of(tmp_path, json.dumps({**FIRST, **change}), json.dumps(SECOND)) != plain
 
 
-def test_a_user_s_suite_has_its_file_s_name(tmp_path: Path) -> None:
-    path = tmp_path / "real.jsonl"
-    path.write_text(json.dumps(FIRST))
-
-    assert load_suite(path).name == "real.jsonl"
-    assert load_suite(str(path)).sha256 == load_suite(path).sha256
-
-
 def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "mine.jsonl"
     lines = [
@@ -74,16 +66,8 @@ def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
 def test_an_unknown_name_is_answered_with_what_there_is(name: str, words: str) -> None:
     with pytest.raises(SuiteError) as caught:
         load_suite(name)
-
     assert f"{name}: no suite and no file has this name; allowed: post, real, or a file" in str(caught.value)
     assert words in str(caught.value)
-
-
-def test_only_prompts_may_end_where_the_model_ends_them(tmp_path: Path) -> None:
-    path = tmp_path / "mine.jsonl"
-    path.write_text(json.dumps(FIRST))
-
-    assert [load_suite(suite).defaults.ignore_eos for suite in ("post", "real", path)] == [False] * 3
 
 
 def test_named_classes_alone_are_asked_of_the_suites_that_have_them_with_another_hash() -> None:

@@ -43,14 +43,12 @@ def test_the_two_analysed_prompts_are_the_post_s_own_words(name: str, words: str
 
 def test_it_is_asked_as_the_post_asked() -> None:
     defaults = POST.defaults
-
     assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (600, (4,), 8)
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
 def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own() -> None:
     bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
-
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
     assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
     assert POST.classes == ("repeat", "open", "repeat-wrapped", "open-wrapped", "sample", "sample-wrapped")
@@ -74,7 +72,6 @@ def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt
 def test_a_bare_case_is_its_line_again_and_again(case: str) -> None:
     text = BY_ID[f"sample-{case}"].as_text()
     line = f"{text.partition(chr(10))[0]}\n"
-
     assert text == "".join(islice(cycle(line), len(text)))
     assert text.count(line) >= 5
 
@@ -106,7 +103,3 @@ def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(t
         load_suite("post", llmperf_source=tmp_path)
     with pytest.raises(SuiteError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
         load_suite("post", llmperf_source=checkout(tmp_path, "a\n" * 500))
-
-
-def test_other_suites_do_not_look_for_the_checkout(tmp_path: Path) -> None:
-    assert load_suite("real", llmperf_source=tmp_path / "nowhere").name == "real"

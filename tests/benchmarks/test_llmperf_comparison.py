@@ -8,16 +8,16 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+import llmperf_comparison as comparison
 import pytest
+from llmperf_comparison import ComparisonScenario
 
 from tandem.bench.fault import BenchError
-from tandem.bench.llmperf import comparison
-from tandem.bench.llmperf.comparison import ComparisonScenario
 from tandem.bench.llmperf.source import COMMIT
 from tandem.bench.record import read_records
 from tandem.bench.summary import summarize_run
 
-RUNS = Path(__file__).parent / "llmperf_runs"
+RUNS = Path(__file__).parents[1] / "bench" / "llmperf_runs"
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
 BLOCKS = {
     "comparison": comparison.format_comparison,
@@ -35,7 +35,6 @@ def scenarios() -> dict[str, ComparisonScenario]:
 def test_the_document_says_what_the_files_say(name: str) -> None:
     begin, end = (f"<!-- llmperf {name}: {mark} -->" for mark in ("begin", "end"))
     (stated,) = re.findall(rf"{begin}\n(.*?)\n{end}", PAGE, flags=re.DOTALL)
-
     assert stated.splitlines() == list(BLOCKS[name](RUNS))
 
 
@@ -82,7 +81,6 @@ def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_i
 
 def test_asking_for_usage_ends_it_without_a_file() -> None:
     scenario = scenarios()["usage"]
-
     assert [(call.how, call.exit_code, call.counted) for call in scenario.calls] == [("crashed", 1, 0)]
     assert "KeyError: 'error_code'" in scenario.calls[0].detail
     assert len(scenario.llmperf.complete_entries) == 4  # one for each thread, which died of it
@@ -117,5 +115,4 @@ def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
 
 def test_no_file_of_it_names_a_folder_of_a_machine() -> None:
     text = "".join(path.read_text() for path in RUNS.rglob("*") if path.is_file())
-
     assert re.findall(r"/(?:tmp|home|root|work)/\w+", text) == []
