@@ -91,17 +91,10 @@ CLUSTER_RIGHTS = (
             "`kubectl scale` starts and parks servers: docs/run-by-hand.md",
         ),
         ("", "pods", "delete", "restarts a server: docs/runbook.md"),
-        (
-            "",
-            "pods/exec",
-            "create get",
-            _ENTRY,
-        ),
+        ("", "pods/exec", "create get", _ENTRY),
     ),
     *_build_rights(
-        ("operator",),
-        "everywhere",
-        ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md"),
+        ("operator",), "everywhere", ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md")
     ),
 )
 DENIED_RIGHTS = _build_rights(

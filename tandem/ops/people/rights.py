@@ -68,11 +68,7 @@ RIGHTS = (
     # viewer, and what of it a pipeline needs
     *_build_rights(
         _VIEWERS,
-        (
-            "everywhere",
-            _WATCH_ACTIONS,
-            _OBSERVE,
-        ),
+        ("everywhere", _WATCH_ACTIONS, _OBSERVE),
         ("mirrors", "ecr:DescribePullThroughCacheRules", "doctor"),
         ("images", "ecr:DescribeImages", "doctor"),
         ("the world", "ce:ListCostAllocationTags s3:ListAllMyBuckets", "doctor"),
@@ -157,11 +153,7 @@ RIGHTS = (
             "start, stop",
         ),
         ("topic", "sns:Publish", "start, stop"),
-        (
-            "topic's key",
-            "kms:Decrypt kms:GenerateDataKey",
-            _ENCRYPTED_REASON,
-        ),
+        ("topic's key", "kms:Decrypt kms:GenerateDataKey", _ENCRYPTED_REASON),
         (
             "schedules",
             "scheduler:CreateSchedule scheduler:DeleteSchedule",
@@ -186,11 +178,7 @@ RIGHTS = (
         ("repositories", "ecr:DescribeRepositories", "destroy"),
         ("keys", "kms:DescribeKey kms:ListResourceTags", "destroy"),
         ("all budgets", "budgets:ViewBudget", "destroy"),
-        (
-            "everywhere",
-            _SEARCH_ACTIONS,
-            "destroy",
-        ),
+        ("everywhere", _SEARCH_ACTIONS, "destroy"),
         ("the world", "iam:ListPolicies iam:ListRoles", "destroy"),
     ),
     *_build_rights(

@@ -41,8 +41,7 @@ def plant_in_ec2(one: Small, name: str) -> Plants:
     subnet = instances[0]["SubnetId"]
     interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
     ec2.create_tags(
-        Resources=[interface["NetworkInterfaceId"]],
-        Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}],
+        Resources=[interface["NetworkInterfaceId"]], Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}]
     )
     yield "network interface", interface["NetworkInterfaceId"]
     interface = ec2.create_network_interface(SubnetId=subnet, Description=f"Amazon EKS {cluster}")["NetworkInterface"]

@@ -12,21 +12,10 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.ops.doctor import exit_code
 from tandem.ops.doctor.account import UnlistedCallError
-from tandem.ops.doctor.call_policy import (
-    DECRYPT_ACTION,
-    DOCTOR_CALLS,
-    build_policy,
-    list_action_arns,
-)
+from tandem.ops.doctor.call_policy import DECRYPT_ACTION, DOCTOR_CALLS, build_policy, list_action_arns
 from tandem.ops.doctor.runner import CHECKS
 from tandem.ops.faults import AwsCall
-from tandem.spec.environment import (
-    AlarmSubscription,
-    CdkBootstrap,
-    ClusterAccess,
-    HubSettings,
-    ObservabilitySettings,
-)
+from tandem.spec.environment import AlarmSubscription, CdkBootstrap, ClusterAccess, HubSettings, ObservabilitySettings
 from tandem.spec.workspace import load_workspace
 
 pytestmark = pytest.mark.proof

@@ -7,18 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_world import (
-    ACCOUNT,
-    REGION,
-    RESERVATION,
-    World,
-    bucket,
-    cluster,
-    declared,
-    good_facts,
-    node_group,
-    serve,
-)
+from doctor_world import ACCOUNT, REGION, RESERVATION, World, bucket, cluster, declared, good_facts, node_group, serve
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
