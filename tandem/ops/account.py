@@ -21,7 +21,7 @@ from tandem.aws.faults import error_code, reject_foreign_answers
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.config import AwsClients
 from tandem.guard.pager import PagingError, iterate_pages
-from tandem.ops.faults import call_operation, convert_error
+from tandem.ops.faults import ABSENT_CODES, call_operation, convert_error
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -154,7 +154,7 @@ class AccountClients:
             raise self.explain_fault(error, service, operation) from error.__cause__
 
     def find(
-        self, service: str, operation: str, where: str, *, absent: Collection[str], **parameters: Any
+        self, service: str, operation: str, where: str, *, absent: Collection[str] = ABSENT_CODES, **parameters: Any
     ) -> dict[str, Any] | None:
         """Call one operation; return None where the service says with a code of `absent` that there is no such thing.
 

@@ -16,7 +16,7 @@ from typing import Any
 from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
-from tandem.ops.destroy.fleet import ALIVE_STATES, MISSING_BUCKET_CODES, NOT_FOUND_CODES
+from tandem.ops.destroy.fleet import ALIVE_STATES
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.destroy.survey import RETENTION_NOTE, list_log_groups
 from tandem.ops.faults import AccessDeniedError
@@ -124,7 +124,7 @@ def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> I
     if environment.artifacts.existing_bucket is None:
         notes[names.log_bucket_name(environment)] = "access logs of the bucket"
     for bucket, note in notes.items():
-        if account.find("s3", "HeadBucket", f"s3://{bucket}", absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None:
+        if account.find("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket) is not None:
             yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
@@ -138,7 +138,7 @@ def _search_log_groups(account: AccountClients, ownership: ResourceOwnership) ->
 def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
     cluster = account.cluster
-    response = account.find("eks", "DescribeCluster", cluster, absent=NOT_FOUND_CODES, name=cluster)
+    response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
         return
 
@@ -158,7 +158,7 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
         yield LeftoverResource(kind="Pod Identity association", name=association, note=note, remove=remove)
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
         parameters = {"clusterName": cluster, "nodegroupName": group}
-        answer = account.find("eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, **parameters)
+        answer = account.find("eks", "DescribeNodegroup", group, **parameters)
         if answer is not None:
             group_lookup, remove = (
                 build_aws_command(f"eks {verb}-nodegroup", cluster_name=cluster, nodegroup_name=group)

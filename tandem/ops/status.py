@@ -41,7 +41,6 @@ STATUS_CALLS = list_calls(
 # a normal end takes the lease away, and tonight's cost must still stand
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)
 MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
-ABSENT_CODES = {"ResourceNotFoundException"}
 
 DeploymentLevel = Literal["nothing", "cluster", "fleet"]
 ReadResult = TypeVar("ReadResult")
@@ -258,7 +257,7 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
 def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | None:
     where = f"node group {config.node_group} of {config.cluster}"
     parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    response = call_if_present(clients.eks, "DescribeNodegroup", where, absent=ABSENT_CODES, **parameters)
+    response = call_if_present(clients.eks, "DescribeNodegroup", where, **parameters)
     if response is None:
         return None
     node_group = response["nodegroup"]
@@ -281,7 +280,7 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
         ExternalError: EKS could not be asked.
     """
     where = f"cluster {config.cluster}"
-    return call_if_present(clients.eks, "DescribeCluster", where, absent=ABSENT_CODES, name=config.cluster) is not None
+    return call_if_present(clients.eks, "DescribeCluster", where, name=config.cluster) is not None
 
 
 def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> Iterator[AcceleratorNode]:

@@ -127,7 +127,7 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
         return StopPath("schedule", "absent", "none: no lease; each start arms its own")
     where = f"schedule {lease.schedule} of {config.schedule_group}"
     parameters = {"Name": lease.schedule, "GroupName": config.schedule_group}
-    schedule = call_if_present(scheduler, "GetSchedule", where, absent={"ResourceNotFoundException"}, **parameters)
+    schedule = call_if_present(scheduler, "GetSchedule", where, **parameters)
     if schedule is None:
         return StopPath("schedule", "unarmed", f"{lease.schedule} is missing")
     match = _AT_EXPRESSION.match(schedule["ScheduleExpression"])

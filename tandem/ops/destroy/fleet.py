@@ -17,8 +17,6 @@ from tandem.shell_command import build_tandem_command
 from tandem.spec import names
 
 ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
-NOT_FOUND_CODES = {"ResourceNotFoundException", "NotFoundException"}
-MISSING_BUCKET_CODES = {"NoSuchBucket", "404"}
 LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those that a lease is read from
 
 
@@ -113,7 +111,7 @@ def has_bucket(account: AccountClients) -> bool:
         ExternalError: S3 does not say.
     """
     bucket = names.bucket_name(account.environment)
-    return account.find("s3", "HeadBucket", f"s3://{bucket}", absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None
+    return account.find("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket) is not None
 
 
 def read_cluster(account: AccountClients) -> ClusterDescription | None:
@@ -123,14 +121,14 @@ def read_cluster(account: AccountClients) -> ClusterDescription | None:
         ExternalError: EKS does not say.
     """
     cluster = account.cluster
-    response = account.find("eks", "DescribeCluster", cluster, absent=NOT_FOUND_CODES, name=cluster)
+    response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
         return None
     foreign_groups = []
     where = f"node groups of {cluster}"
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", where, clusterName=cluster):
         parameters = {"clusterName": cluster, "nodegroupName": group}
-        answer = account.find("eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, **parameters)
+        answer = account.find("eks", "DescribeNodegroup", group, **parameters)
         # one that is gone since it was listed is nobody's
         if answer and answer["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name:
             foreign_groups.append(group)
