@@ -64,15 +64,10 @@ def test_the_prefix_of_releases_before_is_known_where_the_bucket_is_of_others_al
     assert own.url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
 
 
-@pytest.mark.parametrize("where", ["guard's objects", "fence", "leases"])
-def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: str) -> None:
-    arns = build_targets(in_a_shared_bucket("one"))[where].arns
-    assert all(arn.startswith(STARTS) for arn in arns)
-
-
-def test_the_doctor_reads_where_the_guard_keeps_its_objects() -> None:
-    arns = list_action_arns(in_a_shared_bucket("one"), "s3:GetObject")
-    assert all(arn.startswith(STARTS) for arn in arns)
+def test_people_and_doctor_have_their_rights_where_the_guard_keeps_its_objects() -> None:
+    shared, places = in_a_shared_bucket("one"), ("guard's objects", "fence", "leases")
+    arns = [arn for where in places for arn in build_targets(shared)[where].arns]
+    assert all(arn.startswith(STARTS) for arn in (*arns, *list_action_arns(shared, "s3:GetObject")))
 
 
 @pytest.mark.cdk

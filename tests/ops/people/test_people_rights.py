@@ -23,18 +23,11 @@ WHO_MAY = {
     "status": ALL,
     "doctor": {*ALL, "pipeline"},
     "stop by the function": ALL,
-    "artifacts list and explain": ALL - {"viewer"},
-    "artifacts import": ALL - {"viewer"},
-    "bench publish": ALL - {"viewer"},
-    "stop": {"operator", "admin"},
-    "stop --end": {"operator", "admin"},
-    "stop --release": {"operator", "admin"},
-    "relabel": {"operator", "admin"},
-    "start": {"operator", "admin"},
-    "doctor --prove-stop": {"admin"},
-    "artifacts gc": {"admin"},
-    "destroy": {"operator", "admin"},
-    "destroy what is protected": {"admin"},
+    **dict.fromkeys(("artifacts list and explain", "artifacts import", "bench publish"), ALL - {"viewer"}),
+    **dict.fromkeys(
+        ("stop", "stop --end", "stop --release", "relabel", "start", "destroy"), frozenset(("operator", "admin"))
+    ),
+    **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),
 }
 # what each of these does and a kind that may not must never get at, in one row: action and the place
 CHANGES = [
