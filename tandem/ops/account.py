@@ -21,13 +21,13 @@ from tandem.aws.faults import error_code, reject_foreign_answers
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.config import AwsClients
 from tandem.guard.pager import PagingError, iterate_pages
-from tandem.ops.faults import call_operation, convert_error
+from tandem.ops.faults import ABSENT_CODES, call_operation, convert_error
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-MAX_ATTEMPTS = 5
-CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10.0, 60.0
+_RETRIES = {"mode": "standard", "total_max_attempts": 5}
+CLIENT_CONFIG = Config(connect_timeout=10.0, read_timeout=60.0, retries=_RETRIES, user_agent_extra="tandem-ops")
 MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
 GUARD_SERVICES = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
 _TOKENS = "next_tokens"  # S3 has two, so they travel as one text
@@ -58,14 +58,8 @@ def create_client(environment: Environment, service: str, boto_session: Any = No
         ExternalError: the settings of this machine cannot be used.
     """
     region = region or environment.region
-    config = Config(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        retries={"mode": "standard", "total_max_attempts": MAX_ATTEMPTS},
-        user_agent_extra="tandem-ops",
-    )
     try:
-        boto_client = (boto_session or create_session()).client(service, region_name=region, config=config)
+        boto_client = (boto_session or create_session()).client(service, region_name=region, config=CLIENT_CONFIG)
     except BotoCoreError as error:
         raise convert_error(error, service=service, operation="Connect", where=region) from error
     except ValueError as error:
@@ -92,8 +86,7 @@ def require_account(environment: Environment, boto_session: Any = None) -> str:
         raise InputError(
             f"these credentials are of account {identity['Account']}",
             where=where,
-            change=f"log in to {environment.account} (aws sts get-caller-identity shows who you are), or name the "
-            "other environment with --env",
+            change=f"log in to {environment.account}, or name the other environment with --env",
         )
     return str(identity["Arn"])
 
@@ -154,7 +147,7 @@ class AccountClients:
             raise self.explain_fault(error, service, operation) from error.__cause__
 
     def find(
-        self, service: str, operation: str, where: str, *, absent: Collection[str], **parameters: Any
+        self, service: str, operation: str, where: str, *, absent: Collection[str] = ABSENT_CODES, **parameters: Any
     ) -> dict[str, Any] | None:
         """Call one operation; return None where the service says with a code of `absent` that there is no such thing.
 
@@ -196,11 +189,9 @@ def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
         words: service and verb, and flags that need no quotes.
         flags: values by the flag's name, with underscores for hyphens; several values of one flag as a collection.
     """
-    values = [
-        word
-        for name, value in flags.items()
-        for word in (f"--{name.replace('_', '-')}", *((value,) if isinstance(value, str) else value))
-    ]
+    values: list[str] = []
+    for name, value in flags.items():
+        values += [f"--{name.replace('_', '-')}", *([value] if isinstance(value, str) else value)]
     return quote_command("aws", *words.split(), *values)
 
 

@@ -8,7 +8,6 @@ Sources: the Service Authorization Reference for the actions; tandem/aws/faults.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from botocore import xform_name
@@ -35,6 +34,15 @@ IAM_ACTIONS = {
     "lambda:Invoke": "lambda:InvokeFunction",
     "sts:GetCallerIdentity": "",  # IAM asks for no right (STS API reference, GetCallerIdentity)
 }
+_ABSENT_WORDS = (
+    "ResourceNotFoundException NotFoundException NotFound NoSuchEntity NoSuchEntityException NoSuchBucket 404 "
+    "ParameterNotFound RepositoryNotFoundException ImageNotFoundException InvalidSubnetID.NotFound QueueDoesNotExist "
+    "InvalidCapacityReservationId.NotFound InvalidCapacityReservationId.Malformed "
+    "AWS.SimpleQueueService.NonExistentQueue"
+)
+ABSENT_CODES = frozenset(_ABSENT_WORDS.split())
+"""Codes with which the services say that there is no such thing."""
+
 # what IAM calls a service, where boto3 calls it otherwise
 _SERVICE_PREFIXES = dict.fromkeys(("elb", "elbv2"), "elasticloadbalancing") | {"service-quotas": "servicequotas"}
 
@@ -87,14 +95,8 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
     return _StrictResponse(response, operation, where)
 
 
-def call_if_present(
-    client: Any, operation: str, where: str, *, absent: Collection[str], **parameters: Any
-) -> dict[str, Any] | None:
-    """Call one operation; return None where the service says that there is no such thing.
-
-    Args:
-        client, operation, where, parameters: as of `call_operation`.
-        absent: codes with which the service says so.
+def call_if_present(client: Any, operation: str, where: str, **parameters: Any) -> dict[str, Any] | None:
+    """Call one operation as `call_operation` does; return None where the service says that there is no such thing.
 
     Raises:
         TandemError: it failed for another reason.
@@ -102,7 +104,7 @@ def call_if_present(
     try:
         return call_operation(client, operation, where, **parameters)
     except TandemError as error:
-        if error_code(error.__cause__) in absent:
+        if error_code(error.__cause__) in ABSENT_CODES:
             return None
         raise
 

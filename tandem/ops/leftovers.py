@@ -16,7 +16,7 @@ from typing import Any
 from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
-from tandem.ops.destroy.fleet import ALIVE_STATES, MISSING_BUCKET_CODES, NOT_FOUND_CODES
+from tandem.ops.destroy.fleet import ALIVE_STATES, has_bucket
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.destroy.survey import RETENTION_NOTE, list_log_groups
 from tandem.ops.faults import AccessDeniedError
@@ -124,67 +124,59 @@ def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> I
     if environment.artifacts.existing_bucket is None:
         notes[names.log_bucket_name(environment)] = "access logs of the bucket"
     for bucket, note in notes.items():
-        if account.find("s3", "HeadBucket", f"s3://{bucket}", absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None:
+        if has_bucket(account, bucket):
             yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
 def _search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for group in list_log_groups(account, ownership):
-        remove = build_aws_command("logs delete-log-group", log_group_name=group.name)
-        note = RETENTION_NOTE if group.retain else f"{group.size_bytes} bytes"
-        yield LeftoverResource(kind="log group", name=group.name, note=note, remove=remove, kept=group.retain)
+    for name, size_bytes, is_kept in list_log_groups(account, ownership):
+        remove = build_aws_command("logs delete-log-group", log_group_name=name)
+        note = RETENTION_NOTE if is_kept else f"{size_bytes} bytes"
+        yield LeftoverResource(kind="log group", name=name, note=note, remove=remove, kept=is_kept)
 
 
 def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
     cluster = account.cluster
-    response = account.find("eks", "DescribeCluster", cluster, absent=NOT_FOUND_CODES, name=cluster)
+    response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
         return
 
-    def qualify(tags: Mapping[str, str], lookup: str, remove: str) -> str:
-        """Return the command; where the tags do not say that it is ours, behind the question whose it is."""
+    def build_removal(resource: Mapping[str, Any], kind: str, delete: str, **flags: str) -> str:
+        """Return the command; where a resource's tags do not say that it is ours, behind the question whose it is."""
+        remove = build_aws_command(f"eks {delete}", **flags)
+        lookup = build_aws_command(f"eks describe-{kind}", **({"name": cluster} if kind == "cluster" else flags))
         question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it is yours "
-        return remove if tags.get(names.OWNER_TAG) == account.name else f"{question}{remove}"
+        return remove if resource.get("tags", {}).get(names.OWNER_TAG) == account.name else f"{question}{remove}"
 
-    tags = response["cluster"].get("tags", {})
-    lookup, where = build_aws_command("eks describe-cluster", name=cluster), f"Pod Identity associations of {cluster}"
+    where, delete = f"Pod Identity associations of {cluster}", "delete-pod-identity-association"
     for row in account.list_rows("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
-        association = row["associationId"]
-        remove = build_aws_command(
-            "eks delete-pod-identity-association", cluster_name=cluster, association_id=association
-        )
-        note, remove = f"{row['namespace']}/{row['serviceAccount']}", qualify(tags, lookup, remove)
-        yield LeftoverResource(kind="Pod Identity association", name=association, note=note, remove=remove)
+        flags = {"cluster_name": cluster, "association_id": row["associationId"]}
+        remove = build_removal(response["cluster"], "cluster", delete, **flags)
+        kind, note = "Pod Identity association", f"{row['namespace']}/{row['serviceAccount']}"
+        yield LeftoverResource(kind=kind, name=row["associationId"], note=note, remove=remove)
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
-        parameters = {"clusterName": cluster, "nodegroupName": group}
-        answer = account.find("eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, **parameters)
+        answer = account.find("eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
         if answer is not None:
-            group_lookup, remove = (
-                build_aws_command(f"eks {verb}-nodegroup", cluster_name=cluster, nodegroup_name=group)
-                for verb in ("describe", "delete")
-            )
-            remove = qualify(answer["nodegroup"].get("tags", {}), group_lookup, remove)
+            flags = {"cluster_name": cluster, "nodegroup_name": group}
+            remove = build_removal(answer["nodegroup"], "nodegroup", "delete-nodegroup", **flags)
             yield LeftoverResource(kind="node group", name=group, remove=remove)
-    remove = qualify(tags, lookup, build_aws_command("eks delete-cluster", name=cluster))
+    remove = build_removal(response["cluster"], "cluster", "delete-cluster", name=cluster)
     yield LeftoverResource(kind="cluster", name=cluster, remove=remove)
 
 
 BALANCER_KINDS = (
-    ("load balancer", "elbv2 DescribeLoadBalancers LoadBalancers LoadBalancerArn ResourceArn", "load_balancer_arn"),
-    ("target group", "elbv2 DescribeTargetGroups TargetGroups TargetGroupArn ResourceArn", "target_group_arn"),
-    (
-        "load balancer",
-        "elb DescribeLoadBalancers LoadBalancerDescriptions LoadBalancerName LoadBalancerName",
-        "load_balancer_name",
-    ),
+    ("load balancer", "elbv2 DescribeLoadBalancers LoadBalancers LoadBalancerArn", "load_balancer_arn"),
+    ("target group", "elbv2 DescribeTargetGroups TargetGroups TargetGroupArn", "target_group_arn"),
+    ("load balancer", "elb DescribeLoadBalancers LoadBalancerDescriptions LoadBalancerName", "load_balancer_name"),
 )
-"""Kind; service, operation, key of the rows, of the id, and of the id in DescribeTags; flag of the command."""
+"""Kind; service, operation, key of the rows, of the id; flag of the command."""
 
 
 def _search_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     for kind, call, flag in BALANCER_KINDS:
-        service, operation, rows_key, id_key, tags_key = call.split()
+        service, operation, rows_key, id_key = call.split()
+        tags_key = id_key if service == "elb" else "ResourceArn"
         ids = (row[id_key] for row in account.list_rows(service, operation, rows_key, "load balancers"))
         while batch := list(islice(ids, MAX_TAG_BATCH)):
             request: dict[str, Any] = {f"{tags_key}s": batch}
@@ -299,38 +291,34 @@ def _iterate_texts(value: Any) -> Iterator[str]:
             yield from _iterate_texts(item)
 
 
-LISTED_KINDS = {
-    "instance": ("ec2 DescribeInstances Reservations InstanceId", "terminate-instances --instance-ids"),
-    "network interface": (
-        "ec2 DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId",
-        "delete-network-interface --network-interface-id",
+_LISTED_ROWS = (
+    "instance | ec2 DescribeInstances Reservations InstanceId | terminate-instances --instance-ids",
+    "network interface | ec2 DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId | delete-network-interface",
+    "volume | ec2 DescribeVolumes Volumes VolumeId | delete-volume --volume-id",
+    "snapshot | ec2 DescribeSnapshots Snapshots SnapshotId | delete-snapshot --snapshot-id",
+    "NAT gateway | ec2 DescribeNatGateways NatGateways NatGatewayId | delete-nat-gateway --nat-gateway-id",
+    "elastic IP | ec2 DescribeAddresses Addresses AllocationId | release-address --allocation-id",
+    "VPC endpoint | ec2 DescribeVpcEndpoints VpcEndpoints VpcEndpointId | delete-vpc-endpoints --vpc-endpoint-ids",
+    "security group | ec2 DescribeSecurityGroups SecurityGroups GroupId | delete-security-group --group-id",
+    "launch template | ec2 DescribeLaunchTemplates LaunchTemplates LaunchTemplateId | delete-launch-template",
+    "subnet | ec2 DescribeSubnets Subnets SubnetId | delete-subnet --subnet-id",
+    "VPC | ec2 DescribeVpcs Vpcs VpcId | delete-vpc --vpc-id",
+    (
+        "ECR repository | ecr DescribeRepositories repositories repositoryName"
+        " | delete-repository --force --repository-name"
     ),
-    "volume": ("ec2 DescribeVolumes Volumes VolumeId", "delete-volume --volume-id"),
-    "snapshot": ("ec2 DescribeSnapshots Snapshots SnapshotId", "delete-snapshot --snapshot-id"),
-    "NAT gateway": ("ec2 DescribeNatGateways NatGateways NatGatewayId", "delete-nat-gateway --nat-gateway-id"),
-    "elastic IP": ("ec2 DescribeAddresses Addresses AllocationId", "release-address --allocation-id"),
-    "VPC endpoint": ("ec2 DescribeVpcEndpoints VpcEndpoints VpcEndpointId", "delete-vpc-endpoints --vpc-endpoint-ids"),
-    "security group": ("ec2 DescribeSecurityGroups SecurityGroups GroupId", "delete-security-group --group-id"),
-    "launch template": (
-        "ec2 DescribeLaunchTemplates LaunchTemplates LaunchTemplateId",
-        "delete-launch-template --launch-template-id",
-    ),
-    "subnet": ("ec2 DescribeSubnets Subnets SubnetId", "delete-subnet --subnet-id"),
-    "VPC": ("ec2 DescribeVpcs Vpcs VpcId", "delete-vpc --vpc-id"),
-    "ECR repository": (
-        "ecr DescribeRepositories repositories repositoryName",
-        "delete-repository --force --repository-name",
-    ),
-    "dashboard": ("cloudwatch ListDashboards DashboardEntries DashboardName", "delete-dashboards --dashboard-names"),
-    "SNS topic": ("sns ListTopics Topics TopicArn", "delete-topic --topic-arn"),
-    "SQS queue": ("sqs ListQueues QueueUrls", "delete-queue --queue-url"),
-    "Lambda function": ("lambda ListFunctions Functions FunctionName", "delete-function --function-name"),
-    "CodeBuild project": ("codebuild ListProjects projects", "delete-project --name"),
-    "budget": ("budgets DescribeBudgets Budgets BudgetName", "delete-budget --account-id {account} --budget-name"),
-}
+    "dashboard | cloudwatch ListDashboards DashboardEntries DashboardName | delete-dashboards --dashboard-names",
+    "SNS topic | sns ListTopics Topics TopicArn | delete-topic --topic-arn",
+    "SQS queue | sqs ListQueues QueueUrls | delete-queue --queue-url",
+    "Lambda function | lambda ListFunctions Functions FunctionName | delete-function --function-name",
+    "CodeBuild project | codebuild ListProjects projects | delete-project --name",
+    "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account} --budget-name",
+)
+LISTED_KINDS = {kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)}
 """Kind to service, operation, key of the rows and of a row's id (without it the row is one); the command that removes.
 
-Only EC2's have tags in their list; of all others the id is a name, or ends with one.
+A command without a flag takes the id of what it names. Only EC2's have tags in their list; of all others the id is a
+name, or ends with one.
 """
 PRESENT_STATES = {
     "instance": ALIVE_STATES,
@@ -347,7 +335,8 @@ NAME_SEPARATORS = {"SNS topic": ":", "SQS queue": "/"}  # before the name that e
 
 def _search_listed(title: str, account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     (service, operation, rows_key, *id_key), command = LISTED_KINDS[title][0].split(), LISTED_KINDS[title][1]
-    words = f"{service} {command.format(account=account.environment.account)}"
+    flag = "" if "--" in command else f" --{command.partition('-')[2]}-id"
+    words = f"{service} {command.format(account=account.environment.account)}{flag}"
     parameter_sets: dict[str, tuple[dict[str, Any], ...]] = {
         "snapshot": ({"OwnerIds": ["self"]},),
         "dashboard": ({"DashboardNamePrefix": f"tandem-{account.name}"},),
@@ -367,10 +356,8 @@ def _search_listed(title: str, account: AccountClients, ownership: ResourceOwner
             if service == "ec2":
                 tags, state = tags_of(row.get("Tags") or row.get("TagSet")), row.get("State", "")
                 state_name = str(state["Name"] if isinstance(state, dict) else state)
-                text, note = (
-                    str(row.get(NAME_KEYS.get(title), "")),
-                    ", ".join(filter(None, (tags.get("Name"), state_name))),
-                )
+                note = ", ".join(filter(None, (tags.get("Name"), state_name)))
+                text = str(row.get(NAME_KEYS.get(title), ""))
                 if state_name not in PRESENT_STATES.get(title, (state_name,)):
                     continue
             if resource_id and ownership.owns(tags, text):

@@ -7,7 +7,7 @@ fine; a node group or an instance without the environment's own tag is shown as 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
@@ -20,9 +20,9 @@ from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session, iterate_rows
-from tandem.ops.faults import call_if_present, call_operation, convert_error, list_calls
+from tandem.ops.faults import call_if_present, convert_error, list_calls
 from tandem.ops.reservation import CapacityReservation, read_reservation
-from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers
+from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers, read_statistics
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -41,11 +41,9 @@ STATUS_CALLS = list_calls(
 # a normal end takes the lease away, and tonight's cost must still stand
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)
 MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
-ABSENT_CODES = {"ResourceNotFoundException"}
 
 DeploymentLevel = Literal["nothing", "cluster", "fleet"]
 ReadResult = TypeVar("ReadResult")
-_INSTANCE_STATES = ["pending", "running", "shutting-down", "stopping", "stopped"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +188,16 @@ def read_status(
         deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
     reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
     alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
-    report = StatusReport(
+    bill, paths, schedules = None, list[StopPath](), None
+    if deployment != "nothing":  # what only a deployed environment has
+        readers = build_path_readers(clients, PathClients.create(environment, boto_session), environment, config, fleet)
+        for name, read in readers.items():
+            path = try_read(name, read)
+            paths.append(path or StopPath(name, "unknown", "it could not be read, see above"))
+        bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
+        schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
+        unknown = _describe_read_failures(config, fleet) | unknown
+    return StatusReport(
         environment=environment,
         guard_config=config,
         now=now,
@@ -199,22 +206,12 @@ def read_status(
         node_group=node_group,
         nodes=nodes or (),
         reservation=reservation,
-        paths=(),
+        paths=tuple(paths),
         alarms=alarms or (),
+        bill=bill,
+        schedules=schedules or (),
         unknown=unknown,
     )
-    if deployment == "nothing":
-        return report
-    # what only a deployed environment has
-    readers = build_path_readers(clients, PathClients.create(environment, boto_session), environment, config, fleet)
-    paths = tuple(
-        try_read(name, read) or StopPath(name, "unknown", "it could not be read, see above")
-        for name, read in readers.items()
-    )
-    bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
-    schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet)) or ()
-    all_unknown = _describe_read_failures(config, fleet) | unknown
-    return replace(report, paths=paths, bill=bill, schedules=schedules, unknown=all_unknown)
 
 
 def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:
@@ -225,19 +222,10 @@ def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetB
     """
     lease = fleet.lease
     bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW) if lease else fleet.now - BILL_WINDOW_WITHOUT_LEASE
-    statistics = call_operation(
-        cloudwatch,
-        "GetMetricStatistics",
-        f"metric {FLEET_USD} of {config.namespace}",
-        Namespace=config.namespace,
-        MetricName=FLEET_USD,
-        StartTime=bill_start,
-        EndTime=fleet.now + timedelta(minutes=1),
-        Period=3600,
-        Statistics=["Sum"],
-    )
-    sums = [float(point["Sum"]) for point in statistics.get("Datapoints", [])]
-    return FleetBill(run=lease.run if lease else None, since=bill_start, usd=sum(sums) if sums else None)
+    span = (bill_start, fleet.now)
+    points = read_statistics(cloudwatch, config, FLEET_USD, span, Period=3600, Statistics=["Sum"])
+    usd = sum(float(point["Sum"]) for point in points) if points else None
+    return FleetBill(run=lease.run if lease else None, since=bill_start, usd=usd)
 
 
 def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> tuple[ForeignSchedule, ...]:
@@ -258,7 +246,7 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
 def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | None:
     where = f"node group {config.node_group} of {config.cluster}"
     parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    response = call_if_present(clients.eks, "DescribeNodegroup", where, absent=ABSENT_CODES, **parameters)
+    response = call_if_present(clients.eks, "DescribeNodegroup", where, **parameters)
     if response is None:
         return None
     node_group = response["nodegroup"]
@@ -281,7 +269,7 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
         ExternalError: EKS could not be asked.
     """
     where = f"cluster {config.cluster}"
-    return call_if_present(clients.eks, "DescribeCluster", where, absent=ABSENT_CODES, name=config.cluster) is not None
+    return call_if_present(clients.eks, "DescribeCluster", where, name=config.cluster) is not None
 
 
 def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> Iterator[AcceleratorNode]:
@@ -290,7 +278,7 @@ def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> 
     filters = [
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [config.cluster]},
         {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [config.node_group]},
-        {"Name": "instance-state-name", "Values": _INSTANCE_STATES},
+        {"Name": "instance-state-name", "Values": ["pending", "running", "shutting-down", "stopping", "stopped"]},
     ]
     for launch in iterate_rows(clients.ec2, "DescribeInstances", "Reservations", where, Filters=filters):
         for row in launch["Instances"]:

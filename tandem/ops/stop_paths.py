@@ -127,7 +127,7 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
         return StopPath("schedule", "absent", "none: no lease; each start arms its own")
     where = f"schedule {lease.schedule} of {config.schedule_group}"
     parameters = {"Name": lease.schedule, "GroupName": config.schedule_group}
-    schedule = call_if_present(scheduler, "GetSchedule", where, absent={"ResourceNotFoundException"}, **parameters)
+    schedule = call_if_present(scheduler, "GetSchedule", where, **parameters)
     if schedule is None:
         return StopPath("schedule", "unarmed", f"{lease.schedule} is missing")
     match = _AT_EXPRESSION.match(schedule["ScheduleExpression"])
@@ -151,18 +151,9 @@ def read_reaper_path(
     Raises:
         ExternalError: its figures could not be read.
     """
-    statistics = call_operation(
-        cloudwatch,
-        "GetMetricStatistics",
-        f"metric {INSTANCES_ALIVE} of {config.namespace}",
-        Namespace=config.namespace,
-        MetricName=INSTANCES_ALIVE,
-        StartTime=fleet.now - SILENCE_LIMIT,
-        EndTime=fleet.now + timedelta(minutes=1),
-        Period=60,
-        Statistics=["SampleCount"],
-    )
-    passes = [point["Timestamp"] for point in statistics.get("Datapoints", [])]
+    span = (fleet.now - SILENCE_LIMIT, fleet.now)
+    points = read_statistics(cloudwatch, config, INSTANCES_ALIVE, span, Period=60, Statistics=["SampleCount"])
+    passes = [point["Timestamp"] for point in points]
     if not passes:
         return _judge_silent_reaper(functions, environment, fleet.now)
     sentence = f"looked {max(_count_minutes(fleet.now - max(passes)), 0)} min ago, looks every {PASS_MINUTES} min"
@@ -170,6 +161,28 @@ def read_reaper_path(
     if why:
         sentence = f"{sentence}; {'ends' if fleet.is_fenced else 'stops for'} {why}"
     return StopPath("reaper", "armed", sentence, at)
+
+
+def read_statistics(
+    cloudwatch: Any, config: GuardConfig, metric: str, span: tuple[datetime, datetime], **query: Any
+) -> list[dict[str, Any]]:
+    """Return the datapoints of one of the guard's metrics.
+
+    Args:
+        cloudwatch: boto3's client.
+        config: of the environment.
+        metric: its name.
+        span: first moment and last; figures of the minute after the last count too.
+        query: Period in seconds, and Statistics.
+
+    Raises:
+        ExternalError: they could not be read.
+    """
+    times = {"StartTime": span[0], "EndTime": span[1] + timedelta(minutes=1)}
+    metric_id = {"Namespace": config.namespace, "MetricName": metric}
+    where = f"metric {metric} of {config.namespace}"
+    answer = call_operation(cloudwatch, "GetMetricStatistics", where, **metric_id, **times, **query)
+    return list(answer.get("Datapoints", []))
 
 
 def _count_minutes(span: timedelta) -> int:

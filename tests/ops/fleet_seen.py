@@ -18,18 +18,13 @@ from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-FOUND = (
-    load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-    .environments["post-us-east-2"]
-    .environment
-)
+WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
+FOUND = WORKSPACE.environments["post-us-east-2"].environment
 assert FOUND is not None
-BLOCK: Environment = FOUND.model_copy(
-    update={"capacity": FOUND.capacity.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})}
-)
-SPOT: Environment = FOUND.model_copy(
-    update={"capacity": FOUND.capacity.model_copy(update={"kind": "spot", "reservation_id": None})}
-)
+CAPACITY = FOUND.capacity
+BLOCK = FOUND.model_copy(update={"capacity": CAPACITY.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})})
+SPOT_CAPACITY = CAPACITY.model_copy(update={"kind": "spot", "reservation_id": None})
+SPOT = FOUND.model_copy(update={"capacity": SPOT_CAPACITY})
 ARMED = tuple(StopPath(name=name, state="armed", sentence="as it should be") for name in ("schedule", "reaper"))
 GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, owned=True, labels={})
 
@@ -56,41 +51,17 @@ def fence(*, minutes: float = 2, **changes: Any) -> Fence:
 
 def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
     """A look at these instances; else a parked fleet."""
-    return FleetState(
-        now=NOW,
-        desired_size=len(instances),
-        min_size=0,
-        has_node_group=True,
-        has_owner_tag=True,
-        instances=instances,
-        **changes,
-    )
+    sizes = {"desired_size": len(instances), "min_size": 0}
+    return FleetState(now=NOW, has_node_group=True, has_owner_tag=True, instances=instances, **sizes, **changes)
 
 
 def status(look: FleetState, environment: Environment = SPOT, **changes: Any) -> StatusReport:
     """What `tandem status` makes of a look."""
-    machines = tuple(
-        AcceleratorNode(
-            id=one.id,
-            type="trn2.48xlarge",
-            zone="use2-az3",
-            state=one.state,
-            launched=one.launched_at,
-            ours=one.is_ours,
-        )
+    kind = {"type": "trn2.48xlarge", "zone": "use2-az3"}
+    machines = [
+        AcceleratorNode(id=one.id, state=one.state, launched=one.launched_at, ours=one.is_ours, **kind)
         for one in look.instances
-    )
-    made = StatusReport(
-        environment=environment,
-        guard_config=build_guard_config(environment),
-        now=NOW,
-        fleet=look,
-        deployment="fleet",
-        node_group=GROUP,
-        nodes=machines,
-        reservation=None,
-        paths=ARMED,
-        alarms=(),
-        unknown={},
-    )
-    return replace(made, **changes)
+    ]
+    known = {"fleet": look, "deployment": "fleet", "node_group": GROUP, "nodes": tuple(machines), "paths": ARMED}
+    rest = {"reservation": None, "alarms": (), "guard_config": build_guard_config(environment)} | known | changes
+    return StatusReport(environment=environment, now=NOW, **rest)

@@ -26,7 +26,6 @@ CASES: list[tuple[Exception, FaultKind]] = [
 @pytest.mark.parametrize(("error", "kind"), CASES)
 def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind: FaultKind) -> None:
     found = classify_fault(error, "GetObject")
-
     assert found is not None
     assert found.kind == kind
     assert " ".join(str(error).split()) in found.problem
@@ -62,5 +61,4 @@ def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, 
 )  # fmt: skip
 def test_an_answer_is_of_one_kind(status: int, code: str, message: str, kind: FaultKind) -> None:
     answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
-
     assert explain_fault(ClientError(answer, "GetObject"), "PutObject").kind == kind

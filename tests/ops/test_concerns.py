@@ -89,13 +89,11 @@ def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_on
 @pytest.mark.parametrize("source", ["lease", "fence"])
 def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
     found = status(replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"})
-
     assert [one for one in list_warnings(found) if "without a live lease" in one.problem] == []
 
 
 def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
     found = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
-
     assert found.is_block_idle is False
 
 
@@ -108,7 +106,6 @@ def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None
 
 def test_money_is_of_each_instance_since_its_own_launch() -> None:
     found = status(seen(instance("i-1", minutes=90), instance("i-2", minutes=30)))
-
     assert (found.node_hours, found.cost_usd) == (2.0, pytest.approx(2 * 35.76))
 
 

@@ -29,14 +29,10 @@ PAGES = {
     "JSON text": b'"blocked"',
 }
 HARD = ("page", "not UTF-8", "JSON list")  # each of which stumbles another parser of botocore
-CALLS = (
-    ("sts", "GetCallerIdentity", {}), ("s3", "ListObjectVersions", {"Bucket": "b-b"}),
-    ("s3", "ListBuckets", {}), ("eks", "DescribeNodegroup", {"clusterName": "c", "nodegroupName": "n"}),
-    ("eks", "ListNodegroups", {"clusterName": "c"}), ("ec2", "DescribeInstances", {}),
-    ("budgets", "DescribeBudgets", {"AccountId": SPOT.account}), ("scheduler", "ListSchedules", {}),
-    ("scheduler", "GetSchedule", {"Name": "s"}), ("cloudwatch", "DescribeAlarms", {}),
-    ("cloudformation", "DescribeStacks", {}), ("iam", "ListRoles", {}), ("sqs", "ListQueues", {}),
-    ("autoscaling", "DescribeAutoScalingGroups", {}), ("lambda", "GetFunctionConfiguration", {"FunctionName": "f"}),
+CALLS = (  # one of each protocol that botocore parses
+    ("sts", "GetCallerIdentity", {}), ("s3", "ListObjectVersions", {"Bucket": "b-b"}), ("ec2", "DescribeInstances", {}),
+    ("eks", "DescribeNodegroup", {"clusterName": "c", "nodegroupName": "n"}), ("cloudwatch", "DescribeAlarms", {}),
+    ("budgets", "DescribeBudgets", {"AccountId": SPOT.account}),
 )  # fmt: skip
 
 
@@ -122,17 +118,13 @@ def test_an_object_may_be_a_page(proxy: Proxy) -> None:
 def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
     answers = iter([(503, PAGES["page"]), (200, b'{"Schedules": []}')])
     proxy.answer = lambda _: next(answers)
-
     assert call_operation(create_client(SPOT, "scheduler"), "ListSchedules", "home")["Schedules"] == []
 
 
-@pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
-def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy, body: bytes) -> None:
-    proxy.answer = lambda _: (200, body)
-
+def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy) -> None:
+    proxy.answer = lambda _: (200, PAGES["page"])
     with pytest.raises(TandemError, match=r"not AWS.*proxies") as raised:
         require_account(SPOT)
-
     assert raised.value.exit_code == 3
 
 
@@ -182,9 +174,7 @@ def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatc
 def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
     pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
     proxy.answer = lambda said: (200, pages[said.get("NextToken", "")])
-
     rows = list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
-
     assert [row["Name"] for row in rows] == ["a", "b", "c"]
 
 

@@ -54,29 +54,20 @@ def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
 @pytest.mark.parametrize("elsewhere", [{"account": "444455556666"}, {"region": "eu-north-1"}])
 def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str, str]) -> None:
     here = in_a_shared_bucket("one")
-
     assert build_guard_config(here).prefix != build_guard_config(here.model_copy(update=elsewhere)).prefix
 
 
 def test_the_prefix_of_releases_before_is_known_where_the_bucket_is_of_others_alone() -> None:
     shared, own = build_guard_config(in_a_shared_bucket("one")), build_guard_config(SPOT)
-
     assert (shared.prefix, shared.former_prefix) == PREFIXES
     assert (own.prefix, own.former_prefix) == ("", "")
     assert own.url(FENCE_KEY) == f"s3://{names.bucket_name(SPOT)}/stop.json"
 
 
-@pytest.mark.parametrize("where", ["guard's objects", "fence", "leases"])
-def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: str) -> None:
-    arns = build_targets(in_a_shared_bucket("one"))[where].arns
-
-    assert all(arn.startswith(STARTS) for arn in arns)
-
-
-def test_the_doctor_reads_where_the_guard_keeps_its_objects() -> None:
-    arns = list_action_arns(in_a_shared_bucket("one"), "s3:GetObject")
-
-    assert all(arn.startswith(STARTS) for arn in arns)
+def test_people_and_doctor_have_their_rights_where_the_guard_keeps_its_objects() -> None:
+    shared, places = in_a_shared_bucket("one"), ("guard's objects", "fence", "leases")
+    arns = [arn for where in places for arn in build_targets(shared)[where].arns]
+    assert all(arn.startswith(STARTS) for arn in (*arns, *list_action_arns(shared, "s3:GetObject")))
 
 
 @pytest.mark.cdk
@@ -92,7 +83,6 @@ def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> 
 
 def test_a_blocks_hours_are_those_of_the_file() -> None:
     found = build_guard_config(with_capacity(block=HOURS))  # type: ignore[arg-type]
-
     assert (found.block_starts, found.block_ends) == (
         datetime(2026, 12, 1, 11, 30, tzinfo=UTC), datetime(2026, 12, 2, 11, 30, tzinfo=UTC),
     )  # fmt: skip

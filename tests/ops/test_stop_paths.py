@@ -144,7 +144,6 @@ def alert(threshold: float, **changes: str) -> dict[str, Any]:
 )
 def test_a_budget_with_an_alert_ahead_is_armed(spent: float, alerts: list[dict[str, Any]], words: str) -> None:
     path = budget_path(spent, *alerts)
-
     assert (path.state, words in path.sentence) == ("armed", True)
 
 
@@ -161,13 +160,11 @@ def test_a_budget_with_an_alert_ahead_is_armed(spent: float, alerts: list[dict[s
 )
 def test_a_budget_without_an_alert_ahead_is_unarmed(spent: float, alerts: list[dict[str, Any]], words: str) -> None:
     path = budget_path(spent, *alerts)
-
     assert (path.state, words in path.sentence) == ("unarmed", True)
 
 
 def test_an_alert_that_only_mails_somebody_stops_nothing() -> None:
     path = budget_path(10, alert(100), subscriber={"SubscriptionType": "EMAIL", "Address": "oncall@example.com"})
-
     assert (path.state, "no alert of actual cost that tells the stop topic" in path.sentence) == ("unarmed", True)
 
 
@@ -179,7 +176,6 @@ def test_an_alert_that_only_mails_somebody_stops_nothing() -> None:
 )  # fmt: skip
 def test_a_budget_that_is_no_monthly_one_of_cost_is_unarmed(changes: dict[str, Any]) -> None:
     path = budget_path(10, alert(100), **changes)
-
     assert (path.state, "no monthly budget of cost with a limit" in path.sentence) == ("unarmed", True)
 
 
@@ -206,7 +202,6 @@ def test_pages_of_alerts_without_an_end_are_bounded() -> None:
 
 def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:
     path = budget_path(2500, kind="capacity-block")
-
     assert (path.state, "only tells people: a block is paid" in path.sentence) == ("absent", True)
 
 
@@ -264,7 +259,6 @@ def test_a_silent_reaper_is_excused_by_a_deploy_of_minutes_ago_alone(
     modified: str | None, state: str, words: str
 ) -> None:
     path = reaper_path(modified)
-
     assert (path.state, words in path.sentence) == (state, True)
 
 

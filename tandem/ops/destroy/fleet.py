@@ -17,52 +17,34 @@ from tandem.shell_command import build_tandem_command
 from tandem.spec import names
 
 ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
-NOT_FOUND_CODES = {"ResourceNotFoundException", "NotFoundException"}
-MISSING_BUCKET_CODES = {"NoSuchBucket", "404"}
 LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those that a lease is read from
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterNode:
-    """One instance that EC2 lists and that is not terminated."""
-
-    id: str
-    state: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
     """The EKS cluster of the environment's name.
 
     Args:
         is_ours: whether it carries the environment's own tag.
         has_deletion_protection: whether EKS refuses to delete it.
-        foreign_node_groups: its node groups that do not carry that tag.
     """
 
     is_ours: bool
     has_deletion_protection: bool
-    foreign_node_groups: tuple[str, ...]
 
 
-def list_nodes(account: AccountClients, node_group: str = "") -> list[ClusterNode]:
-    """Return the instances of the cluster, or those of one of its node groups.
+def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
+    """Return the state of each instance of the cluster, or of one of its node groups, that is not terminated.
 
     Raises:
         ExternalError: EC2 does not list them.
     """
-    filters = [
-        {"Name": f"tag:{CLUSTER_TAG}", "Values": [account.cluster]},
-        {"Name": "instance-state-name", "Values": list(ALIVE_STATES)},
-    ]
-    if node_group:
-        filters.append({"Name": f"tag:{NODE_GROUP_TAG}", "Values": [node_group]})
+    tags = {CLUSTER_TAG: account.cluster} | ({NODE_GROUP_TAG: node_group} if node_group else {})
+    filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+    filters.append({"Name": "instance-state-name", "Values": list(ALIVE_STATES)})
     where = f"instances of {node_group or account.cluster}"
-    return [
-        ClusterNode(instance["InstanceId"], instance["State"]["Name"])
-        for row in account.list_rows("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
-        for instance in row["Instances"]
-    ]
+    rows = account.list_rows("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
+    return {instance["InstanceId"]: instance["State"]["Name"] for row in rows for instance in row["Instances"]}
 
 
 def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: bool = False) -> None:
@@ -81,78 +63,64 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
     config, command = build_guard_config(account.environment), build_tandem_command("stop", account.name)
     advice = f"end the run, or stop the fleet: {command}; then run this again"
     fleet = observe_fleet(account.guard_clients(), config, now)
-    if fleet.live_lease:
-        lease = fleet.live_lease
+    lease = fleet.live_lease
+    if lease:
         problem = f"run {lease.run} of {lease.who} holds a lease until {lease.deadline:%Y-%m-%d %H:%M} UTC"
         raise InputError(problem, where=account.name, change=advice)
     unread_sources = [f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES]
     has_valid_fence = fleet.fence is not None and fleet.fence.is_closed and not fleet.fence.fault
     if not has_valid_fence:  # behind a fence no lease counts, whatever it says
         unread_sources += [fault for fault in fleet.faults if fault.startswith("s3://")]
-    if unread_sources and has_bucket(account):
+    if unread_sources and has_bucket(account, names.bucket_name(account.environment)):
         raise ExternalError(
             f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
             where=config.url(POINTER_KEY),
             change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
             f"after {command}; then run this again",
         )
-    alive_nodes = [
-        node for node in list_nodes(account, config.node_group) if not (is_leaving and node.state == "shutting-down")
-    ]
-    if alive_nodes:
-        node_text = ", ".join(f"{node.id} ({node.state})" for node in alive_nodes)
+    nodes = list_nodes(account, config.node_group)
+    alive = [f"{node} ({state})" for node, state in nodes.items() if not (is_leaving and state == "shutting-down")]
+    if alive:
         if fleet.has_owner_tag is False:
             advice = f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it removes it first"
-        raise InputError(f"accelerator nodes live: {node_text}", where=config.node_group, change=advice)
+        raise InputError(f"accelerator nodes live: {', '.join(alive)}", where=config.node_group, change=advice)
 
 
-def has_bucket(account: AccountClients) -> bool:
-    """Whether the environment's bucket exists and is this account's to ask.
+def has_bucket(account: AccountClients, bucket: str) -> bool:
+    """Whether a bucket exists and is this account's to ask.
 
     Raises:
         ExternalError: S3 does not say.
     """
-    bucket = names.bucket_name(account.environment)
-    return account.find("s3", "HeadBucket", f"s3://{bucket}", absent=MISSING_BUCKET_CODES, Bucket=bucket) is not None
+    return account.find("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket) is not None
 
 
 def read_cluster(account: AccountClients) -> ClusterDescription | None:
     """Return the cluster; None where there is none.
 
     Raises:
+        InputError: another tool has nodes in it; EKS would not delete it under them.
         ExternalError: EKS does not say.
     """
     cluster = account.cluster
-    response = account.find("eks", "DescribeCluster", cluster, absent=NOT_FOUND_CODES, name=cluster)
+    response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
         return None
     foreign_groups = []
     where = f"node groups of {cluster}"
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", where, clusterName=cluster):
-        parameters = {"clusterName": cluster, "nodegroupName": group}
-        answer = account.find("eks", "DescribeNodegroup", group, absent=NOT_FOUND_CODES, **parameters)
+        answer = account.find("eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
         # one that is gone since it was listed is nobody's
         if answer and answer["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name:
             foreign_groups.append(group)
-    return ClusterDescription(
-        is_ours=response["cluster"].get("tags", {}).get(names.OWNER_TAG) == account.name,
-        has_deletion_protection=bool(response["cluster"].get("deletionProtection")),
-        foreign_node_groups=tuple(foreign_groups),
-    )
-
-
-def require_no_foreign_nodes(account: AccountClients, description: ClusterDescription) -> None:
-    """Make sure that no other tool has nodes in the cluster; EKS would not delete it under them.
-
-    Raises:
-        InputError: one has.
-    """
-    groups = description.foreign_node_groups
-    if groups:
-        lookup = build_aws_command("eks describe-nodegroup", cluster_name=account.cluster, nodegroup_name=groups[0])
+    if foreign_groups:
+        flags = {"cluster_name": cluster, "nodegroup_name": foreign_groups[0]}
+        lookup = build_aws_command("eks describe-nodegroup", **flags)
         raise InputError(
-            f"node groups without the tag {names.OWNER_TAG}={account.name}: {', '.join(groups)}. Another tool made "
-            "them, and they are left alone",
-            where=account.cluster,
+            f"node groups without the tag {names.OWNER_TAG}={account.name}: {', '.join(foreign_groups)}. Another tool "
+            "made them, and they are left alone",
+            where=cluster,
             change=f"whoever made them removes them first (to see what it is: {lookup}), then run this again",
         )
+    is_ours = response["cluster"].get("tags", {}).get(names.OWNER_TAG) == account.name
+    return ClusterDescription(is_ours, bool(response["cluster"].get("deletionProtection")))

@@ -181,13 +181,12 @@ def _remove_interfaces(account: AccountClients, log: LogFunction) -> None:
     """Remove the CNI's interfaces that nothing uses: nodes that ended quickly leave them."""
     where = f"network interfaces of {account.cluster}"
     filters = [{"Name": f"tag:{CNI_TAG}", "Values": [account.cluster]}, {"Name": "status", "Values": ["available"]}]
-    rows = account.list_rows("ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", where, Filters=filters)
-    for row in list(rows):
+    for row in list(account.list_rows("ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", where, Filters=filters)):
         # a filter is a wish; what is deleted is looked at
         if tags_of(row.get("TagSet")).get(CNI_TAG) == account.cluster and row["Status"] == "available":
-            interface_id = row["NetworkInterfaceId"]
-            description = f"network interface {interface_id}, which the CNI left"
-            _remove_resource(account, "DeleteNetworkInterface", description, log, NetworkInterfaceId=interface_id)
+            flags = {"NetworkInterfaceId": row["NetworkInterfaceId"]}
+            description = f"network interface {row['NetworkInterfaceId']}, which the CNI left"
+            _remove_resource(account, "DeleteNetworkInterface", description, log, **flags)
 
 
 def _remove_security_groups(account: AccountClients, log: LogFunction) -> None:
@@ -195,8 +194,7 @@ def _remove_security_groups(account: AccountClients, log: LogFunction) -> None:
     where = f"security groups of {account.cluster}"
     for key, value in ((f"{IN_TREE_TAG}{account.cluster}", "owned"), (EKS_TAG, account.cluster)):
         filters = [{"Name": f"tag:{key}", "Values": [value]}]
-        rows = account.list_rows("ec2", "DescribeSecurityGroups", "SecurityGroups", where, Filters=filters)
-        for row in list(rows):
+        for row in list(account.list_rows("ec2", "DescribeSecurityGroups", "SecurityGroups", where, Filters=filters)):
             tags = tags_of(row.get("Tags"))
             if tags.get(key) == value and tags.get(names.OWNER_TAG, account.name) == account.name:
                 description = f"security group {row['GroupId']} ({row['GroupName']}), which the cluster left"
@@ -209,10 +207,9 @@ def _remove_resource(
     """Remove one thing; where that fails, say so and go on: what it holds back is told in the end."""
     try:
         account.ask("ec2", operation, description, **parameters)
+        log(f"removed {description}")
     except TandemError as error:
         log(f"could not remove {error}")
-    else:
-        log(f"removed {description}")
 
 
 def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> TandemError:
@@ -231,8 +228,7 @@ def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> T
     advice.append("remove what each of them waits for and run this again")
     if failed:
         logical_ids = [resource.logical_id for resource in failed]
-        flags = {"stack_name": stack.name, "retain_resources": logical_ids}
-        retain = build_aws_command("cloudformation delete-stack", **flags)
+        retain = build_aws_command("cloudformation delete-stack", stack_name=stack.name, retain_resources=logical_ids)
         advice.append(f"if they may stay, and you remove them by hand: {retain}")
     else:
         advice.append(build_aws_command("cloudformation describe-stack-events", stack_name=stack.name))

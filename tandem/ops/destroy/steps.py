@@ -7,12 +7,12 @@ only where EC2 lists no instance of the cluster at all.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError
 from tandem.ops.account import AccountClients, build_aws_command
-from tandem.ops.destroy.fleet import list_nodes, read_cluster, require_no_foreign_nodes, require_parked_fleet
+from tandem.ops.destroy.fleet import list_nodes, read_cluster, require_parked_fleet
 from tandem.ops.destroy.stack_deletion import LogFunction, TeardownSettings, delete_stack, require_own_stacks
 from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, read_stack
 from tandem.spec import names
@@ -47,10 +47,7 @@ def destroy_environment(account: AccountClients, settings: TeardownSettings, log
 def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
     """Lift EKS's own protection."""
     cluster, description = account.cluster, read_cluster(account)
-    if description is None:
-        return
-    require_no_foreign_nodes(account, description)
-    if not description.has_deletion_protection:
+    if description is None or not description.has_deletion_protection:
         return
     if not description.is_ours:
         lift = build_aws_command("eks update-cluster-config --no-deletion-protection", name=cluster)
@@ -61,52 +58,40 @@ def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings
         )
     log(f"{cluster}: lifting deletion protection")
     answer = account.ask("eks", "UpdateClusterConfig", cluster, name=cluster, deletionProtection=False)
-    update_id = answer["update"]["id"]
-
-    def is_lifted() -> bool:
-        update = account.ask("eks", "DescribeUpdate", cluster, name=cluster, updateId=update_id)["update"]
+    flags, change = {"name": cluster, "updateId": answer["update"]["id"]}, "run this again"
+    for _ in _poll_to_deadline(settings):
+        update = account.ask("eks", "DescribeUpdate", cluster, **flags)["update"]
+        if update["status"] == "Successful":
+            return
         if update["status"] in {"Failed", "Cancelled"}:
             reasons = "; ".join(error.get("errorMessage", "") for error in update.get("errors", []))
             problem = f"EKS did not lift the deletion protection ({reasons or update['status']})"
-            raise ExternalError(problem, where=cluster, change="run this again")
-        return bool(update["status"] == "Successful")
-
-    def build_error() -> TandemError:
-        return ExternalError("its deletion protection is not lifted yet", where=cluster, change="run this again")
-
-    _wait_until(is_lifted, settings, build_error)
+            raise ExternalError(problem, where=cluster, change=change)
+    raise ExternalError("its deletion protection is not lifted yet", where=cluster, change=change)
 
 
 def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log: LogFunction, node_group: str) -> None:
     """Wait until EC2 lists no instance of a node group, or of the cluster."""
     logged_line, where = "", node_group or account.cluster
-
-    def has_no_nodes() -> bool:
-        nonlocal logged_line
+    nodes: dict[str, str] = {}
+    for _ in _poll_to_deadline(settings):
         nodes = list_nodes(account, node_group)
-        line = ", ".join(f"{node.id} ({node.state})" for node in nodes)
-        if nodes and line != logged_line:
+        if not nodes:
+            log(f"{where}: EC2 lists no instance")
+            return
+        line = ", ".join(f"{node} ({state})" for node, state in nodes.items())
+        if line != logged_line:
             logged_line = line
             log(f"{where}: EC2 still lists {line}")
-        return not nodes
-
-    def build_error() -> TandemError:
-        instance_ids = [node.id for node in list_nodes(account, node_group)]
-        terminate = build_aws_command("ec2 terminate-instances", instance_ids=instance_ids)
-        change = (
-            f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate}, then run this again"
-        )
-        return ExternalError(f"EC2 still lists {', '.join(instance_ids)}", where=where, change=change)
-
-    _wait_until(has_no_nodes, settings, build_error)
-    log(f"{where}: EC2 lists no instance")
+    terminate = build_aws_command("ec2 terminate-instances", instance_ids=list(nodes))
+    change = f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate}, then run this again"
+    raise ExternalError(f"EC2 still lists {', '.join(nodes)}", where=where, change=change)
 
 
-def _wait_until(
-    is_done: Callable[[], bool], settings: TeardownSettings, build_error: Callable[[], TandemError]
-) -> None:
+def _poll_to_deadline(settings: TeardownSettings) -> Iterator[None]:
+    """Yield for each look, until the time is over."""
     end_s = time.monotonic() + min(NODES_TIMEOUT_S, settings.timeout_s)
-    while not is_done():
-        if time.monotonic() > end_s:
-            raise build_error()
+    yield
+    while time.monotonic() <= end_s:
         time.sleep(settings.poll_s)
+        yield

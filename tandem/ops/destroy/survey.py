@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from tandem.aws.faults import error_code
 from tandem.errors import InputError, TandemError
 from tandem.ops.account import AccountClients
-from tandem.ops.destroy.fleet import read_cluster, require_no_foreign_nodes, require_parked_fleet
+from tandem.ops.destroy.fleet import read_cluster, require_parked_fleet
 from tandem.ops.destroy.gitops import require_objects_removed
 from tandem.ops.destroy.stack_deletion import require_idle_stack, require_own_stacks
 from tandem.ops.destroy.stacks import (
@@ -71,19 +70,6 @@ class TeardownSurvey:
     stuck_stacks: tuple[str, ...]
 
 
-class LogGroup(NamedTuple):
-    """One log group.
-
-    Args:
-        size_bytes: bytes stored.
-        retain: whether its stack retains it on purpose.
-    """
-
-    name: str
-    size_bytes: int
-    retain: bool
-
-
 def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSurvey:
     """Look at everything and refuse what may not be taken down now.
 
@@ -105,9 +91,7 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
     if stacks:
         is_leaving = "Fleet" not in stacks_by_kind or stacks_by_kind["Fleet"].status == DELETE_IN_PROGRESS
         require_parked_fleet(account, datetime.now(UTC), is_leaving=is_leaving)
-        description = read_cluster(account) if "Cluster" in stacks_by_kind else None
-        if description:
-            require_no_foreign_nodes(account, description)
+        if "Cluster" in stacks_by_kind and read_cluster(account):
             require_objects_removed(account, gitops_gone=gitops_gone)
     return TeardownSurvey(
         deletions=tuple(
@@ -130,9 +114,9 @@ def _list_permanent_resources(
     yield from _measure_bucket(account, names.bucket_name(environment), note)
     if environment.artifacts.existing_bucket is None:
         yield from _measure_bucket(account, names.log_bucket_name(environment), "access logs of the bucket")
-    for group in list_log_groups(account, ResourceOwnership.discover(account)):
-        if group.retain:
-            yield PermanentResource(name=f"log group {group.name}", size=group.size_bytes, note=RETENTION_NOTE)
+    for name, size_bytes, is_kept in list_log_groups(account, ResourceOwnership.discover(account)):
+        if is_kept:
+            yield PermanentResource(name=f"log group {name}", size=size_bytes, note=RETENTION_NOTE)
 
 
 def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator[PermanentResource]:
@@ -150,8 +134,10 @@ def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator
         yield PermanentResource(name=name, size=size, usd_month=usd_month, note=note)
 
 
-def list_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LogGroup]:
-    """Yield the environment's log groups, by name: CloudWatch Logs searches names and nothing else in all regions.
+def list_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[tuple[str, int, bool]]:
+    """Yield name, bytes and whether its stack retains it on purpose, of each log group of the environment.
+
+    They are found by name: CloudWatch Logs searches names and nothing else in all regions.
 
     Raises:
         ExternalError: CloudWatch Logs does not list them.
@@ -160,5 +146,4 @@ def list_log_groups(account: AccountClients, ownership: ResourceOwnership) -> It
     for row in account.list_rows("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):
         name = str(row["logGroupName"])
         if ownership.owns({}, name):
-            retain = ownership.find_stack_kind(name) == "Image" and "Logs" in name
-            yield LogGroup(name, int(row.get("storedBytes", 0)), retain)
+            yield name, int(row.get("storedBytes", 0)), ownership.find_stack_kind(name) == "Image" and "Logs" in name

@@ -19,62 +19,47 @@ from tandem.spec import budgets, names
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
 """Days after which a price is told to be old; ours to choose: spot moves within hours, lists within months."""
 # as the EC2 user guide spells them ("Spot Instance quotas", "On-Demand Instance quotas"); codes differ between sources
-QUOTA_NAMES = {
-    "spot": "All Trn Spot Instance Requests",
-    "on-demand": "Running On-Demand Trn instances",
-    "reservation": "Running On-Demand Trn instances",
-}
-QUOTAS = "service-quotas"
+ON_DEMAND_QUOTA, SPOT_QUOTA = "Running On-Demand Trn instances", "All Trn Spot Instance Requests"
 PENDING_STATES = {"scheduled", "pending", "assessing", "delayed", "payment-pending"}
-NOT_FOUND_CODES = {"InvalidCapacityReservationId.NotFound", "InvalidCapacityReservationId.Malformed"}
 # what a member of an organization is told, whatever its identity may do (hashicorp/terraform-provider-aws#37636)
 MEMBER_ACCOUNT_TEXT = "Linked account doesn't have access to cost allocation tags"
 
 
-def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the zone offers the accelerators' type to this account."""
     capacity, region = context.environment.capacity, context.environment.region
     zone_ids = list_offer_zones(account, capacity.instance_type)
     if capacity.zone in zone_ids:
-        yield Finding("ok", f"{capacity.instance_type} is offered in {capacity.zone}")
-        return
+        return Finding("ok", f"{capacity.instance_type} is offered in {capacity.zone}")
     places = f"only in {', '.join(sorted(zone_ids))}" if zone_ids else f"nowhere in {region}"
     message = f"{capacity.instance_type} is not offered to this account in {capacity.zone}, {places}"
-    command = build_aws_command(
-        f"ec2 describe-instance-type-offerings --region {region} --location-type availability-zone-id",
-        filters=f"Name=instance-type,Values={capacity.instance_type}",
-    )
+    words = f"ec2 describe-instance-type-offerings --region {region} --location-type availability-zone-id"
+    command = build_aws_command(words, filters=f"Name=instance-type,Values={capacity.instance_type}")
     if capacity.needs_reservation and not capacity.awaits_reservation:
-        yield Finding("warn", message, "see reservation: a type may be hidden from an account", command)
-    else:
-        yield Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type", command)
+        return Finding("warn", message, "see reservation: a type may be hidden from an account", command)
+    return Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type", command)
 
 
-def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """Hold the vCPUs of all declared nodes against the account's quota, which is looked up by its name."""
-    capacity, region = context.environment.capacity, context.environment.region
+    capacity, region, service = context.environment.capacity, context.environment.region, "service-quotas"
     if capacity.kind == "capacity-block":
-        yield Finding("ok", "not asked: a Capacity Block is not launched from a vCPU quota (unproven)")
-        return
-    name = QUOTA_NAMES[capacity.kind]
-    calls = ("ListServiceQuotas", "ListAWSDefaultServiceQuotas")
-    rows = (row for call in calls for row in account.list_rows(QUOTAS, call, "Quotas", "ec2", ServiceCode="ec2"))
-    quota = next((row for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
+        return Finding("ok", "not asked: a Capacity Block is not launched from a vCPU quota (unproven)")
+    name, calls = SPOT_QUOTA if capacity.kind == "spot" else ON_DEMAND_QUOTA, ("Service", "AWSDefaultService")
+    pages = (account.list_rows(service, f"List{call}Quotas", "Quotas", "ec2", ServiceCode="ec2") for call in calls)
+    quota = next((row for rows in pages for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
     if quota is None:
         query = 'Quotas[?contains(QuotaName,`"Trn"`)].[QuotaName,QuotaCode,Value]'
         command = build_aws_command("service-quotas list-service-quotas --service-code ec2", region=region, query=query)
-        yield Finding(
-            "unknown", f"Service Quotas lists no {name!r}", "see in the console what it is called now", command
-        )
-        return
+        action = "see in the console what it is called now"
+        return Finding("unknown", f"Service Quotas lists no {name!r}", action, command)
     required = context.catalogue.instances.instances[capacity.instance_type].vcpu.value * capacity.nodes
     message = f"{name}: {quota['Value']:g} vCPU, {capacity.nodes} x {capacity.instance_type} need {required}"
     if quota["Value"] >= required:
-        yield Finding("ok", message)
-        return
+        return Finding("ok", message)
     flags = {"quota_code": str(quota["QuotaCode"]), "desired_value": str(required), "region": region}
     command = build_aws_command("service-quotas request-service-quota-increase --service-code ec2", **flags)
-    yield Finding("fail", message, "ask for more, which may take days, or declare fewer capacity.nodes", command)
+    return Finding("fail", message, "ask for more, which may take days, or declare fewer capacity.nodes", command)
 
 
 def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -105,9 +90,7 @@ def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> It
 
 def _read_reservation(context: DoctorContext, account: AllowlistedAccount) -> dict[str, Any] | None:
     name = str(context.environment.capacity.reservation_id)
-    response = account.find(
-        "ec2", "DescribeCapacityReservations", name, absent=NOT_FOUND_CODES, CapacityReservationIds=[name]
-    )
+    response = account.find("ec2", "DescribeCapacityReservations", name, CapacityReservationIds=[name])
     return next(iter(response["CapacityReservations"]), None) if response else None
 
 
@@ -126,7 +109,7 @@ def _build_offer_command(context: DoctorContext) -> str:
 
 def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
     """Compare what was reserved with what is declared."""
-    capacity = context.environment.capacity
+    capacity, total = context.environment.capacity, int(row["TotalInstanceCount"])
     kind = "capacity-block" if row.get("ReservationType") == "capacity-block" else "reservation"
     for path, declared_value, actual_value in (
         ("capacity.kind", capacity.kind, kind),
@@ -136,13 +119,11 @@ def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[F
         if declared_value != actual_value:
             message = f"{path} is {declared_value}, that of the reservation {actual_value}"
             yield Finding("fail", message, "write what was reserved", f"{path}: {actual_value}")
-    total = int(row["TotalInstanceCount"])
-    message = f"{total} instances are reserved and {capacity.nodes} declared"
+    message, lines = f"{total} instances are reserved and {capacity.nodes} declared", f"capacity.nodes: {total}"
     if total < capacity.nodes:
-        yield Finding("fail", message, "declare no more than are reserved", f"capacity.nodes: {total}")
+        yield Finding("fail", message, "declare no more than are reserved", lines)
     elif total > capacity.nodes:
-        message = f"{message}: the others are paid for idle"
-        yield Finding("warn", message, "declare them all, or share them", f"capacity.nodes: {total}")
+        yield Finding("warn", f"{message}: the others are paid for idle", "declare them all, or share them", lines)
 
 
 def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
@@ -172,42 +153,38 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
             yield Finding("warn", message, "ask for fewer hours when starting")
     if capacity.kind != "capacity-block" or starts is None or ends is None:
         return
-    block_text = f"capacity.block: {{starts: {starts:{TIME_FORMAT}}, ends: {ends:{TIME_FORMAT}}}}"
+    lines = f"capacity.block: {{starts: {starts:{TIME_FORMAT}}, ends: {ends:{TIME_FORMAT}}}}"
     if capacity.block is None:
-        yield Finding(
-            "warn", "capacity.block is null: no stop comes before its end", "write it, deploy Fleet", block_text
-        )
+        yield Finding("warn", "capacity.block is null: no stop comes before its end", "write it, deploy Fleet", lines)
     elif (capacity.block.starts, capacity.block.ends) != (starts, ends):
         declared_text = f"{capacity.block.starts:{TIME_FORMAT}} to {capacity.block.ends:{TIME_FORMAT}}"
         message = f"capacity.block says {declared_text}, EC2 {starts:{TIME_FORMAT}} to {ends:{TIME_FORMAT}}"
-        yield Finding("fail", message, "write what EC2 says", block_text)
+        yield Finding("fail", message, "write what EC2 says", lines)
 
 
-def check_price(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_price(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
     is_block = capacity.kind == "capacity-block" and not capacity.awaits_reservation  # else it is paid by the hour
     purchase_time = ((_read_reservation(context, account) if is_block else None) or {}).get("CreateDate")
     message = f"{capacity.usd_per_hour:g} USD per node-hour, read on {capacity.usd_per_hour_date}"
     days = (context.now.date() - capacity.usd_per_hour_date).days
-    field_names = "capacity.usd_per_hour and usd_per_hour_date"
+    fields = "capacity.usd_per_hour and usd_per_hour_date"
     if days < 0:
-        yield Finding("fail", f"{message}, which is to come", "write the day on which it was read", field_names)
-    elif purchase_time is not None and capacity.usd_per_hour_date < purchase_time.date():
+        return Finding("fail", f"{message}, which is to come", "write the day on which it was read", fields)
+    if purchase_time is not None and capacity.usd_per_hour_date < purchase_time.date():
         message = f"{message}, before this was bought on {purchase_time.date()}"
-        yield Finding("warn", message, "write what was paid by hours and instances, and its day", field_names)
-    elif purchase_time is None and days > MAX_PRICE_AGE_DAYS[capacity.kind]:
-        yield Finding("warn", f"{message}, {days} days ago", "read it again: each cost follows from it", field_names)
-    else:
-        yield Finding("ok", message)
+        return Finding("warn", message, "write what was paid by hours and instances, and its day", fields)
+    if purchase_time is None and days > MAX_PRICE_AGE_DAYS[capacity.kind]:
+        return Finding("warn", f"{message}, {days} days ago", "read it again: each cost follows from it", fields)
+    return Finding("ok", message)
 
 
-def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the tag by which the budget counts is activated: AWS Billing ignores any other."""
     tag = budgets.budget_tag_key(context.environment)
     if tag is None:
-        yield Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
-        return
+        return Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
     effect, flag = "the budget counts nothing and stops nothing", f"TagKey={tag},Status=Active"
     command = build_aws_command("ce update-cost-allocation-tags-status", cost_allocation_tags_status=flag)
     try:
@@ -216,42 +193,35 @@ def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Itera
         if MEMBER_ACCOUNT_TEXT not in error.problem:
             raise
         message = f"only the organization's management account sees whether {tag} is activated: else {effect}"
-        yield Finding("unknown", message, "let whoever has that account see to it", command)
-        return
+        return Finding("unknown", message, "let whoever has that account see to it", command)
     status = next((row["Status"] for row in rows if row["TagKey"] == tag), None)
     if status == "Active":
-        yield Finding("ok", f"the cost allocation tag {tag} is activated")
-    elif status:
+        return Finding("ok", f"the cost allocation tag {tag} is activated")
+    if status:
         action = "activate it; it takes up to a day, and what was spent before stays uncounted"
-        yield Finding("warn", f"the cost allocation tag {tag} is not activated: {effect}", action, command)
-    else:
-        action = "deploy, and activate the tag within a day, when AWS Billing lists it"
-        yield Finding("warn", f"AWS Billing does not know the tag {tag} yet: {effect}", action, command)
+        return Finding("warn", f"the cost allocation tag {tag} is not activated: {effect}", action, command)
+    action = "deploy, and activate the tag within a day, when AWS Billing lists it"
+    return Finding("warn", f"AWS Billing does not know the tag {tag} yet: {effect}", action, command)
 
 
-def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the budget is there where somebody must make it by hand, and that it counts the fleet's instances."""
     environment, name = context.environment, names.budget_name(context.environment)
     is_manual = budgets.needs_manual_budget(environment)
-    parameters = {"AccountId": environment.account, "BudgetName": name}
-    answer = account.find("budgets", "DescribeBudget", name, absent={"NotFoundException"}, **parameters)
+    command = _build_create_budget_command(context) if is_manual else ""
+    answer = account.find("budgets", "DescribeBudget", name, AccountId=environment.account, BudgetName=name)
     if answer is None and is_manual:
         message = f"CloudFormation makes no budget in {environment.region}, and nobody made {name} by hand"
-        yield Finding("warn", message, "make it once, after Guard is deployed", _build_create_budget_command(context))
-        return
+        return Finding("warn", message, "make it once, after Guard is deployed", command)
     if answer is None:
-        yield Finding("ok", f"there is no {name} yet; the stack Guard makes it")
-        return
+        return Finding("ok", f"there is no {name} yet; the stack Guard makes it")
     filters = (answer["Budget"].get("CostFilters", {}), budgets.budget_cost_filters(environment, context.catalogue))
     actual, expected = ({key: sorted(values) for key, values in row.items()} for row in filters)
     if actual == expected:
-        yield Finding("ok", f"{name} counts the fleet's instances and nothing else")
-        return
+        return Finding("ok", f"{name} counts the fleet's instances and nothing else")
     message = f"{name} counts {json.dumps(actual)}, not the fleet's instances alone ({json.dumps(expected)})"
-    if is_manual:
-        yield Finding("warn", message, "delete it and make it again", _build_create_budget_command(context))
-    else:
-        yield Finding("warn", message, "deploy the stack Guard")
+    action = "delete it and make it again" if is_manual else "deploy the stack Guard"
+    return Finding("warn", message, action, command)
 
 
 def _build_create_budget_command(context: DoctorContext) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.ops.account import build_aws_command
@@ -15,24 +16,18 @@ from tandem.spec import names
 
 SUPPORT_DAYS = 90  # before its end a minor is told to be ending; ours to choose
 KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
-NOT_FOUND_CODES = {"ResourceNotFoundException"}
 NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
 DENIAL_WORDS = ("AccessDenied", "UnauthorizedOperation", "Forbidden")
-# a source of a look at the fleet -> the call that reads it
-SOURCE_CALLS = {
-    **dict.fromkeys(("fence", "lease", "heartbeat"), ("s3", "GetObject")),
-    "node group": ("eks", "DescribeNodegroup"),
-    "instances": ("ec2", "DescribeInstances"),
-}
+# sources of a look at the fleet that are no objects of S3 -> the call that reads each
+SOURCE_CALLS = {"node group": ("eks", "DescribeNodegroup"), "instances": ("ec2", "DescribeInstances")}
 
 
 def check_kubernetes_minor(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """See that EKS offers the Kubernetes minor, and for how long."""
-    version = context.environment.cluster.kubernetes
-    call, versions = "DescribeClusterVersions", [version]
-    response = account.find("eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=versions)
-    rows = [row for row in (response or {}).get("clusterVersions", []) if row["clusterVersion"] == version]
-    row = rows[0] if rows else {}
+    version, call = context.environment.cluster.kubernetes, "DescribeClusterVersions"
+    response = account.find("eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=[version])
+    rows = response["clusterVersions"] if response and "clusterVersions" in response else []
+    row: dict[str, Any] = next((row for row in rows if row["clusterVersion"] == version), {})
     command = build_aws_command("eks describe-cluster-versions", region=context.environment.region)
     status, support_end = row.get("versionStatus", ""), row.get("endOfStandardSupportDate")
     if not row or status == "UNSUPPORTED":
@@ -59,13 +54,23 @@ def check_addons(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     addons = context.catalogue.kubernetes.minors[version].addons
     offered_count, action = 0, "write it, KEY being a source with this day"
     for name, figure in addons.items():
-        versions, default = _list_addon_versions(account, name, version)
+        flags = {"addonName": name, "kubernetesVersion": version}
+        is_default = {
+            str(entry["addonVersion"]): bool(compatibility.get("defaultVersion"))
+            for row in account.list_rows("eks", "DescribeAddonVersions", "addons", name, **flags)
+            for entry in row["addonVersions"]
+            for compatibility in entry["compatibilities"]
+            if compatibility["clusterVersion"] == version
+        }
+        default = max(
+            is_default, key=is_default.__getitem__, default=""
+        )  # what EKS takes by itself, or else the newest
         lines = f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default}, source: KEY}}'
-        if not versions:
+        if not is_default:
             yield Finding("fail", f"EKS offers no {name} for {version}", "write another cluster.kubernetes", lines)
         elif figure.value is None:
             yield Finding("warn", f"{name} is not pinned; EKS would take {default}", action, lines)
-        elif figure.value not in versions:
+        elif figure.value not in is_default:
             yield Finding("fail", f"{name} {figure.value} is not offered; EKS takes {default}", action, lines)
         else:
             offered_count += 1
@@ -73,38 +78,23 @@ def check_addons(context: DoctorContext, account: AllowlistedAccount) -> Iterato
         yield Finding("ok", f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned")
 
 
-def _list_addon_versions(account: AllowlistedAccount, name: str, version: str) -> tuple[list[str], str]:
-    """Return the versions of an add-on for a minor, and the one that EKS takes by itself, or else the newest."""
-    rows = account.list_rows("eks", "DescribeAddonVersions", "addons", name, addonName=name, kubernetesVersion=version)
-    is_default = {
-        str(entry["addonVersion"]): bool(compatibility.get("defaultVersion"))
-        for row in rows
-        for entry in row["addonVersions"]
-        for compatibility in entry["compatibilities"]
-        if compatibility["clusterVersion"] == version
-    }
-    return list(is_default), max(is_default, key=lambda addon_version: is_default[addon_version], default="")
-
-
-def check_control_plane(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_control_plane(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """Tell whether the cluster is there, is the environment's own, and is what is declared."""
     environment, name = context.environment, names.cluster_name(context.environment)
-    response = account.find("eks", "DescribeCluster", name, absent=NOT_FOUND_CODES, name=name)
+    response = account.find("eks", "DescribeCluster", name, name=name)
     if response is None:
-        yield Finding("ok", f"{name} is not there yet")
-        return
+        return Finding("ok", f"{name} is not there yet")
     cluster, declared_version = response["cluster"], environment.cluster.kubernetes
     owner = cluster.get("tags", {}).get(names.OWNER_TAG)
     command = build_aws_command("eks describe-cluster", name=name, region=environment.region)
     if owner != environment.name:
-        yield _build_foreign_finding(account, f"cluster {name}", owner, command)
-    elif cluster["status"] != "ACTIVE":
-        yield Finding("fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", command, code=EXIT_EXTERNAL)
-    elif cluster["version"] != declared_version:
+        return _build_foreign_finding(account, f"cluster {name}", owner, command)
+    if cluster["status"] != "ACTIVE":
+        return Finding("fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", command, code=EXIT_EXTERNAL)
+    if cluster["version"] != declared_version:
         message = f"{name} runs {cluster['version']}, declared is {declared_version}"
-        yield Finding("warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet", command)
-    else:
-        yield Finding("ok", f"{name} is ACTIVE with Kubernetes {cluster['version']}")
+        return Finding("warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet", command)
+    return Finding("ok", f"{name} is ACTIVE with Kubernetes {cluster['version']}")
 
 
 def _build_foreign_finding(account: AllowlistedAccount, resource: str, owner: str | None, command: str) -> Finding:
@@ -116,36 +106,27 @@ def _build_foreign_finding(account: AllowlistedAccount, resource: str, owner: st
 
 def check_fleet(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Tell what runs, who has it, and that a Fleet update would take it away."""
-    name, node_group = context.environment.name, names.node_group_name(context.environment)
-    config = build_guard_config(context.environment)
+    config, name = build_guard_config(context.environment), context.environment.name
     fleet = observe_fleet(account.guard_clients("s3", "eks", "ec2"), config, context.now)
-    yield from _report_read_failures(account, fleet)
-    if fleet.has_node_group is False and not fleet.instances:
-        yield Finding("ok", f"{node_group} is not there yet")
-    elif fleet.has_owner_tag is False:
-        flags = {"cluster_name": config.cluster, "nodegroup_name": node_group, "region": config.region}
-        command = build_aws_command("eks describe-nodegroup", **flags)
-        yield _build_foreign_finding(account, f"node group {node_group}", None, command)
-    elif not {"node group", "instances"} & set(fleet.unknown):
-        yield from _judge_raised_fleet(context, fleet)
-    for fault in (text for text in fleet.faults if text.startswith("s3://")):
-        yield Finding("fail", fault, "see who wrote it", build_tandem_command("status", name), code=EXIT_EXTERNAL)
-
-
-def _report_read_failures(account: AllowlistedAccount, fleet: FleetState) -> Iterator[Finding]:
-    """Say what could not be read, once for each call; before the first deploy there is no bucket, and nothing in it."""
     is_absent = fleet.has_node_group is False and not fleet.instances
     failures_by_call: dict[tuple[str, str], list[str]] = {}
     for source, why in fleet.unknown.items():
-        if not (is_absent and "NoSuchBucket" in why):
-            failures_by_call.setdefault(SOURCE_CALLS[source], []).append(f"{source}: {why}")
+        if not (is_absent and "NoSuchBucket" in why):  # before the first deploy there is none, and nothing in it
+            failures_by_call.setdefault(SOURCE_CALLS.get(source, ("s3", "GetObject")), []).append(f"{source}: {why}")
     for call, failures in failures_by_call.items():
-        message = "; ".join(failures)
-        if any(code in message for code in DENIAL_WORDS):
-            command = build_tandem_command("doctor", account.name, "--policy")
-            yield Finding("unknown", message, account.describe_missing_right(*call), command)
-        else:
-            yield Finding("unknown", message, "try again")
+        message, is_denial = "; ".join(failures), any(code in why for code in DENIAL_WORDS for why in failures)
+        command = build_tandem_command("doctor", name, "--policy") if is_denial else ""
+        yield Finding("unknown", message, account.describe_missing_right(*call) if is_denial else "try again", command)
+    if is_absent:
+        yield Finding("ok", f"{config.node_group} is not there yet")
+    elif fleet.has_owner_tag is False:
+        flags = {"cluster_name": config.cluster, "nodegroup_name": config.node_group, "region": config.region}
+        command = build_aws_command("eks describe-nodegroup", **flags)
+        yield _build_foreign_finding(account, f"node group {config.node_group}", None, command)
+    elif not SOURCE_CALLS.keys() & set(fleet.unknown):
+        yield from _judge_raised_fleet(context, fleet)
+    for fault in (text for text in fleet.faults if text.startswith("s3://")):
+        yield Finding("fail", fault, "see who wrote it", build_tandem_command("status", name), code=EXIT_EXTERNAL)
 
 
 def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[Finding]:

@@ -13,71 +13,62 @@ from tandem.aws.faults import error_code
 from tandem.guard.fence import read_fence
 from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.observe import CAPACITY_KIND_TAG
-from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scaling_groups
+from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import PROOF_NAME_PREFIX
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
+from tandem.ops.faults import ABSENT_CODES
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command
 from tandem.spec import names
-from tandem.spec.environment import Environment
 
 # as EKS calls each kind; a reservation is on-demand capacity that somebody holds
-EKS_CAPACITY_TYPES = {
-    "capacity-block": "CAPACITY_BLOCK", "reservation": "ON_DEMAND", "on-demand": "ON_DEMAND", "spot": "SPOT",
-}  # fmt: skip
+EKS_CAPACITY_TYPES = dict.fromkeys(("reservation", "on-demand"), "ON_DEMAND") | {
+    "capacity-block": "CAPACITY_BLOCK",
+    "spot": "SPOT",
+}
 CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
-NOT_FOUND_CODES = {"ResourceNotFoundException"}
 SIZING_ARN_SUFFIX = ":eks:updateNodegroupConfig"  # how the target of a schedule that sizes a node group ends
 
 
 def check_capacity_kind(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
     """Compare how the nodes are bought as declared, as Fleet is deployed and as Guard knows it."""
     environment, node_group = context.environment, _read_node_group(account)
-    tags = node_group.get("tags", {})
-    name, declared_kind = names.guard_function_name(environment, "stop"), environment.capacity.kind
-    parameters = {"absent": NOT_FOUND_CODES, "FunctionName": name}
-    function = account.find("lambda", "GetFunctionConfiguration", f"function {name}", **parameters)
-    if node_group and tags.get(names.OWNER_TAG) != environment.name:
-        message = f"{names.node_group_name(environment)} is another's, so nothing is compared"
-        yield Finding("unknown", message, "see fleet")
+    name, declared_kind = environment.name, environment.capacity.kind
+    group_name, function_name = names.node_group_name(environment), names.guard_function_name(environment, "stop")
+    tags, where = node_group.get("tags", {}), f"function {function_name}"
+    function = account.find("lambda", "GetFunctionConfiguration", where, FunctionName=function_name)
+    if node_group and tags.get(names.OWNER_TAG) != name:
+        yield Finding("unknown", f"{group_name} is another's, so nothing is compared", "see fleet")
         return
-    findings = [*_compare_fleet(environment, node_group)] if node_group else []
     # the node group's tag comes before what the stop function's variable says
     variables = (function or {}).get("Environment", {}).get("Variables", {})
-    guard_kind = str(variables.get(CAPACITY_KIND_VARIABLE, "nothing"))
-    if function is not None and guard_kind != declared_kind:
-        effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_describe_effect(guard_kind)}"
-        if CAPACITY_KIND_TAG in tags:
-            effect = "Fleet's tag comes before it, so only a deploy of Guard is missing"
-        message = f"the file says {declared_kind}, and Guard is deployed with {guard_kind}: {effect}"
-        command = build_cdk_command("deploy", environment.name, "Guard")
-        action = "deploy Guard, or correct capacity.kind"
-        findings.append(Finding("fail", message, action, command, code=EXIT_EXTERNAL))
-    yield from findings
-    if not findings:
-        effect = f"at its limit the budget {_describe_effect(declared_kind)}"
-        yield Finding("ok", f"{declared_kind}, as far as Fleet and Guard are deployed: {effect}")
-
-
-def _compare_fleet(environment: Environment, node_group: Mapping[str, Any]) -> Iterator[Finding]:
-    declared_kind, tag = environment.capacity.kind, node_group.get("tags", {}).get(CAPACITY_KIND_TAG)
-    expected_type, name = EKS_CAPACITY_TYPES[declared_kind], names.node_group_name(environment)
-    action, command = "deploy Fleet, or correct capacity.kind", build_cdk_command("deploy", environment.name, "Fleet")
+    guard_kind, tag = str(variables.get(CAPACITY_KIND_VARIABLE, "nothing")), tags.get(CAPACITY_KIND_TAG)
+    action, command = "deploy Fleet, or correct capacity.kind", build_cdk_command("deploy", name, "Fleet")
+    expected_type, findings = EKS_CAPACITY_TYPES[declared_kind], list[Finding]()
     actual_type = node_group.get("capacityType", expected_type)
     if actual_type != expected_type:
-        message = f"the file says {declared_kind}, and EKS buys {actual_type} for {name}"
-        yield Finding("fail", message, action, command, code=EXIT_EXTERNAL)
-    if tag is None:
-        message = f"{name} has no tag {CAPACITY_KIND_TAG} (an earlier release): a stop takes its kind from Guard"
-        yield Finding("warn", message, "deploy Fleet", command)
-    elif tag != declared_kind:
+        message = f"the file says {declared_kind}, and EKS buys {actual_type} for {group_name}"
+        findings.append(Finding("fail", message, action, command, code=EXIT_EXTERNAL))
+    if node_group and tag is None:
+        message = f"{group_name} has no tag {CAPACITY_KIND_TAG} (an earlier release): a stop takes its kind from Guard"
+        findings.append(Finding("warn", message, "deploy Fleet", command))
+    elif node_group and tag != declared_kind:
         effect = f"at its limit the budget {_describe_effect(tag)}"
         message = f"the file says {declared_kind}, and Fleet is deployed as {tag}: {effect}"
-        yield Finding("fail", message, action, command, code=EXIT_EXTERNAL)
+        findings.append(Finding("fail", message, action, command, code=EXIT_EXTERNAL))
+    if function is not None and guard_kind != declared_kind:
+        effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_describe_effect(guard_kind)}"
+        if tag is not None:
+            effect = "Fleet's tag comes before it, so only a deploy of Guard is missing"
+        message = f"the file says {declared_kind}, and Guard is deployed with {guard_kind}: {effect}"
+        action, command = "deploy Guard, or correct capacity.kind", build_cdk_command("deploy", name, "Guard")
+        findings.append(Finding("fail", message, action, command, code=EXIT_EXTERNAL))
+    effect = f"at its limit the budget {_describe_effect(declared_kind)}"
+    yield from findings or [Finding("ok", f"{declared_kind}, as far as Fleet and Guard are deployed: {effect}")]
 
 
 def _describe_effect(kind: str) -> str:
@@ -91,39 +82,33 @@ def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) ->
     if not rows:
         yield Finding("ok", "the node group has no Auto Scaling group yet")
         return
-    clients = account.guard_clients("s3", "autoscaling")
+    clients, where = account.guard_clients("s3", "autoscaling"), config.node_group_description
+    service, call, fence = "autoscaling", "DescribeAutoScalingGroups", None
     try:
         groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
-    except CALL_ERRORS as error:
-        where = config.node_group_description
-        raise account.convert_error(error, "autoscaling", "DescribeAutoScalingGroups", where) from error
-    fence = None
-    if any(LAUNCH_PROCESS in group.suspended_processes for group in groups):
-        try:
+        if any(LAUNCH_PROCESS in group.suspended_processes for group in groups):
+            service, call, where = "s3", "GetObject", f"s3://{config.bucket}"
             fence = read_fence(clients, config)
-        except CALL_ERRORS as error:
-            raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
-    stopped_groups = fence.suspended if fence else ()
-    findings = [finding for group in groups for finding in _judge_processes(config.region, group, stopped_groups)]
-    yield from findings
-    if not findings:
+    except CALL_ERRORS as error:
+        raise account.convert_error(error, service, call, where) from error
+    words = f"autoscaling resume-processes --region {config.region}"
+    for group in groups:
+        is_launch_suspended = LAUNCH_PROCESS in group.suspended_processes
+        if is_launch_suspended and fence and group.name in fence.suspended:
+            yield Finding("ok", f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it")
+        elif is_launch_suspended:
+            effect = "and no stop of Tandem did: every start refuses"
+            message = f"somebody suspended {LAUNCH_PROCESS} of {group.name}, {effect}"
+            command = build_aws_command(words, auto_scaling_group_name=group.name, scaling_processes=LAUNCH_PROCESS)
+            yield Finding("fail", message, "find out who and why, then resume it", command, code=EXIT_EXTERNAL)
+        others = [process for process in group.suspended_processes if process != LAUNCH_PROCESS]
+        if others:
+            message = f"suspended in {group.name}: {', '.join(others)}; EKS may not end nodes as it is told"
+            command = build_aws_command(words, auto_scaling_group_name=group.name, scaling_processes=others)
+            yield Finding("warn", message, "find out who and why, then resume them", command)
+    if not any(group.suspended_processes for group in groups):
         group_names = ", ".join(group.name for group in groups) or "its Auto Scaling group"
         yield Finding("ok", f"no process of {group_names} is suspended")
-
-
-def _judge_processes(region: str, group: ScalingGroup, stopped_groups: tuple[str, ...]) -> Iterator[Finding]:
-    words = f"autoscaling resume-processes --region {region}"
-    others = [process for process in group.suspended_processes if process != LAUNCH_PROCESS]
-    if LAUNCH_PROCESS in group.suspended_processes and group.name in stopped_groups:
-        yield Finding("ok", f"a stop suspended {LAUNCH_PROCESS} of {group.name}; the next start resumes it")
-    elif LAUNCH_PROCESS in group.suspended_processes:
-        message = f"somebody suspended {LAUNCH_PROCESS} of {group.name}, and no stop of Tandem did: every start refuses"
-        command = build_aws_command(words, auto_scaling_group_name=group.name, scaling_processes=LAUNCH_PROCESS)
-        yield Finding("fail", message, "find out who and why, then resume it", command, code=EXIT_EXTERNAL)
-    if others:
-        message = f"suspended in {group.name}: {', '.join(others)}; EKS may not end nodes as it is told"
-        command = build_aws_command(words, auto_scaling_group_name=group.name, scaling_processes=others)
-        yield Finding("warn", message, "find out who and why, then resume them", command)
 
 
 def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -139,7 +124,7 @@ def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iter
     try:
         foreign_schedules = list_foreign_schedules(clients, config, lease)
     except CALL_ERRORS as error:
-        if error_code(error) not in NOT_FOUND_CODES:
+        if error_code(error) not in ABSENT_CODES:
             raise account.convert_error(error, "scheduler", "ListSchedules", where) from error
         yield Finding("ok", f"{where} is not there yet")
         return
@@ -150,16 +135,15 @@ def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iter
 
 def _judge_schedule(account: AllowlistedAccount, schedule: ForeignSchedule) -> Finding:
     config = build_guard_config(account.environment)
-    where, parameters = f"schedule {config.schedule_group}/{schedule.name}", {"GroupName": config.schedule_group}
-    response = account.find("scheduler", "GetSchedule", where, absent=NOT_FOUND_CODES, Name=schedule.name, **parameters)
+    group, where = config.schedule_group, f"schedule {config.schedule_group}/{schedule.name}"
+    response = account.find("scheduler", "GetSchedule", where, Name=schedule.name, GroupName=group)
     if response is None:
         return Finding("ok", f"{where} is gone since it was listed")
     expression, size = str(response.get("ScheduleExpression", "?")), _read_size(response.get("Target") or {})
     is_recurring = not expression.startswith("at(")
     where = f"{where} ({schedule.state}, {expression})"
-    command = build_aws_command(
-        f"scheduler delete-schedule --region {config.region}", group_name=config.schedule_group, name=schedule.name
-    )
+    words = f"scheduler delete-schedule --region {config.region}"
+    command = build_aws_command(words, group_name=group, name=schedule.name)
     if schedule.name.startswith(PROOF_NAME_PREFIX) and not is_recurring:
         message = f"{where} is of a proof of the one-shot stop"
         return Finding("warn", message, "wait two minutes: it deletes itself", command)
@@ -187,6 +171,5 @@ def _read_node_group(account: AllowlistedAccount) -> Mapping[str, Any]:
     """Return the node group as EKS describes it; empty where there is none."""
     config = build_guard_config(account.environment)
     parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    where = config.node_group_description
-    answer = account.find("eks", "DescribeNodegroup", where, absent=NOT_FOUND_CODES, **parameters)
+    answer = account.find("eks", "DescribeNodegroup", config.node_group_description, **parameters)
     return answer["nodegroup"] if answer else {}

@@ -1,4 +1,4 @@
-"""Group account: who asks, and whether the account is ready for a first deploy."""
+"""Groups account and people: who asks, whether the account is ready for a deploy, who may enter, and who is told."""
 
 from __future__ import annotations
 
@@ -10,95 +10,82 @@ from tandem.errors import TandemError
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
-from tandem.ops.guard_config import aws_partition
-from tandem.ops.people.policy_targets import boundary_arn, version_parameter
+from tandem.ops.faults import ABSENT_CODES
+from tandem.ops.guard_config import aws_partition, topic_arn
+from tandem.ops.people.policy_targets import boundary_arn, list_principals, version_parameter
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, Environment, GitopsDelivery
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, GitopsDelivery
 
 # requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of their lookup roles
 MIN_BOOTSTRAP_VERSION = 6
 MIN_LOOKUP_VERSION = 8  # an older one has no role to look with, and `cdk diff` takes the deploy role
 RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
 HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}  # enabled in each account
-NOT_FOUND_CODES = {"ValidationError"}  # with which CloudFormation says that there is no such stack
 IDENTITY_COMMAND = "aws sts get-caller-identity"
 
 
 def check_placeholders(context: DoctorContext, _: AllowlistedAccount) -> Iterator[Finding]:
     """Find what a copied file still has of the example."""
-    environment = context.environment
-    placeholders = []
-    if environment.account in EXAMPLE_ACCOUNTS:
-        placeholders.append(("account", environment.account, "write your own account"))
-    if environment.capacity.reservation_id == PLACEHOLDER_RESERVATION_ID:
-        change = "write your reservation's id, or null until then"
-        placeholders.append(("capacity.reservation_id", PLACEHOLDER_RESERVATION_ID, change))
-    delivery = environment.delivery
+    environment, delivery = context.environment, context.environment.delivery
     host = (urlsplit(delivery.repo_url).hostname or "") if isinstance(delivery, GitopsDelivery) else ""
-    if any(host == name or host.endswith(f".{name}") for name in RESERVED_HOSTS):
-        change = "write the URL of the repository that holds manifests/"
-        placeholders.append(("delivery.repo_url", f"at {host}", change))
-    for path, value, change in placeholders:
-        command = f"environments/{environment.name}.yaml: {path}"
-        yield Finding("fail", f"{path} is {value}, a placeholder", change, command)
-    if not placeholders:
+    is_reserved = any(host == name or host.endswith(f".{name}") for name in RESERVED_HOSTS)
+    reservation, action = environment.capacity.reservation_id, "write your reservation's id, or null until then"
+    rows = (
+        ("account", environment.account, "write your own account", environment.account in EXAMPLE_ACCOUNTS),
+        ("capacity.reservation_id", reservation, action, reservation == PLACEHOLDER_RESERVATION_ID),
+        ("delivery.repo_url", f"at {host}", "write the URL of the repository that holds manifests/", is_reserved),
+    )
+    for path, value, change, is_placeholder in rows:
+        if is_placeholder:
+            place = f"environments/{environment.name}.yaml: {path}"
+            yield Finding("fail", f"{path} is {value}, a placeholder", change, place)
+    if not any(row[-1] for row in rows):
         yield Finding("ok", "none left in the environment's file")
 
 
-def check_credentials(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_credentials(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """Compare the account of the credentials with the declared one."""
-    declared_account = context.environment.account
+    declared_account, region = context.environment.account, context.environment.region
     try:
         identity = account.ask("sts", "GetCallerIdentity", "credentials")
     except TandemError as error:
-        yield _judge_identity_error(context, account, error)
-        return
+        # tell bad credentials from good ones in a region that is not enabled, where none is accepted
+        code, home_region = error_code(error.__cause__), HOME_REGIONS[aws_partition(region)]
+        if code in ANSWER_CODES["foreign"] and home_region != region:
+            try:
+                account.ask("sts", "GetCallerIdentity", "credentials", region=home_region)
+            except TandemError:
+                pass
+            else:
+                message = f"accepted in {home_region}: {region} is not enabled for the account"
+                return Finding("fail", message, "enable it", _build_enable_command(region))
+        action = "log in again" if code in ANSWER_CODES["expired"] else error.change
+        return Finding("fail", error.problem, action, IDENTITY_COMMAND, code=error.exit_code)
     if identity["Account"] == declared_account:
-        yield Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")
-        return
+        return Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")
     message = f"these are of account {identity['Account']}, the environment is in {declared_account}"
-    yield Finding("fail", message, f"log in to {declared_account}, or name another environment", IDENTITY_COMMAND)
-
-
-def _judge_identity_error(context: DoctorContext, account: AllowlistedAccount, error: TandemError) -> Finding:
-    """Tell credentials that are bad from good ones in a region that is not enabled, where none is accepted."""
-    region, code = context.environment.region, error_code(error.__cause__)
-    home_region = HOME_REGIONS[aws_partition(region)]
-    if code in ANSWER_CODES["foreign"] and home_region != region:
-        try:
-            account.ask("sts", "GetCallerIdentity", "credentials", region=home_region)
-        except TandemError:
-            pass
-        else:
-            message = f"accepted in {home_region}: {region} is not enabled for the account"
-            return Finding("fail", message, "enable it", _build_enable_command(region))
-    action = "log in again" if code in ANSWER_CODES["expired"] else error.change
-    return Finding("fail", error.problem, action, IDENTITY_COMMAND, code=error.exit_code)
+    return Finding("fail", message, f"log in to {declared_account}, or name another environment", IDENTITY_COMMAND)
 
 
 def _build_enable_command(region: str) -> str:
     return build_aws_command("account enable-region", region_name=region)
 
 
-def check_region(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_region(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the account may use the region."""
-    name = context.environment.region
-    response = account.find(
-        "ec2", "DescribeRegions", name, absent={"InvalidParameterValue"}, RegionNames=[name], AllRegions=True
-    )
-    rows = response["Regions"] if response else []
-    if not rows:
-        yield Finding(
-            "fail", f"AWS knows no region {name}", "correct `region`", "aws ec2 describe-regions --all-regions"
-        )
-    elif rows[0]["OptInStatus"] == "not-opted-in":
-        yield Finding("fail", f"{name} is not enabled for the account", "enable it", _build_enable_command(name))
-    else:
-        yield Finding("ok", f"{name} is enabled ({rows[0]['OptInStatus']})")
+    name, absent = context.environment.region, {"InvalidParameterValue"}
+    response = account.find("ec2", "DescribeRegions", name, absent=absent, RegionNames=[name], AllRegions=True)
+    if not response or not response["Regions"]:
+        command = "aws ec2 describe-regions --all-regions"
+        return Finding("fail", f"AWS knows no region {name}", "correct `region`", command)
+    status = response["Regions"][0]["OptInStatus"]
+    if status == "not-opted-in":
+        return Finding("fail", f"{name} is not enabled for the account", "enable it", _build_enable_command(name))
+    return Finding("ok", f"{name} is enabled ({status})")
 
 
-def check_bootstrap(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_bootstrap(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the CDK was bootstrapped with the environment's qualifier, and that it is new enough."""
     environment, bootstrap = context.environment, context.environment.bootstrap
     parameter, boundary = version_parameter(environment), bootstrap.permissions_boundary
@@ -107,71 +94,119 @@ def check_bootstrap(context: DoctorContext, account: AllowlistedAccount) -> Iter
         *("--qualifier", bootstrap.qualifier, "--toolkit-stack-name", f"CDKToolkit-{bootstrap.qualifier}"),
         *(("--custom-permissions-boundary", boundary) if boundary else ()),
     )
-    response = account.find("ssm", "GetParameter", parameter, absent={"ParameterNotFound"}, Name=parameter)
+    response = account.find("ssm", "GetParameter", parameter, Name=parameter)
     if response is None:
-        yield Finding("fail", f"there is no {parameter}", "bootstrap once per account and region", command)
-        return
+        return Finding("fail", f"there is no {parameter}", "bootstrap once per account and region", command)
     value = str(response["Parameter"]["Value"])
     if not value.isdigit() or int(value) < MIN_BOOTSTRAP_VERSION:
         message = f"{parameter} is {value}, the CDK needs {MIN_BOOTSTRAP_VERSION}"
-        yield Finding("fail", message, "bootstrap again", command)
-    elif int(value) < MIN_LOOKUP_VERSION:
-        yield Finding("warn", f"{parameter} is {value}: too old for `cdk diff`", "bootstrap again", command)
-    else:
-        yield Finding("ok", f"version {value} with qualifier {bootstrap.qualifier}")
+        return Finding("fail", message, "bootstrap again", command)
+    if int(value) < MIN_LOOKUP_VERSION:
+        return Finding("warn", f"{parameter} is {value}: too old for `cdk diff`", "bootstrap again", command)
+    return Finding("ok", f"version {value} with qualifier {bootstrap.qualifier}")
 
 
-def check_boundary(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_boundary(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the permissions boundary exists: a role with one that does not is never made."""
     if context.environment.bootstrap.permissions_boundary is None:
-        yield Finding("ok", "none is declared")
-        return
+        return Finding("ok", "none is declared")
     arn = boundary_arn(context.environment)
-    if account.find("iam", "GetPolicy", arn, absent={"NoSuchEntity", "NoSuchEntityException"}, PolicyArn=arn):
-        yield Finding("ok", arn)
-        return
+    if account.find("iam", "GetPolicy", arn, PolicyArn=arn):
+        return Finding("ok", arn)
     command = build_aws_command("iam list-policies --scope Local", query="Policies[].Arn")
-    yield Finding("fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary", command)
+    return Finding("fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary", command)
 
 
 def check_stacks(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
-    """Tell what of the environment is deployed, and what of it stands in the way of the next deploy."""
+    """Tell what is deployed, and what of it stands in the way of the next deploy.
+
+    Source of the states: CloudFormation user guide, "Stack status codes".
+    """
     environment = context.environment
     states = {kind: read_stack_status(account, kind) for kind in names.stack_kinds(environment)}
-    present = {kind: state for kind, state in states.items() if state}
-    findings = [finding for kind, state in present.items() if (finding := _judge_stack(environment, kind, state))]
-    yield from findings
-    absent_text = ", ".join(kind for kind in states if kind not in present)
+    present, is_good = [kind for kind, state in states.items() if state], True
+    for kind in present:
+        stack, state, code = names.stack_name(environment, kind), states[kind], EXIT_EXTERNAL
+        describe, roll_back, delete = (
+            build_aws_command(f"cloudformation {verb}", stack_name=stack, region=environment.region)
+            for verb in ("describe-stack-events", "continue-update-rollback", "delete-stack")
+        )
+        if state.endswith("_IN_PROGRESS"):
+            yield Finding("warn", f"{stack} is {state}", "wait for its end, a deploy would fail now", describe)
+        elif state == "UPDATE_ROLLBACK_FAILED":
+            action = "make good what the events name, then roll back"
+            yield Finding("fail", f"{stack} is {state}", action, roll_back, code)
+        elif state == "ROLLBACK_COMPLETE" or state.endswith("_FAILED"):
+            message, action = f"{stack} is {state}: it takes no update", "read its events, delete it, deploy again"
+            yield Finding("fail", message, action, delete, code)
+        else:
+            continue
+        is_good = False
     if not present:
         yield Finding("ok", "none is there: never deployed, or destroyed")
-    elif absent_text and not findings:
+    elif is_good and len(present) < len(states):
+        absent_text = ", ".join(kind for kind in states if kind not in present)
         message = f"half is there: {', '.join(present)}; not there: {absent_text}"
         yield Finding("warn", message, "deploy the others before a run", build_cdk_command("deploy", environment.name))
-    elif not findings:
+    elif is_good:
         yield Finding("ok", f"all {len(present)} are deployed")
 
 
 def read_stack_status(account: AllowlistedAccount, kind: str) -> str:
     """Return how CloudFormation calls the state of a stack; empty where there is none."""
     stack = names.stack_name(account.environment, kind)
-    response = account.find("cloudformation", "DescribeStacks", stack, absent=NOT_FOUND_CODES, StackName=stack)
+    response = account.find("cloudformation", "DescribeStacks", stack, absent={"ValidationError"}, StackName=stack)
     return str(response["Stacks"][0]["StackStatus"]) if response and response["Stacks"] else ""
 
 
-def _judge_stack(environment: Environment, kind: str, state: str) -> Finding | None:
-    """Return what is wrong with a stack in this state (CloudFormation user guide, "Stack status codes")."""
-    stack = names.stack_name(environment, kind)
+def check_principals(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+    """See that every principal of `cluster.access` exists: EKS refuses an access entry for one that does not."""
+    existing_count = 0
+    for arn in dict.fromkeys(list_principals(context.environment)):
+        kind, _, path = arn.rpartition(":")[2].partition("/")
+        name = path.rpartition("/")[2]
+        operation, parameter = ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
+        if arn.split(":")[4] != context.environment.account:
+            yield Finding("warn", f"{arn} is of another account", "see there that it exists: it is not asked from here")
+        elif account.find("iam", operation, arn, **{parameter: name}):
+            existing_count += 1
+        else:
+            command = build_aws_command(f"iam get-{kind}", **{f"{kind}_name": name})
+            yield Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access", command)
+    if not context.environment.cluster.access.admin:
+        yield Finding("warn", "cluster.access.admin is empty: nobody can enter the cluster", "name at least one")
+    if existing_count:
+        yield Finding("ok", f"{existing_count} principals of cluster.access exist")
 
-    def build_command(verb: str) -> str:
-        return build_aws_command(f"cloudformation {verb}", stack_name=stack, region=environment.region)
 
-    if state.endswith("_IN_PROGRESS"):
-        command = build_command("describe-stack-events")
-        return Finding("warn", f"{stack} is {state}", "wait for its end, a deploy would fail now", command)
-    if state == "UPDATE_ROLLBACK_FAILED":
-        action, command = "make good what the events name, then roll back", build_command("continue-update-rollback")
-        return Finding("fail", f"{stack} is {state}", action, command, code=EXIT_EXTERNAL)
-    if state == "ROLLBACK_COMPLETE" or state.endswith("_FAILED"):
-        action, command = "read its events, delete it, deploy again", build_command("delete-stack")
-        return Finding("fail", f"{stack} is {state}: it takes no update", action, command, code=EXIT_EXTERNAL)
-    return None
+def check_subscriptions(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+    """See that who is to be told has confirmed, for one who has not is told nothing."""
+    subscriptions, topic = context.environment.observability.alarm_subscriptions, topic_arn(context.environment)
+    if not subscriptions:
+        command = "observability: {alarm_subscriptions: [{protocol: email, endpoint: oncall@example.com}]}"
+        yield Finding("warn", "observability.alarm_subscriptions is empty: nobody gets alarms", "add one", command)
+        return
+    try:
+        rows = list(account.list_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic))
+    except TandemError as error:
+        if error_code(error.__cause__) not in ABSENT_CODES:
+            raise
+        yield Finding("ok", "the topic is not there yet; each subscriber confirms once after the first deploy")
+        return
+    states = {(row["Protocol"], row["Endpoint"]): row["SubscriptionArn"] for row in rows}
+    confirmed_count = 0
+    for subscription in subscriptions:
+        protocol, endpoint = subscription.protocol, subscription.endpoint
+        state, who = states.get((protocol, endpoint)), f"{endpoint} ({protocol})"
+        flags = {"topic_arn": topic, "protocol": protocol, "notification_endpoint": endpoint}
+        command = build_aws_command(f"sns subscribe --region {context.environment.region}", **flags)
+        if state is None:
+            action = "deploy; if its confirmation has lapsed, subscribe it again"
+            yield Finding("warn", f"{who} is declared and not subscribed", action, command)
+        elif state == "PendingConfirmation":
+            action = "follow the link in its mail, or subscribe again"
+            yield Finding("warn", f"{who} has not confirmed", action, command)
+        else:
+            confirmed_count += 1
+    if confirmed_count:
+        yield Finding("ok", f"{confirmed_count} of {len(subscriptions)} subscribers have confirmed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
@@ -24,8 +23,8 @@ def list_offer_zones(account: AllowlistedAccount, instance_type: str) -> set[str
     Raises:
         ExternalError: EC2 could not be asked.
     """
-    filters, call = [{"Name": "instance-type", "Values": [instance_type]}], "DescribeInstanceTypeOfferings"
-    parameters: dict[str, Any] = {"LocationType": "availability-zone-id", "Filters": filters}
+    call, filters = "DescribeInstanceTypeOfferings", [{"Name": "instance-type", "Values": [instance_type]}]
+    parameters = {"LocationType": "availability-zone-id", "Filters": filters}
     rows = account.list_rows("ec2", call, "InstanceTypeOfferings", instance_type, **parameters)
     return {str(row["Location"]) for row in rows}
 
@@ -54,7 +53,7 @@ def check_subnets(context: DoctorContext, account: AllowlistedAccount) -> Iterat
         yield Finding("ok", "made by the Network stack")
         return
     ids, vpc = [subnet.id for subnet in network.subnets], network.vpc_id
-    response = account.find("ec2", "DescribeSubnets", vpc, absent={"InvalidSubnetID.NotFound"}, SubnetIds=ids)
+    response = account.find("ec2", "DescribeSubnets", vpc, SubnetIds=ids)
     rows = {row["SubnetId"]: row for row in response["Subnets"]} if response else {}
     problems = [] if response else [f"one of {', '.join(ids)} is not found"]
     for subnet in network.subnets if response else ():
@@ -65,23 +64,22 @@ def check_subnets(context: DoctorContext, account: AllowlistedAccount) -> Iterat
             problems.append(f"{subnet.id} lies in {row['VpcId']}, not in {vpc}")
         elif row["AvailabilityZoneId"] != subnet.zone:
             problems.append(f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}")
-    region, filters = context.environment.region, f"Name=vpc-id,Values={vpc}"
-    command = build_aws_command("ec2 describe-subnets", region=region, filters=filters)
+    flags = {"region": context.environment.region, "filters": f"Name=vpc-id,Values={vpc}"}
+    command = build_aws_command("ec2 describe-subnets", **flags)
     yield from (Finding("fail", problem, "correct network.subnets", command) for problem in problems)
     if not problems:
         yield Finding("ok", f"{len(ids)} subnets of {vpc} lie where the file says")
 
 
-def check_system_nodes(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_system_nodes(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the network's zones offer the small nodes' type: EKS places them in every subnet."""
     instance_type = context.environment.cluster.system_nodes.instance_type
     offer_zones, zone_ids = list_offer_zones(account, instance_type), list_zone_ids(context.environment)
     missing = [zone for zone in zone_ids if zone not in offer_zones]
     if missing == zone_ids:
-        yield Finding(
-            "fail", f"no zone of the network offers {instance_type}", "write another system_nodes.instance_type"
-        )
-    elif missing:
-        yield Finding("warn", f"{', '.join(missing)} does not offer {instance_type}", "expect them in the others alone")
-    else:
-        yield Finding("ok", f"{instance_type} is offered in every zone of the network")
+        message = f"no zone of the network offers {instance_type}"
+        return Finding("fail", message, "write another system_nodes.instance_type")
+    if missing:
+        message = f"{', '.join(missing)} does not offer {instance_type}"
+        return Finding("warn", message, "expect them in the others alone")
+    return Finding("ok", f"{instance_type} is offered in every zone of the network")

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tandem.errors import TandemError
-from tandem.ops.doctor import capacity, cluster, guard, identity, network, people, stop_proof, storage
+from tandem.ops.doctor import capacity, cluster, guard, identity, network, stop_proof, storage
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, CheckResult, DoctorContext, Finding
 
@@ -25,14 +25,14 @@ class DoctorCheck:
 
     Args:
         id: unique.
-        find: yields what it finds; raises a TandemError where AWS does not tell.
+        find: returns or yields what it finds; raises a TandemError where AWS does not tell.
         mandatory: whether a deploy or a raise goes wrong when its answer is bad, so that not knowing it is a failure.
         needs_account: whether it asks the account anything.
     """
 
     id: str
     group: CheckGroup
-    find: Callable[[DoctorContext, AllowlistedAccount], Iterator[Finding]]
+    find: Callable[[DoctorContext, AllowlistedAccount], Finding | Iterator[Finding]]
     mandatory: bool = True
     needs_account: bool = True
 
@@ -66,8 +66,8 @@ CHECKS = (
     DoctorCheck("capacity-kind", "guard", guard.check_capacity_kind),
     DoctorCheck("scaling", "guard", guard.check_scaling_groups, mandatory=False),
     DoctorCheck("schedules", "guard", guard.check_schedules, mandatory=False),
-    DoctorCheck("principals", "people", people.check_principals, mandatory=False),
-    DoctorCheck("subscriptions", "people", people.check_subscriptions, mandatory=False),
+    DoctorCheck("principals", "people", identity.check_principals, mandatory=False),
+    DoctorCheck("subscriptions", "people", identity.check_subscriptions, mandatory=False),
 )
 
 
@@ -106,7 +106,8 @@ def run_stop_proof(account: AllowlistedAccount, log: Callable[[str], None]) -> C
 
 def _run_check(check: DoctorCheck, context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckResult]:
     try:
-        for finding in check.find(context, account):
+        findings = check.find(context, account)
+        for finding in [findings] if isinstance(findings, Finding) else findings:
             yield _build_result(check, finding)
     except TandemError as error:
         message = f"{error.where}: {error.problem}" if error.where else error.problem

@@ -23,7 +23,6 @@ from tandem.guard.observe import FleetState, observe_fleet
 from tandem.ops.account import build_aws_command
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import PASS_ROLE_ACTION, PROOF_NAME_PREFIX
-from tandem.ops.doctor.cluster import NOT_FOUND_CODES
 from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, Finding
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
@@ -36,8 +35,7 @@ POLL_INTERVAL_S = 5.0
 # the least that Scheduler takes as the age; a lease's one-shot stop is tried for an hour
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 2}
 VISIBILITY_TIMEOUT_S = 20  # other letters, while ours is searched among them
-MAX_LETTERS = 100
-NO_QUEUE_CODES = {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"}
+MAX_RECEIVES = 100
 RETRYABLE_CODES = {
     *ANSWER_CODES["busy"],
     *("ResourceInUseException", "ServerException", "ServiceUnavailableException", "InternalServerException"),
@@ -87,30 +85,19 @@ class _StopProof:
         return observe_fleet(self.account.guard_clients("s3", "eks", "ec2"), self.config, datetime.now(tz=UTC))
 
     def _require_idle_fleet(self) -> FleetState:
-        """Look at the fleet, and return the look where nobody has it or could have it."""
-        name, where, fleet = self.account.name, self.config.node_group_description, self._observe_fleet()
+        """Look at the fleet, and return the look where nobody has it or could have it.
+
+        A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
+        """
+        name, group, fleet = self.account.name, self.config.node_group_description, self._observe_fleet()
+        status_command, lease = build_tandem_command("status", name), fleet.live_lease
         change = "see tandem doctor, then try again"
         fleet.require_known(*fleet.unknown, where=name, consequence="nothing is fired", change=change)
         if not fleet.has_node_group:
             change = "deploy Fleet first; a proof needs no instance and costs nothing"
-            raise InputError("it is not there, so there is nothing to send a stop to", where=where, change=change)
+            raise InputError("it is not there, so there is nothing to send a stop to", where=group, change=change)
         if not fleet.has_owner_tag:
-            raise InputError("it is another's, and is left alone", where=where, change="see tandem doctor")
-        self._require_no_work(fleet)
-        parameters = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
-        status = self.account.ask("eks", "DescribeNodegroup", where, **parameters)["nodegroup"]["status"]
-        if status not in READY_STATUSES:
-            problem = f"it is {status}, and EKS takes no other update meanwhile"
-            raise InputError(problem, where=where, change="wait until it is ACTIVE, then try again")
-        return fleet
-
-    def _require_no_work(self, fleet: FleetState) -> None:
-        """Refuse where the stop that is fired could end somebody's work.
-
-        A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
-        """
-        name, lease = self.account.name, fleet.live_lease
-        status_command = build_tandem_command("status", name)
+            raise InputError("it is another's, and is left alone", where=group, change="see tandem doctor")
         if lease is not None:
             problem = f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
             where, change = self.config.url(lease_key(lease.run)), "prove it before a start, or after the stop"
@@ -119,9 +106,15 @@ class _StopProof:
             count_text = f"desired {fleet.desired_size}, {len(fleet.instances)} instances"
             problem = f"{count_text}: a proof is fired at a fleet at 0 alone"
             change = f"{status_command}; where nobody needs it, {build_tandem_command('stop', name)}"
-            raise InputError(problem, where=self.config.node_group_description, change=change)
+            raise InputError(problem, where=group, change=change)
         if fleet.faults and not fleet.is_fenced:
             raise InputError("; ".join(fleet.faults), where=name, change=f"{status_command} says what to do")
+        parameters = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
+        status = self.account.ask("eks", "DescribeNodegroup", group, **parameters)["nodegroup"]["status"]
+        if status not in READY_STATUSES:
+            problem = f"it is {status}, and EKS takes no other update meanwhile"
+            raise InputError(problem, where=group, change="wait until it is ACTIVE, then try again")
+        return fleet
 
     def _list_update_ids(self) -> set[str]:
         where = self.config.node_group_description
@@ -129,17 +122,9 @@ class _StopProof:
 
     def create_schedule(self) -> Finding | None:
         """Create the schedule; return why Scheduler does not take it."""
-        lease = Lease(
-            run=PROOF_CHECK,
-            who="tandem doctor",
-            experiment=None,
-            node_label={},
-            created=self.fire_time,
-            deadline=self.fire_time,
-            beats=False,
-            schedule=self.name,
-            nodes=0,
-        )
+        times: dict[str, Any] = dict.fromkeys(("created", "deadline"), self.fire_time)
+        names: dict[str, Any] = {"run": PROOF_CHECK, "who": "tandem doctor", "schedule": self.name}
+        lease = Lease(experiment=None, node_label={}, beats=False, nodes=0, **times, **names)
         schedule_request = build_stop_schedule(self.config, lease)
         schedule_request["Target"] = {**schedule_request["Target"], "RetryPolicy": RETRY_POLICY}
         schedule_request["Description"] = f"proves that the one-shot stop of {self.config.environment} reaches EKS"
@@ -168,7 +153,7 @@ class _StopProof:
 
     def _find_schedule(self, operation: str) -> dict[str, Any] | None:
         parameters = {"Name": self.name, "GroupName": self.config.schedule_group}
-        return self.account.find("scheduler", operation, self.where, absent=NOT_FOUND_CODES, **parameters)
+        return self.account.find("scheduler", operation, self.where, **parameters)
 
     def delete_schedule(self) -> str:
         """Delete the schedule, whether it was made or not; return why it may still be there."""
@@ -191,13 +176,12 @@ class _StopProof:
         end_s = time.monotonic() + START_DELAY_S + RESULT_TIMEOUT_S
         while True:
             try:
-                finding = self._poll_result()
+                if finding := self._poll_result():
+                    return finding
             except AccessDeniedError as error:
                 return Finding("unknown", error.problem, error.change)
             except TandemError as error:
-                finding, self.last_problem = None, error.problem
-            if finding is not None:
-                return finding
+                self.last_problem = error.problem
             if time.monotonic() >= end_s:
                 break
             time.sleep(POLL_INTERVAL_S)
@@ -224,16 +208,15 @@ class _StopProof:
         if self._has_new_stop():
             return Finding("unknown", "a stop came in the same minute: whose update it was cannot be told", "try again")
         at = f"{update['createdAt']:{TIME_FORMAT}}"
-        return Finding(
-            "ok", f"Scheduler called, and EKS set {self.config.node_group} to 0 at {at} (its update {update['id']})"
-        )
+        message = f"Scheduler called, and EKS set {self.config.node_group} to 0 at {at} (its update {update['id']})"
+        return Finding("ok", message)
 
     def _list_new_updates(self) -> Iterator[dict[str, Any]]:
         """Yield updates to 0 that are no older than the moment for which the schedule was set."""
         where = self.config.node_group_description
         for update_id in sorted(self._list_update_ids() - self.known_update_ids):
-            answer = self.account.ask("eks", "DescribeUpdate", where, updateId=update_id, **self.group_flags)
-            update: dict[str, Any] = answer["update"]
+            flags = {"updateId": update_id, **self.group_flags}
+            update: dict[str, Any] = self.account.ask("eks", "DescribeUpdate", where, **flags)["update"]
             sizes = {parameter["type"]: parameter["value"] for parameter in update.get("params", [])}
             is_to_zero = sizes.get("DesiredSize") == "0" and sizes.get("MinSize", "0") == "0"
             if update["type"] == "ConfigUpdate" and is_to_zero and update["createdAt"] >= self.fire_time:
@@ -254,14 +237,13 @@ class _StopProof:
         """
         name = self.config.dead_letter_arn.rpartition(":")[2]
         where = f"queue {name}"
-        queue = self.account.find("sqs", "GetQueueUrl", where, absent=NO_QUEUE_CODES, QueueName=name)
+        queue = self.account.find("sqs", "GetQueueUrl", where, QueueName=name)
         if queue is None:
             self.last_problem = f"there is no {where}"
             return None
         receive: dict[str, Any] = {"MaxNumberOfMessages": 10, "VisibilityTimeout": VISIBILITY_TIMEOUT_S}
         receive |= {"QueueUrl": queue["QueueUrl"], "MessageAttributeNames": ["All"]}
-        letter_count = 0
-        while letter_count < MAX_LETTERS:
+        for _ in range(MAX_RECEIVES):
             messages = self.account.ask("sqs", "ReceiveMessage", where, **receive).get("Messages", [])
             for message in messages:
                 attributes = message.get("MessageAttributes", {})
@@ -270,7 +252,6 @@ class _StopProof:
                     delete = {"QueueUrl": queue["QueueUrl"], "ReceiptHandle": message["ReceiptHandle"]}
                     self.account.ask("sqs", "DeleteMessage", where, **delete)
                     return letter
-            letter_count += len(messages)
             if not messages:
                 break
         return None

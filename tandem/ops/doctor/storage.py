@@ -18,10 +18,8 @@ from tandem.spec import names
 from tandem.spec.images import ImageUse, list_image_uses
 from tandem.spec.project_image import PROJECT_IMAGES, registry_host
 
-NO_BUCKET_CODES = {"404", "NoSuchBucket"}
+INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
 REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
-NO_REPOSITORY_CODES, NO_IMAGE_CODES = {"RepositoryNotFoundException"}, {"ImageNotFoundException"}
-NO_SECRET_CODES = {"ResourceNotFoundException"}
 _ECR_REFERENCE = re.compile(
     r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<rest>.+)$"
 )
@@ -37,9 +35,9 @@ def check_bucket(context: DoctorContext, account: AllowlistedAccount) -> Iterato
 
 def _judge_bucket(context: DoctorContext, account: AllowlistedAccount, name: str) -> Finding:
     environment, is_existing = context.environment, context.environment.artifacts.existing_bucket is not None
-    parameters = {"Bucket": name, "ExpectedBucketOwner": environment.account}
+    where = f"s3://{name}"
     try:
-        response = account.find("s3", "HeadBucket", f"s3://{name}", absent=NO_BUCKET_CODES, **parameters)
+        response = account.find("s3", "HeadBucket", where, Bucket=name, ExpectedBucketOwner=environment.account)
     except AccessDeniedError as error:
         return _judge_denied_bucket(account, name, error)
     except TandemError as error:
@@ -72,21 +70,21 @@ def _judge_denied_bucket(account: AllowlistedAccount, name: str, error: AccessDe
     return Finding("fail", message, action, build_aws_command("s3api list-buckets", prefix=name))
 
 
-def check_bucket_key(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_bucket_key(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that the bucket's customer key is there and may be used; without one S3's own keys need nobody's right."""
     key = context.environment.artifacts.kms_key_arn
     if key is None:
-        yield Finding("ok", "S3's own keys encrypt the bucket")
-        return
-    command = build_aws_command("kms describe-key", key_id=key)
-    answer = account.find("kms", "DescribeKey", key, absent={"NotFoundException"}, KeyId=key)
-    state = answer["KeyMetadata"]["KeyState"] if answer else ""
-    if not state:
-        yield Finding("fail", f"there is no key {key}", "correct artifacts.kms_key_arn", command)
-    elif state != "Enabled":
-        yield Finding("fail", f"the bucket's key is {state}: no object can be read or written", "enable it", command)
-    else:
-        yield Finding("ok", "the bucket's key is enabled; whom its policy admits is not looked at")
+        return Finding("ok", "S3's own keys encrypt the bucket")
+    command, answer = (
+        build_aws_command("kms describe-key", key_id=key),
+        account.find("kms", "DescribeKey", key, KeyId=key),
+    )
+    if answer is None:
+        return Finding("fail", f"there is no key {key}", "correct artifacts.kms_key_arn", command)
+    state = answer["KeyMetadata"]["KeyState"]
+    if state != "Enabled":
+        return Finding("fail", f"the bucket's key is {state}: no object can be read or written", "enable it", command)
+    return Finding("ok", "the bucket's key is enabled; whom its policy admits is not looked at")
 
 
 def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
@@ -106,7 +104,8 @@ def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterato
     for host, remaining in unchecked.items():
         count_text = f"{len(remaining)} of {len(uses)} images and charts"
         message = f"{host} did not answer for {count_text}: {silent_registries[host]}"
-        yield Finding("unknown", message, "ask from a machine that reaches it", _build_inspect_command(remaining[0]))
+        command = quote_command(*INSPECT_WORDS, _build_image_reference(remaining[0]))
+        yield Finding("unknown", message, "ask from a machine that reaches it", command)
     references = [use.reference for use in uses if use.digest is None]
     if references:
         message, command = f"{len(references)} not pinned: {', '.join(references)}", "tandem images --resolve"
@@ -115,42 +114,33 @@ def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterato
         yield Finding("ok", f"{available_count} of {len(uses)} images and charts can be pulled")
 
 
-def _check_image(
-    context: DoctorContext, account: AllowlistedAccount, use: ImageUse, silent_registries: dict[str, str]
-) -> Finding | None:
-    """Ask for one image; a public registry that does not answer is noted, and asked no more."""
-    host = use.mirrored.partition("/")[0]
-    if _ECR_REFERENCE.match(use.mirrored):
-        return _check_mirrored_image(account, use)
-    if host in silent_registries:
-        return None
-    try:
-        context.resolve_digest(_build_image_reference(use))
-    except MissingImageError as error:
-        action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
-        return Finding("fail", str(error), action, _build_inspect_command(use))
-    except RegistryError as error:
-        silent_registries[host] = str(error)
-    return None
-
-
 def _build_image_reference(use: ImageUse) -> str:
     return f"{use.mirrored.rpartition(':')[0]}@{use.digest}" if use.digest else use.mirrored
 
 
-def _build_inspect_command(use: ImageUse) -> str:
-    return quote_command("docker", "buildx", "imagetools", "inspect", _build_image_reference(use))
+def _check_image(
+    context: DoctorContext, account: AllowlistedAccount, use: ImageUse, silent_registries: dict[str, str]
+) -> Finding | None:
+    """Ask for one image; a public registry that does not answer is noted, and asked no more.
 
-
-def _check_mirrored_image(account: AllowlistedAccount, use: ImageUse) -> Finding | None:
-    """Ask an ECR registry, where a pull-through cache has an image only after its first pull."""
-    match = _ECR_REFERENCE.match(use.mirrored)
-    assert match is not None, use.mirrored
+    In an ECR registry a pull-through cache has an image only after its first pull.
+    """
+    host, match = use.mirrored.partition("/")[0], _ECR_REFERENCE.match(use.mirrored)
+    if match is None:
+        try:
+            if host not in silent_registries:
+                context.resolve_digest(_build_image_reference(use))
+        except MissingImageError as error:
+            action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
+            return Finding("fail", str(error), action, quote_command(*INSPECT_WORDS, _build_image_reference(use)))
+        except RegistryError as error:
+            silent_registries[host] = str(error)
+        return None
     repository, _, tag = match["rest"].rpartition(":")
     registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
     image_ids = [{"imageDigest": use.digest} if use.digest else {"imageTag": tag}]
-    request: dict[str, Any] = {"repositoryName": repository, "imageIds": image_ids, **registry}
-    if account.find("ecr", "DescribeImages", use.mirrored, absent=NO_REPOSITORY_CODES | NO_IMAGE_CODES, **request):
+    parameters: dict[str, Any] = {"repositoryName": repository, "imageIds": image_ids, **registry}
+    if account.find("ecr", "DescribeImages", use.mirrored, **parameters):
         return None
     answer = account.ask("ecr", "DescribePullThroughCacheRules", use.mirrored, **registry)
     prefixes = [str(rule["ecrRepositoryPrefix"]) for rule in answer.get("pullThroughCacheRules", [])]
@@ -165,47 +155,43 @@ def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Ite
     environment = context.environment
     for image in PROJECT_IMAGES:
         repository, tag = names.repository_name(environment, image.name), image.tag()
-        where = f"{registry_host(environment)}/{repository}:{tag}"
+        where, absent = f"{registry_host(environment)}/{repository}:{tag}", {"ImageNotFoundException"}
         parameters = {"registryId": environment.account, "repositoryName": repository, "imageIds": [{"imageTag": tag}]}
         try:
-            response = account.find("ecr", "DescribeImages", where, absent=NO_IMAGE_CODES, **parameters)
+            response = account.find("ecr", "DescribeImages", where, absent=absent, **parameters)
         except TandemError as error:
-            if error_code(error.__cause__) not in NO_REPOSITORY_CODES:
+            if error_code(error.__cause__) != "RepositoryNotFoundException":
                 raise
             command = build_cdk_command("deploy", environment.name, "Image")
             yield Finding("warn", f"{repository} is not there", "deploy stack Image, which builds the image", command)
             continue
+        command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
         if response:
             yield Finding("ok", f"{repository}:{tag} is built")
-            continue
-        command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
-        yield Finding("warn", f"{repository} has no {tag}, this checkout's", "deploy Image, or build it", command)
+        else:
+            yield Finding("warn", f"{repository} has no {tag}, this checkout's", "deploy Image, or build it", command)
 
 
-def check_token(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_token(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     """See that gated models have a token: that its secret is there, never what is in it."""
-    region, secret = context.environment.region, context.environment.hub.token_secret
+    secret, words = context.environment.hub.token_secret, f"--region {context.environment.region}"
     gated_models = ", ".join(model.id for model in context.list_models() if model.gated.value)
+    if secret is None and not gated_models:
+        return Finding("ok", "no hosted model is gated, and no secret is declared")
     if secret is None:
         lines = "hub: {token_secret: tandem/hub-token}"
-        missing = Finding("fail", f"{gated_models} is gated, and no token is declared", "name its secret", lines)
-        yield missing if gated_models else Finding("ok", "no hosted model is gated, and no secret is declared")
-        return
-
-    def build_command(verb: str, **flags: str) -> str:
-        return build_aws_command(f"secretsmanager {verb} --region {region}", **flags)
-
+        return Finding("fail", f"{gated_models} is gated, and no token is declared", "name its secret", lines)
     purpose = f"for {gated_models}" if gated_models else "though no hosted model is gated"
-    response = account.find("secretsmanager", "DescribeSecret", secret, absent=NO_SECRET_CODES, SecretId=secret)
+    response = account.find("secretsmanager", "DescribeSecret", secret, SecretId=secret)
+    value_flag = {"secret_string": "file://token"}
     if response is None:
         message = f"there is no secret {secret}, declared {purpose}"
-        command = build_command("create-secret", name=secret, secret_string="file://token")  # noqa: S106 - a file's name
-        yield Finding("fail" if gated_models else "warn", message, "make it, or correct hub.token_secret", command)
-    elif "DeletedDate" in response:
-        command = build_command("restore-secret", secret_id=secret)
-        yield Finding("fail", f"secret {secret} is being deleted", "restore it", command)
-    elif not any("AWSCURRENT" in stages for stages in response.get("VersionIdsToStages", {}).values()):
-        command = build_command("put-secret-value", secret_id=secret, secret_string="file://token")  # noqa: S106
-        yield Finding("fail", f"secret {secret} is empty", "put the token into it", command)
-    else:
-        yield Finding("ok", f"secret {secret} is there, {purpose}; its value was not read")
+        command = build_aws_command(f"secretsmanager create-secret {words}", name=secret, **value_flag)
+        return Finding("fail" if gated_models else "warn", message, "make it, or correct hub.token_secret", command)
+    if "DeletedDate" in response:
+        command = build_aws_command(f"secretsmanager restore-secret {words}", secret_id=secret)
+        return Finding("fail", f"secret {secret} is being deleted", "restore it", command)
+    if not any("AWSCURRENT" in stages for stages in response.get("VersionIdsToStages", {}).values()):
+        command = build_aws_command(f"secretsmanager put-secret-value {words}", secret_id=secret, **value_flag)
+        return Finding("fail", f"secret {secret} is empty", "put the token into it", command)
+    return Finding("ok", f"secret {secret} is there, {purpose}; its value was not read")

@@ -43,6 +43,11 @@ class ClusterRight:
 
 _READ, _WRITE = "get list watch", "create delete deletecollection patch update"
 _STATE = "state and events of what runs: docs/runbook.md, docs/placement.md"
+_JOB_REASON = "`kubectl create job --from=cronjob/...` stages and compiles: docs/artifacts.md"
+_SCALE_REASON = "`kubectl scale` starts and parks servers: docs/run-by-hand.md"
+_RENDERED_RESOURCES = "resourcequotas serviceaccounts nodes persistentvolumes persistentvolumeclaims namespaces"
+_RBAC_GROUP, _WRITE_RBAC = "rbac.authorization.k8s.io", f"{_WRITE} bind escalate"
+_POLICY_RESOURCES = "validatingadmissionpolicies validatingadmissionpolicybindings"
 _JOBS_ALONE = "people make Jobs alone"
 _ENTRY = (
     "`kubectl exec job/bench` measures: docs/run-by-hand.md; in pods of other names the admission policy refuses it"
@@ -78,30 +83,13 @@ CLUSTER_RIGHTS = (
         ("engineer", "operator"),
         "experiments",
         ("", "pods/log", "get", "logs of servers and Jobs: docs/artifacts.md"),
-        (
-            "batch",
-            "jobs",
-            "create delete",
-            "`kubectl create job --from=cronjob/...` stages and compiles: docs/artifacts.md",
-        ),
-        (
-            "apps",
-            "deployments/scale",
-            "get patch update",
-            "`kubectl scale` starts and parks servers: docs/run-by-hand.md",
-        ),
+        ("batch", "jobs", "create delete", _JOB_REASON),
+        ("apps", "deployments/scale", "get patch update", _SCALE_REASON),
         ("", "pods", "delete", "restarts a server: docs/runbook.md"),
-        (
-            "",
-            "pods/exec",
-            "create get",
-            _ENTRY,
-        ),
+        ("", "pods/exec", "create get", _ENTRY),
     ),
     *_build_rights(
-        ("operator",),
-        "everywhere",
-        ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md"),
+        ("operator",), "everywhere", ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md")
     ),
 )
 DENIED_RIGHTS = _build_rights(
@@ -117,24 +105,9 @@ DENIED_RIGHTS = _build_rights(
     ("", "secrets", f"{_READ} {_WRITE}", "nothing of Tandem's is one"),
     ("", "configmaps", _WRITE, "the rendered commands, which admission reads, are one"),
     ("networking.k8s.io", "networkpolicies", _WRITE, "they keep pods apart"),
-    (
-        "",
-        "resourcequotas serviceaccounts nodes persistentvolumes persistentvolumeclaims namespaces",
-        _WRITE,
-        "rendered, or EKS's",
-    ),
-    (
-        "rbac.authorization.k8s.io",
-        "clusterroles clusterrolebindings roles rolebindings",
-        f"{_WRITE} bind escalate",
-        "rights are rendered",
-    ),
-    (
-        "admissionregistration.k8s.io",
-        "validatingadmissionpolicies validatingadmissionpolicybindings",
-        _WRITE,
-        "policies are rendered",
-    ),
+    ("", _RENDERED_RESOURCES, _WRITE, "rendered, or EKS's"),
+    (_RBAC_GROUP, "clusterroles clusterrolebindings roles rolebindings", _WRITE_RBAC, "rights are rendered"),
+    ("admissionregistration.k8s.io", _POLICY_RESOURCES, _WRITE, "policies are rendered"),
     ("", "groups serviceaccounts users", "impersonate", "would be somebody else's rights"),
 )
 

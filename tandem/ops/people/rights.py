@@ -64,15 +64,24 @@ _ENCRYPTED_REASON = (
     "SQS of whoever reads from an encrypted queue: start, stop, doctor --prove-stop"
 )
 
+_DECRYPT_REASON = "what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor"
+_METRIC_COMMANDS = "status, start, stop by the function, stop, destroy"
+_CONSOLE_REASON = "the console lists dashboards and fills their widgets with these: docs/watch.md"
+_ENCRYPT_REASON = (
+    "what S3 asks of whoever writes an object under a customer key: artifacts import, bench publish, start"
+)
+_INVOKE_REASON = "sees whether the reaper can run, and makes it look now: docs/runbook.md"
+_ROLE_REASON = "what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop"
+_RULE_REASON = "enables the reaper's rule again where somebody disabled it: docs/runbook.md"
+_CONCURRENCY_REASON = "takes away a reservation that keeps a function from running: docs/runbook.md"
+_SUBSCRIBE_REASON = "subscribes again who let a confirmation lapse: the line subscriptions of docs/doctor.md"
+_DEPLOY_REASON = "`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md"
+
 RIGHTS = (
     # viewer, and what of it a pipeline needs
     *_build_rights(
         _VIEWERS,
-        (
-            "everywhere",
-            _WATCH_ACTIONS,
-            _OBSERVE,
-        ),
+        ("everywhere", _WATCH_ACTIONS, _OBSERVE),
         ("mirrors", "ecr:DescribePullThroughCacheRules", "doctor"),
         ("images", "ecr:DescribeImages", "doctor"),
         ("the world", "ce:ListCostAllocationTags s3:ListAllMyBuckets", "doctor"),
@@ -83,11 +92,7 @@ RIGHTS = (
         # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
         ("buckets", "s3:ListBucket", f"doctor, bench publish, destroy, {_ARTIFACTS}"),
         ("bucket's key as it stands", "kms:DescribeKey", "doctor"),
-        (
-            "bucket's key",
-            "kms:Decrypt",
-            "what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor",
-        ),
+        ("bucket's key", "kms:Decrypt", _DECRYPT_REASON),
         ("principals", "iam:GetRole", "doctor"),
         ("users", "iam:GetUser", "doctor"),
         ("boundary", "iam:GetPolicy", "doctor"),
@@ -98,11 +103,7 @@ RIGHTS = (
     ),
     *_build_rights(
         ("viewer",),
-        (
-            "everywhere",
-            "cloudwatch:DescribeAlarms cloudwatch:GetMetricStatistics",
-            "status, start, stop by the function, stop, destroy",
-        ),
+        ("everywhere", "cloudwatch:DescribeAlarms cloudwatch:GetMetricStatistics", _METRIC_COMMANDS),
     ),
     *_build_rights(
         _VIEWERS,
@@ -117,12 +118,7 @@ RIGHTS = (
     *_build_rights(
         ("viewer",),
         ("dashboards", "cloudwatch:GetDashboard", "opens the dashboards in the console: docs/watch.md"),
-        (
-            "everywhere",
-            "cloudwatch:GetMetricData cloudwatch:ListDashboards",
-            "destroy",
-            "the console lists dashboards and fills their widgets with these: docs/watch.md",
-        ),
+        ("everywhere", "cloudwatch:GetMetricData cloudwatch:ListDashboards", "destroy", _CONSOLE_REASON),
         ("stop function", "lambda:InvokeFunction", "stop by the function"),
     ),
     *_build_rights(
@@ -131,18 +127,10 @@ RIGHTS = (
         ("bucket", "s3:ListBucketMultipartUploads", _ARTIFACTS),
         ("artifacts", "s3:AbortMultipartUpload s3:PutObject", "artifacts import, artifacts gc"),
         ("results", "s3:AbortMultipartUpload s3:GetObject s3:PutObject", "bench publish"),
-        (
-            "bucket's key",
-            "kms:GenerateDataKey",
-            "what S3 asks of whoever writes an object under a customer key: artifacts import, bench publish, start",
-        ),
+        ("bucket's key", "kms:GenerateDataKey", _ENCRYPT_REASON),
         ("own metrics", "cloudwatch:PutMetricData", "bench publish"),
         ("logs", "logs:FilterLogEvents", "reads what servers and both functions said: docs/runbook.md"),
-        (
-            "functions",
-            "lambda:GetFunctionConcurrency lambda:InvokeFunction",
-            "sees whether the reaper can run, and makes it look now: docs/runbook.md",
-        ),
+        ("functions", "lambda:GetFunctionConcurrency lambda:InvokeFunction", _INVOKE_REASON),
     ),
     *_build_rights(
         ("operator",),
@@ -157,21 +145,13 @@ RIGHTS = (
             "start, stop",
         ),
         ("topic", "sns:Publish", "start, stop"),
-        (
-            "topic's key",
-            "kms:Decrypt kms:GenerateDataKey",
-            _ENCRYPTED_REASON,
-        ),
+        ("topic's key", "kms:Decrypt kms:GenerateDataKey", _ENCRYPTED_REASON),
         (
             "schedules",
             "scheduler:CreateSchedule scheduler:DeleteSchedule",
             "start, stop --end, stop --release, doctor --prove-stop",
         ),
-        (
-            "scheduler role",
-            "iam:PassRole",
-            "what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop",
-        ),
+        ("scheduler role", "iam:PassRole", _ROLE_REASON),
         ("going stacks", "cloudformation:DeleteStack", "destroy"),
         ("all stacks", "cloudformation:DescribeStackEvents cloudformation:ListStackResources", "destroy"),
         # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
@@ -186,33 +166,17 @@ RIGHTS = (
         ("repositories", "ecr:DescribeRepositories", "destroy"),
         ("keys", "kms:DescribeKey kms:ListResourceTags", "destroy"),
         ("all budgets", "budgets:ViewBudget", "destroy"),
-        (
-            "everywhere",
-            _SEARCH_ACTIONS,
-            "destroy",
-        ),
+        ("everywhere", _SEARCH_ACTIONS, "destroy"),
         ("the world", "iam:ListPolicies iam:ListRoles", "destroy"),
     ),
     *_build_rights(
         ("admin",),
         ("going stacks", "cloudformation:UpdateTerminationProtection", "destroy what is protected"),
         ("cluster", "eks:DescribeUpdate eks:UpdateClusterConfig", "destroy what is protected"),
-        (
-            "guard's rules",
-            "events:DescribeRule events:EnableRule",
-            "enables the reaper's rule again where somebody disabled it: docs/runbook.md",
-        ),
-        (
-            "functions",
-            "lambda:DeleteFunctionConcurrency",
-            "takes away a reservation that keeps a function from running: docs/runbook.md",
-        ),
+        ("guard's rules", "events:DescribeRule events:EnableRule", _RULE_REASON),
+        ("functions", "lambda:DeleteFunctionConcurrency", _CONCURRENCY_REASON),
         ("dead letters", "sqs:PurgeQueue", "empties the queue, which ends its alarm: docs/runbook.md"),
-        (
-            "topic",
-            "sns:Subscribe",
-            "subscribes again who let a confirmation lapse: the line subscriptions of docs/doctor.md",
-        ),
+        ("topic", "sns:Subscribe", _SUBSCRIBE_REASON),
         ("alarms", "cloudwatch:SetAlarmState", "tries the way from an alarm to a person: docs/deploy.md"),
         ("updates", "eks:DescribeUpdate eks:ListUpdates", "doctor --prove-stop"),
         ("dead letters", "sqs:DeleteMessage sqs:GetQueueUrl sqs:ReceiveMessage", "doctor --prove-stop"),
@@ -222,11 +186,7 @@ RIGHTS = (
     ),
     *_build_rights(
         (PIPELINE,),
-        (
-            "bootstrap roles",
-            "sts:AssumeRole",
-            "`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md",
-        ),
+        ("bootstrap roles", "sts:AssumeRole", _DEPLOY_REASON),
     ),
 )
 
@@ -249,44 +209,36 @@ def can_run_command(kind: PeopleKind, command: str) -> bool:
     )
 
 
+_REASON_ROWS = (
+    (
+        "everywhere, the world, mirrors: the action takes no narrower resource; the condition asks for the"
+        " environment's region where there is one"
+    ),
+    "own metrics: metrics are no resources; the condition asks for the environment's own namespace",
+    "node group, updates, stacks, going stacks: AWS ends the ARN with an id of its own; all before it is literal",
+    "node groups: names and ids of another tool's node groups are not known; they are only read, to be left alone",
+    (
+        "accelerators, Auto Scaling groups, CNI's interfaces, EKS's groups, in-tree groups, topic's key: ids are not"
+        " known beforehand; the condition asks for the tag or alias of this environment's own"
+    ),
+    "logs: the streams of a log group are not known beforehand; the group is literal",
+    "guard's rules: CloudFormation ends the name of the rule; the stack's name before it is literal",
+    "schedules: a schedule has the name of a run, which is not known beforehand; the group is literal",
+    "all budgets: AWS Budgets lists budgets of the whole account; they are only read",
+    "alarms: what a composite alarm watches follows its environment's name and the word notify",
+    "dashboards: dashboards begin with the environment's name; what they show follows",
+    (
+        "guard's objects, leases, models and artifacts, artifacts, models, results: names of runs and keys of objects"
+        " are not known beforehand; bucket and prefix are literal"
+    ),
+    "images: behind a mirror an image may lie in any repository of the account; it is only read",
+    "repositories, roles, keys: what is searched for after a teardown has no name that is known; it is only read",
+    "secret: Secrets Manager ends the ARN with six characters of its own",
+    "all stacks: eight names would make the policy longer than IAM takes; stacks are only read",
+)
 TARGET_REASONS = {
     target: reason
-    for targets, reason in (
-        (
-            "everywhere, the world, mirrors",
-            "the action takes no narrower resource; the condition asks for the environment's region where there is one",
-        ),
-        ("own metrics", "metrics are no resources; the condition asks for the environment's own namespace"),
-        (
-            "node group, updates, stacks, going stacks",
-            "AWS ends the ARN with an id of its own; all before it is literal",
-        ),
-        (
-            "node groups",
-            "names and ids of another tool's node groups are not known; they are only read, to be left alone",
-        ),
-        (
-            "accelerators, Auto Scaling groups, CNI's interfaces, EKS's groups, in-tree groups, topic's key",
-            "ids are not known beforehand; the condition asks for the tag or alias of this environment's own",
-        ),
-        ("logs", "the streams of a log group are not known beforehand; the group is literal"),
-        ("guard's rules", "CloudFormation ends the name of the rule; the stack's name before it is literal"),
-        ("schedules", "a schedule has the name of a run, which is not known beforehand; the group is literal"),
-        ("all budgets", "AWS Budgets lists budgets of the whole account; they are only read"),
-        ("alarms", "what a composite alarm watches follows its environment's name and the word notify"),
-        ("dashboards", "dashboards begin with the environment's name; what they show follows"),
-        (
-            "guard's objects, leases, models and artifacts, artifacts, models, results",
-            "names of runs and keys of objects are not known beforehand; bucket and prefix are literal",
-        ),
-        ("images", "behind a mirror an image may lie in any repository of the account; it is only read"),
-        (
-            "repositories, roles, keys",
-            "what is searched for after a teardown has no name that is known; it is only read",
-        ),
-        ("secret", "Secrets Manager ends the ARN with six characters of its own"),
-        ("all stacks", "eight names would make the policy longer than IAM takes; stacks are only read"),
-    )
+    for targets, _, reason in (row.partition(": ") for row in _REASON_ROWS)
     for target in targets.split(", ")
 }
 """Why a place has a wildcard; one without has none."""

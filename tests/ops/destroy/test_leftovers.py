@@ -41,8 +41,7 @@ def plant_in_ec2(one: Small, name: str) -> Plants:
     subnet = instances[0]["SubnetId"]
     interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
     ec2.create_tags(
-        Resources=[interface["NetworkInterfaceId"]],
-        Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}],
+        Resources=[interface["NetworkInterfaceId"]], Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}]
     )
     yield "network interface", interface["NetworkInterfaceId"]
     interface = ec2.create_network_interface(SubnetId=subnet, Description=f"Amazon EKS {cluster}")["NetworkInterface"]
@@ -156,6 +155,7 @@ def search(planted):
 def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted):
     commands = {(one.kind, one.name): one.remove for one in planted.found[ENVIRONMENT].orphans}
 
+    assert planted.found[ENVIRONMENT].search_failures == ()
     assert set(planted.plants[ENVIRONMENT]) - set(commands) == set()
     for kind, name in planted.plants[ENVIRONMENT]:
         assert "aws " in commands[kind, name]
@@ -164,26 +164,18 @@ def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(plante
 
 def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
     found, theirs = ({(one.kind, one.name) for one in planted.found[name].orphans} for name in (ENVIRONMENT, NEIGHBOUR))
-
     assert set(planted.plants[NEIGHBOUR]) <= theirs
     assert found & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])  # names within a cluster
 
 
 def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
     kinds = list(dict.fromkeys(one.kind for one in planted.found[ENVIRONMENT].orphans))
-
     assert kinds[:4] == ["node group", "instance", "Pod Identity association", "cluster"]
-
-
-def test_every_kind_was_searched(planted):
-    assert planted.found[ENVIRONMENT].search_failures == ()
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
     planted.one.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
-
     (kept,) = [one for one in search(planted).permanent_resources if one.kind == "KMS key"]
-
     assert (kept.name, kept.remove, "KMS deletes it on" in kept.note) == (key_of(planted), "", True)
 
 
@@ -203,7 +195,6 @@ IN_A_CLUSTER = {"cluster", "node group", "Pod Identity association"}
 
 def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
     commands = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER]
-
     question = f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is (aws eks describe-"
     assert [command.startswith(question) for command in commands] == [True] * 3
 
@@ -220,16 +211,13 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small):
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
     make_alarm(planted.one, f"{ENVIRONMENT}-cpu", "AWS/EC2")
-
     assert f"{ENVIRONMENT}-cpu" not in {one.name for one in search(planted).orphans}
 
 
 def test_a_terminated_instance_is_gone(planted):
     node = dict(planted.plants[ENVIRONMENT])["instance"]
     planted.one.client("ec2").terminate_instances(InstanceIds=[node])
-
     found = {one.name: one.note for one in search(planted).orphans}
-
     assert node not in found or "shutting-down" in found[node]
 
 
@@ -267,7 +255,6 @@ def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(plant
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
     left = search_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
-
     assert [one.kind for one in left.search_failures] == ["KMS keys"]
     assert any(one.kind == "snapshot" for one in left.orphans)
 
@@ -279,7 +266,6 @@ def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
 )  # fmt: skip
 def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name, ours):
     owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-us-east-2",))
-
     assert owned.has_own_name(name) is ours
 
 
@@ -290,3 +276,12 @@ def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name,
 )  # fmt: skip
 def test_a_generated_name_is_told_by_its_stack(name, kind):
     assert ResourceOwnership(name="post", cluster="tandem-post", neighbours=()).find_stack_kind(name) == kind
+
+
+@pytest.mark.parametrize(("namespace", "is_own"), [
+    ("Tandem/post", True), ("Tandem/Guard/post", True), ("Tandem/Simulated/post", True),
+    ("Tandem/Guard/post-too", False), ("Tandem/Guard", False), ("AWS/EC2", False),
+])  # fmt: skip
+def test_an_alarm_is_ours_by_the_namespace_of_its_metric(namespace, is_own):
+    owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-too",))
+    assert owned.mentions_environment([namespace]) == is_own

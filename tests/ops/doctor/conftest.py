@@ -28,11 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]
             iam.create_user(UserName="somebody")
             endpoint.client("ssm").put_parameter(Name="/cdk-bootstrap/tandem/version", Value="32", Type="String")
             yield SimpleNamespace(
-                endpoint=endpoint,
-                offers=offers,
-                proxy=proxy,
-                session=Session(),
-                home=tmp_path_factory.mktemp("home"),
+                endpoint=endpoint, offers=offers, proxy=proxy, session=Session(), home=tmp_path_factory.mktemp("home")
             )
         server.shutdown()
 

@@ -190,7 +190,6 @@ def test_what_is_declared_is_held_against_the_account(
     world: World, check: str, lines: str, words: str, changes: dict[str, Any]
 ) -> None:
     world.alter(**changes)
-
     expect(world, check, lines, words)
 
 
@@ -434,9 +433,7 @@ def test_what_is_deployed_is_held_against_the_file(
 def test_an_add_on_that_is_not_pinned_prints_what_to_write(world: World) -> None:
     world.alter(cluster={"kubernetes": "1.34"})
     world.facts.addons["aws-mountpoint-s3-csi-driver"] = ["v2.9.9-eksbuild.1"]
-
     commands = [line.command for line in world.lines("addons") if line.level == "warn"]
-
     assert [command.rpartition("{")[2] for command in commands] == ["value: v2.9.9-eksbuild.1, source: KEY}"]
 
 
@@ -446,21 +443,18 @@ def test_an_add_on_that_is_not_pinned_prints_what_to_write(world: World) -> None
 def test_a_live_lease_warns_of_a_deploy(world: World, hours: float, lines: str, words: str) -> None:
     deploy(world)
     lease(world, hours)
-
     expect(world, "fleet", lines, words)
 
 
 def test_a_fence_is_a_warning_and_names_who_set_it(world: World) -> None:
     deploy(world)
     fence(world)
-
     expect(world, "fleet", "warn0", "behind a fence, of reap: idle")
 
 
 def test_a_bucket_that_is_gone_beside_a_node_group_is_unknown(world: World) -> None:
     cluster(world)
     node_group(world)
-
     expect(world, "fleet", "unknown3")
 
 
@@ -479,7 +473,6 @@ def test_a_schedule_of_no_lease_fails(
     bucket(world)
     lease(world, 8)
     schedule(world, name, expression, size=size)
-
     expect(world, "schedules", lines, words)
 
 
@@ -503,35 +496,30 @@ def test_a_region_without_budgets_gets_the_command_that_makes_one(
 def test_a_bucket_of_the_deployed_stack_is_ours(world: World) -> None:
     make_bucket(world)
     make_stack(world, "Artifacts")
-
     expect(world, "bucket", "ok0 ok0", f"{names.bucket_name(world.environment)} is ours")
 
 
 @pytest.mark.parametrize("status", [200, 301])
 def test_a_bucket_in_another_region_is_bad_input(world: World, status: int) -> None:
     world.facts.buckets[names.bucket_name(world.environment)] = (status, "eu-west-1")
-
     expect(world, "bucket", "fail2 ok0", "the environment in us-east-2")
 
 
 def test_a_declared_bucket_that_is_there_is_ours(world: World) -> None:
     world.alter(artifacts={"existing_bucket": f"{world.environment.name}-mine"})
     make_bucket(world)
-
     expect(world, "bucket", "ok0")
 
 
 def test_images_that_their_registry_has_are_asked_for_by_their_digest(world: World) -> None:
     asked: list[str] = []
     world.digest_of = lambda reference: asked.append(reference) or "sha256:"
-
     assert "fail" not in world.levels("images")
     assert [reference for reference in asked if "@sha256:" in reference]
 
 
 def test_an_image_that_its_registry_has_not_is_bad_input(world: World) -> None:
     lose_images(world)
-
     assert {line.code for line in world.lines("images") if line.level == "fail"} == {2}
 
 
@@ -552,9 +540,7 @@ def test_an_image_that_the_mirror_lacks_is_copied_or_cached(world: World, *, cac
 @pytest.mark.parametrize("name", ["a; curl evil", "$(id)", "`id`", "it's", 'a "b"'])
 def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, name: str) -> None:
     world.alter(hub=HubSettings.model_construct(token_secret=name))
-
     line = next(line for line in world.lines("token") if line.command)
-
     assert shlex.split(line.command)[-4:] == ["--name", name, "--secret-string", "file://token"]
 
 
@@ -567,5 +553,4 @@ def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, nam
 def test_what_needs_no_answer_is_not_asked(world: World, check: str, changes: dict[str, Any], operation: str) -> None:
     world.alter(**changes)
     world.lines(check)
-
     assert world.proxy.requests(operation) == ()

@@ -24,7 +24,6 @@ def refuse(code: str, operation: str = "GetCallerIdentity", **options: int) -> F
 
 def test_credentials_of_the_environments_account_are_ok(world: World) -> None:
     line = world.only("credentials")
-
     assert (line.level, line.code, ACCOUNT in line.said) == ("ok", 0, True)
 
 
@@ -51,15 +50,6 @@ def test_without_credentials_the_world_failed(world: World, monkeypatch: pytest.
     assert "no AWS credentials" in next(line.said for line in lines if line.check == "credentials")
 
 
-def test_a_profile_that_does_not_exist_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.session = None
-    monkeypatch.setenv("AWS_PROFILE", "nobody")
-
-    line = world.only("credentials")
-
-    assert (line.level, line.code, "nobody" in line.said) == ("fail", 2, True)
-
-
 @pytest.mark.parametrize(("rule", "code", "words"), [
     (refuse("ExpiredToken"), 3, "log in again"), (refuse("AccessDenied"), 3, "allow sts:GetCallerIdentity"),
     (refuse("RequestTimeTooSkewed"), 3, "set the clock"), (refuse("InvalidClientTokenId"), 3, "does not accept"),
@@ -67,9 +57,7 @@ def test_a_profile_that_does_not_exist_is_told(world: World, monkeypatch: pytest
 ])  # fmt: skip
 def test_credentials_that_are_refused_say_what_to_do(world: World, rule: FaultRule, code: int, words: str) -> None:
     world.proxy.use(rule)
-
     line = world.only("credentials")
-
     assert (line.level, line.code) == ("fail", code)
     assert words in f"{line.said} {line.do} {line.command}"
 

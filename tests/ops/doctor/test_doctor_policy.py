@@ -7,18 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_world import (
-    ACCOUNT,
-    REGION,
-    RESERVATION,
-    World,
-    bucket,
-    cluster,
-    declared,
-    good_facts,
-    node_group,
-    serve,
-)
+from doctor_world import ACCOUNT, REGION, RESERVATION, World, bucket, cluster, declared, good_facts, node_group, serve
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -70,12 +59,10 @@ def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
     found = levels(*build_policy(enforcing.environment)["Statement"])
-
     assert {check for check, seen in found.items() if "unknown" in seen} == set()
 
 
 def test_without_a_policy_nothing_that_aws_guards_is_seen(levels) -> None:
     found = levels({"Effect": "Allow", "Action": "sts:GetCallerIdentity", "Resource": "*"})
-
     guarded = {"bootstrap", "stacks", "zones", "bucket", "own-images", "token", "control-plane", "fleet", "principals"}
     assert {check for check in guarded if "unknown" not in found[check]} == set()

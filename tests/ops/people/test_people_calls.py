@@ -40,6 +40,15 @@ def raised(world: World, unarmed: Sequence[str] = ()) -> None:
                 beats=True, now=world.now, unarmed_paths=unarmed)  # fmt: skip
 
 
+def raised_world() -> World:
+    """A fleet that was raised five minutes ago; what is called from now on counts."""
+    world = World()
+    raised(world)
+    world.advance(5)
+    world.calls.clear()
+    return world
+
+
 def own(command: str) -> set[str]:
     return spelt(set(COMMAND_CALLS[command]) - set(IDENTITY_CALLS) - BY_COMMAND.get(command, set()))
 
@@ -70,11 +79,8 @@ def stopped(world: World, passes: int) -> None:
 
 
 def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
-    world = World()
-    raised(world)
-    world.advance(5)
+    world = raised_world()
     world.ignores = True
-    world.calls.clear()
 
     stopped(world, passes=3)
 
@@ -82,10 +88,7 @@ def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
 
 
 def test_a_normal_end_makes_the_calls_of_its_table() -> None:
-    world = World()
-    raised(world)
-    world.advance(5)
-    world.calls.clear()
+    world = raised_world()
 
     end_lease(world.clients, GUARDED, run="r1", clock=lambda: world.now,
               wait=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
@@ -94,13 +97,9 @@ def test_a_normal_end_makes_the_calls_of_its_table() -> None:
 
 
 def test_new_labels_make_the_calls_of_their_table() -> None:
-    world = World()
-    raised(world)
-    world.advance(5)
-    world.calls.clear()
-    clients = world.clients
+    world = raised_world()
 
-    relabel_nodes(clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
+    relabel_nodes(world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
 
     assert set(world.calls) == own("relabel")
 

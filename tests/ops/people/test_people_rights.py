@@ -23,18 +23,11 @@ WHO_MAY = {
     "status": ALL,
     "doctor": {*ALL, "pipeline"},
     "stop by the function": ALL,
-    "artifacts list and explain": ALL - {"viewer"},
-    "artifacts import": ALL - {"viewer"},
-    "bench publish": ALL - {"viewer"},
-    "stop": {"operator", "admin"},
-    "stop --end": {"operator", "admin"},
-    "stop --release": {"operator", "admin"},
-    "relabel": {"operator", "admin"},
-    "start": {"operator", "admin"},
-    "doctor --prove-stop": {"admin"},
-    "artifacts gc": {"admin"},
-    "destroy": {"operator", "admin"},
-    "destroy what is protected": {"admin"},
+    **dict.fromkeys(("artifacts list and explain", "artifacts import", "bench publish"), ALL - {"viewer"}),
+    **dict.fromkeys(
+        ("stop", "stop --end", "stop --release", "relabel", "start", "destroy"), frozenset(("operator", "admin"))
+    ),
+    **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),
 }
 # what each of these does and a kind that may not must never get at, in one row: action and the place
 CHANGES = [
@@ -57,7 +50,6 @@ def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
     full: Environment, kind: PeopleKind, command: str
 ) -> None:
     asked = requests(full, command, list_command_actions(command))
-
     denied = [one for one in asked if not allows(documents(full, kind), *one)]
     assert (denied == []) == (kind in WHO_MAY[command]), denied
     assert can_run_command(kind, command) == (kind in WHO_MAY[command])
@@ -66,7 +58,6 @@ def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
 @pytest.mark.parametrize("command", COMMAND_CALLS)
 def test_every_call_of_a_command_has_a_right(command: str) -> None:
     rows = {action for right in RIGHTS if command in right.commands for action in right.actions}
-
     assert list_command_actions(command) - rows == set()
 
 
@@ -86,14 +77,12 @@ def test_a_change_is_denied_to_whoever_may_not_run_its_command(
     full: Environment, kind: PeopleKind, command: str, action: str, on: Any
 ) -> None:
     found = [allows(documents(full, kind), action, *one) for one in meant(build_targets(full)[on])]
-
     assert found == [kind in WHO_MAY[command]] * len(found)
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
 def test_another_region_is_not_listed(full: Environment, kind: PeopleKind) -> None:
     elsewhere = {"aws:RequestedRegion": "eu-west-1"}
-
     assert not allows(documents(full, kind), "ec2:DescribeInstances", "*", elsewhere)
 
 
@@ -106,7 +95,6 @@ def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
     example: Environment, passed: str, service: str, may_pass: bool
 ) -> None:
     arn = f"arn:aws:iam::{example.account}:role/{passed}"
-
     found = {kind: allows(documents(example, kind), "iam:PassRole", arn, {"iam:PassedToService": service})
              for kind in PEOPLE}  # fmt: skip
     assert found == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
@@ -163,7 +151,6 @@ def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
     full: Environment, known: dict[str, Any]
 ) -> None:
     wide = {action for _, one in statements(full) if one["Resource"] == ["*"] for action in one["Action"]}
-
     assert {action for action in wide if types(known, action)} == set(WILDCARD_REASONS)
 
 
