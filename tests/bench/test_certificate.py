@@ -126,15 +126,12 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path: Path) -> 
 )
 def test_a_certificate_that_does_not_hold_is_said_with_what_to_change(pair_of, sentence: str, tmp_path: Path) -> None:
     pair = pair_of(tmp_path)
-
     error, detail, _, _ = connect(pair, pair)
-
     assert (error, sentence in str(detail)) == ("certificate", True)
 
 
 def test_https_to_a_server_without_tls_is_said() -> None:
     error, detail, _, _ = connect(None, None)
-
     assert (error, str(detail).endswith("where the server has no TLS, use http://")) == ("connect", True)
     assert "Operation not permitted" not in str(detail)
 
@@ -142,7 +139,5 @@ def test_https_to_a_server_without_tls_is_said() -> None:
 def test_a_failure_without_advice_is_said_in_openssls_words() -> None:
     cause = ssl.SSLCertVerificationError()
     cause.verify_code, cause.verify_message = 23, "certificate revoked"
-
     word, detail = describe_tls_error(SimpleNamespace(host="host", port=443, os_error=cause))  # type: ignore[arg-type]
-
     assert (word, detail.endswith("certificate revoked")) == ("certificate", True)

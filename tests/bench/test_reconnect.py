@@ -56,7 +56,6 @@ def ask_on_reused(closing: Closing, *, carried: bool = True, delay_s: float = 0.
 def test_stale_connection_is_asked_again_on_fresh_one(closing: Closing) -> None:
     server, reply = ask_on_reused(closing)
     came = answer.parse_answer(reply, asking())
-
     assert (came.error, came.text, reply.reconnects, server.posted) == (None, "Hello", 1, [1, 0])
 
 
@@ -72,7 +71,6 @@ def test_stale_connection_is_asked_again_on_fresh_one(closing: Closing) -> None:
 )
 def test_no_other_connection_is_asked_again(closing: Closing, carried: bool, delay_s: float, expected: tuple) -> None:
     server, reply = ask_on_reused(closing, carried=carried, delay_s=delay_s)
-
     assert (reply.error, reply.reconnects, server.posted) == expected
 
 
@@ -90,7 +88,6 @@ def test_page_on_stale_connection_is_repeated_by_aiohttp_alone() -> None:
 def test_times_are_those_of_the_second_asking() -> None:
     began_ns = time.monotonic_ns()
     _, reply = ask_on_reused("on_reuse", delay_s=0.5)
-
     assert reply.start_ns - began_ns > 0.5e9
     assert 0 < reply.headers_s < reply.end_s < 0.5
 
@@ -115,7 +112,6 @@ def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
 @pytest.mark.parametrize(("closing", "notes"), [("after_stream", (CLOSE_NOTE,)), ("never", ())])
 def test_probe_says_how_the_server_closes_and_names_itself(closing: Closing, notes: tuple[str, ...]) -> None:
     _, result = call(closing, lambda client, _: probe_server(client, client.server))
-
     assert (result.notes, result.version, result.owned_by) == (notes, None, OWNER)
     assert result.names == f"owned_by {OWNER}, Server closing-server/1.0"
 
@@ -143,7 +139,6 @@ def test_run_against_closing_server_fails_no_request(tmp_path: Path) -> None:
 
 def test_run_counts_reconnected_requests_in_a_note(tmp_path: Path) -> None:
     records, summary = run_against("on_reuse", tmp_path)
-
     number = sum(record.reconnected for record in records)
     assert ({record.error for record in records}, len(records), number > 0) == ({None}, 12, True)
     assert f"because the reused one died before any byte: {number} of 12 requests" in summary

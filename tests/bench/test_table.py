@@ -42,7 +42,6 @@ def test_a_row_has_the_medians_of_an_arm_and_a_dash_for_what_is_absent(
 
 def test_several_classes_end_with_all_of_them_and_one_is_not_repeated(tmp_path: Path) -> None:
     both = printed(tmp_path / "both", record(), record(class_="chat"))
-
     assert row(both, "all", "base")[0] == "2"
     assert not [line for line in printed(tmp_path / "one", record()) if line.startswith("all ")]
 
@@ -73,7 +72,6 @@ def test_no_line_is_wider_than_100_columns(tmp_path: Path, length: int) -> None:
 
 def test_notes_stand_below_whole(tmp_path: Path) -> None:
     text = " ".join(line.strip() for line in printed(tmp_path, record()))
-
     assert all(f"note: {note}" in text for note in summary.summarize_run(tmp_path).notes)
 
 
