@@ -286,13 +286,12 @@ def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
 
 def _mark_excess(reply: ServerReply, size: int, line_limit_bytes: int) -> None:
     """Say that the body is too long, and drop what it has beyond its limit."""
+    reply.excess = describe_excess(f"one event of {reply.url}", line_limit_bytes)
     if size > reply.limit_bytes:
         at_ns, piece = reply.reads.pop()
         reply.reads.append((at_ns, piece[: reply.limit_bytes - size]))
         kind = "answer" if reply.status == OK else "error body"
         reply.excess = describe_excess(f"the {kind} of {reply.url}", reply.limit_bytes)
-    else:
-        reply.excess = describe_excess(f"one event of {reply.url}", line_limit_bytes)
     if reply.error is None:
         reply.error, reply.error_detail = "endless", reply.excess
 

@@ -55,13 +55,6 @@ class RequestMetrics:
     raw_completion_tokens: Values
 
 
-def compute_record_metrics(record: RequestRecord) -> dict[str, float]:
-    """Return the figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
-    metrics = compute_request_metrics([record])
-    values_by_metric = {name: float(values[0]) for name, values in metrics.values.items() if np.isfinite(values[0])}
-    return values_by_metric | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
-
-
 def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     """Return the figures of `records`."""
     chunks = collect_chunks(records)

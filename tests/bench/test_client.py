@@ -76,14 +76,10 @@ def test_nothing_is_parsed_while_a_request_runs(monkeypatch) -> None:
 # What is sent
 
 
-def test_a_request_carries_its_id_and_body_and_asks_for_no_compression() -> None:
-    truth = come(asking(request_id="run-7-0001", seed=3, max_tokens=5), api="completions").server.posted[0]
-
-    assert (truth["headers"]["x-request-id"], truth["headers"]["accept-encoding"]) == ("run-7-0001", "identity")
-    assert "authorization" not in truth["headers"]
-    assert truth["body"] == {
-        "model": MODEL, "prompt": "count to ten", "max_tokens": 5, "temperature": 0.0, "stream": True, "seed": 3,
-    }  # fmt: skip
+def test_a_request_carries_its_id_and_asks_for_no_compression() -> None:
+    headers = come(asking(request_id="run-7-0001")).server.posted[0]["headers"]
+    assert (headers["x-request-id"], headers["accept-encoding"]) == ("run-7-0001", "identity")
+    assert "authorization" not in headers
 
 
 def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply() -> None:

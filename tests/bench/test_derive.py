@@ -6,13 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from measured import BURSTS, chunks, failed, record
+from measured import BURSTS, chunks, compute_record_metrics, failed, record
 
 from tandem.bench import request_metrics
 from tandem.bench.record import Chunk, RequestRecord
 from tandem.metrics import CATALOGUE
 
-compute = request_metrics.compute_record_metrics
+compute = compute_record_metrics
 TIMES_ALONE = {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
 LLMPERF = "llmperf_inter_token_latency_ms"
 

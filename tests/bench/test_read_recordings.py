@@ -114,12 +114,6 @@ def test_usage_counts_one_token_for_each_text_event(name: str, tokens: int, fini
     assert {chunk.tokens for chunk in answer.chunks} == {None}
 
 
-def test_llama_cpp_sends_a_burst_as_events_of_one_read() -> None:
-    plain, ngram = map(answered, LLAMA_CPP)
-    assert (plain.text, plain.cached_tokens, ngram.cached_tokens) == (ngram.text, 0, 0)
-    assert [len(recorded(name).reads) for name in LLAMA_CPP] == [50, 30]
-
-
 def test_mock_llm_ends_with_text_and_without_usage() -> None:
     answer = answered("foreign/mock_llm")
     assert [(chunk.kind, chunk.tokens) for chunk in answer.chunks] == [("text", None)] * 7

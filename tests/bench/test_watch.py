@@ -83,13 +83,6 @@ def test_the_answer_of_a_refusal_that_hangs_is_cut() -> None:
     assert came.answer.error == "whole_timeout"
 
 
-def test_a_page_that_never_comes_is_cut() -> None:
-    async def what(client: CompletionClient, _: object) -> str | None:
-        return (await client.get("/hang", outs(whole_s=SHORT_S))).error
-
-    assert run(what) == "whole_timeout"
-
-
 class Bound:
     """Takes the place of asyncio.timeout(None)."""
 
