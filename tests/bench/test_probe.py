@@ -39,15 +39,9 @@ def found(
     [
         ({"api": "chat"}, EVERYTHING),
         ({"api": "completions"}, EVERYTHING),
-        (
-            {"refused": ("return_token_ids",)},
-            ServerOffers(include_usage=True, continuous_usage=True, logprobs=True),
-        ),
+        ({"refused": ("return_token_ids",)}, ServerOffers(include_usage=True, continuous_usage=True, logprobs=True)),
         ({"refused": ("logprobs",)}, ServerOffers(include_usage=True, continuous_usage=True, token_ids=True)),
-        (
-            {"refused": ("continuous_usage_stats",)},
-            ServerOffers(include_usage=True, token_ids=True, logprobs=True),
-        ),
+        ({"refused": ("continuous_usage_stats",)}, ServerOffers(include_usage=True, token_ids=True, logprobs=True)),
         ({"refused": ("stream_options",)}, ServerOffers(token_ids=True, logprobs=True)),
         ({"refused": ("stream_options", "return_token_ids", "logprobs")}, ServerOffers()),
         ({"fault": "no_usage"}, ServerOffers(token_ids=True, logprobs=True)),  # taken and not given

@@ -54,8 +54,7 @@ def test_a_stream_cut_anywhere_gives_the_same_events(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "last"),
-    [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")],
+    ("stream", "last"), [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")]
 )
 def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream: bytes, last: bytes) -> None:
     splitter = EventSplitter()
