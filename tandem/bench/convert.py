@@ -34,7 +34,8 @@ def convert_run(folder: Path) -> list[Path]:
         change = "name the folder that a run wrote"
         raise BenchError(f"there is no {RECORDS_FILE} in it", where=str(folder), change=change)
     paths = [folder / name for name in (RECORDS_FILE, WARM_UP_FILE) if (folder / name).is_file()]
-    problem, change = "the records cannot be converted", "make room, or see that the folder may be written to"
+    change = "make room, or see that the folder may be written to; the records are as they were"
+    problem = "the records cannot be converted"
     with claim_folder(folder, resume=True), convert_os_errors(problem, folder, change, ExternalBenchError):
         return [path for path in paths if _convert_file(path)]
 

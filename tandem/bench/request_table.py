@@ -253,7 +253,7 @@ def _add_block(block: RecordBlock, codes: Mapping[str, dict[Any, int]], parts: _
     token_ids = (b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records)
     columns: dict[str, NDArray[Any]] = {
         **{
-            name: np.array([codes[name][key(record)] for record in records], np.int32)
+            name: np.array(list(map(codes[name].__getitem__, map(key, records))), np.int32)
             for name, (_, key) in _NAMES.items()
         },
         **{name: collect_column(records, name, np.intp) for name in ("round", "slot", "repeat")},
