@@ -17,7 +17,7 @@ import contextlib
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -30,6 +30,7 @@ from tandem.bench.sse import EventSplitter
 OK = 200
 ABORT_REASONS = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: no end that an answer may have
 ENDLESS_FACTOR, ENDLESS_EXTRA = 2, 64  # more tokens than this many times what was asked, and some, is endless
+OUTPUT_KINDS = {"text", "reasoning"}
 DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a name's dated snapshot, as OpenAI answers
 
 
@@ -64,13 +65,21 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
         return ServerAnswer(error=reply.error or f"status_{reply.status}", error_detail=detail)
     parser = _parse_events(reply, models)
     chunks = tuple(parser.build_chunks())
-    total, counted_by, contradiction = _resolve_token_total(parser)
+    usage, contradiction = parser.usage, None
+    total, id_count = count_or_none(usage.get("completion_tokens")), len(parser.ids)
+    counted_by: Literal["usage", "token_ids"] | None = None if total is None else "usage"
+    if parser.has_all_ids and total != id_count:
+        if total is not None:
+            contradiction = f"usage says {total} output tokens, the stream held {id_count} token ids"
+        total, counted_by = id_count, "token_ids"
+    elif parser.running_tokens not in {0, total}:
+        contradiction = f"usage counted up to {parser.running_tokens} tokens and says {total} at the end"
     least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
     word, detail = _find_fault(parser, reply, request, least_tokens)
-    details = parser.usage.get("prompt_tokens_details")
+    details = usage.get("prompt_tokens_details")
     return ServerAnswer(
         chunks=chunks,
-        prompt_tokens=count_or_none(parser.usage.get("prompt_tokens")),
+        prompt_tokens=count_or_none(usage.get("prompt_tokens")),
         cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
         completion_tokens=total,
         counted_by=counted_by,
@@ -88,23 +97,18 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
 def has_output_event(reply: ServerReply) -> bool:
     """Return whether what has come so far holds an event with output; reads no further than the first.
 
-    For the first token's time-out: it looks once the time is up, so that nothing is parsed while reads come in.
+    Output is text, reasoning, token ids, or a running count above 0. For the first token's time-out: it looks once the
+    time is up, so that nothing is parsed while reads come in.
     """
-    try:
-        return any(_has_output(event) for _, event in split_events(reply, EventSplitter()) if event.strip() != DONE)
-    except EventError:  # a content coding that cannot be undone
-        return False
-
-
-def _has_output(event: bytes) -> bool:
-    """Return whether an event holds output: text, reasoning, token ids, or a running count above 0."""
-    try:
-        message, choice = read_event(event)
-    except EventError:
-        return False
-    usage = message.get("usage")
-    token_count = isinstance(usage, dict) and count_or_none(usage.get("completion_tokens"))
-    return choice is not None and bool(any(read_texts(choice)[:2]) or choice.get("token_ids") or token_count)
+    with contextlib.suppress(EventError):  # a content coding that cannot be undone
+        for _, event in split_events(reply, EventSplitter()):
+            with contextlib.suppress(EventError):
+                message, choice = read_event(event)
+                usage = message.get("usage")
+                has_count = isinstance(usage, dict) and count_or_none(usage.get("completion_tokens"))
+                if choice is not None and (any(read_texts(choice)[:2]) or choice.get("token_ids") or has_count):
+                    return True
+    return False
 
 
 def has_running_usage(reply: ServerReply) -> bool:
@@ -130,8 +134,7 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerPa
     return parser
 
 
-@dataclass(slots=True)
-class _StreamEvent:
+class _StreamEvent(NamedTuple):
     """One event, before it is known whether the server counts in every one."""
 
     at_s: float
@@ -169,29 +172,24 @@ class _AnswerParser:
         self.usage |= {key: value for key, value in usage.items() if value is not None}
         if choice is None:
             self.events.append(_StreamEvent(at_s, "usage"))
-        else:
-            self._add_choice(at_s, choice, count_or_none(usage.get("completion_tokens")))
-
-    def _add_choice(self, at_s: float, choice: dict[str, Any], running_tokens: int | None) -> None:
+            return
         text, thought, finish = read_texts(choice)
-        delta = choice.get("delta")
-        is_role = isinstance(delta, dict) and bool(delta.get("role"))
-        kind: ChunkKind | None = (
-            "text" if text else "reasoning" if thought else "end" if finish else "role" if is_role else None
-        )
-        ids = choice.get("token_ids")
+        delta, ids = choice.get("delta"), choice.get("token_ids")
+        is_role = isinstance(delta, dict) and delta.get("role")
+        kinds: dict[ChunkKind, Any] = {"text": text, "reasoning": thought, "end": finish, "role": is_role}
+        kind = next((name for name, value in kinds.items() if value), None)
         if not isinstance(ids, list) or any(count_or_none(token_id) is None for token_id in ids):
             ids = None
+        running_tokens = count_or_none(usage.get("completion_tokens"))
         self.events.append(_StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids)))
         self.ids += ids or ()
         self.texts.append(text)
         self.thoughts.append(thought)
         self.finish_reason = finish or self.finish_reason
+        self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
         if finish in ABORT_REASONS:
             detail = f"the server broke the answer off with finish_reason {finish}"
             self.fault = self.fault or EventError("api_error", detail)
-        if choice.get("logprobs"):
-            self.logprobs.append(choice["logprobs"])
 
     def _check_model(self, name: Any) -> None:
         if self.model is not None or not isinstance(name, str) or not name:
@@ -205,23 +203,19 @@ class _AnswerParser:
     @property
     def has_all_ids(self) -> bool:
         """Whether every event with output has its token ids."""
-        return bool(self.ids) and all(event.id_count is not None for event in self._output_events)
+        return bool(self.ids) and all(event.id_count is not None for event in self.events if event.kind in OUTPUT_KINDS)
 
     @property
     def has_running_usage(self) -> bool:
         """Whether the server counts in every chunk: each with text has a count, and no count falls."""
         counts = [event.running_tokens for event in self.events if event.running_tokens is not None]
-        has_all_counts = all(event.running_tokens is not None for event in self._output_events)
-        return bool(counts) and has_all_counts and counts[-1] > 0 and counts == sorted(counts)
+        lacks_count = any(event.running_tokens is None for event in self.events if event.kind in OUTPUT_KINDS)
+        return bool(counts) and not lacks_count and counts[-1] > 0 and counts == sorted(counts)
 
     @property
     def running_tokens(self) -> int:
         """The highest running count, 0 without one."""
         return max((event.running_tokens or 0 for event in self.events), default=0)
-
-    @property
-    def _output_events(self) -> list[_StreamEvent]:
-        return [event for event in self.events if event.kind in {"text", "reasoning"}]
 
     def build_chunks(self) -> Iterator[Chunk]:
         """Yield each event with its tokens, None where the server does not say; without any it is as good as a role."""
@@ -235,17 +229,6 @@ class _AnswerParser:
                 previous = event.running_tokens or previous
             kind: ChunkKind = event.kind or ("role" if tokens == 0 else "empty")
             yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
-
-
-def _resolve_token_total(parser: _AnswerParser) -> tuple[int | None, Literal["usage", "token_ids"] | None, str | None]:
-    """Return the output's tokens, who counted them, and a contradiction in what the server says."""
-    usage_tokens, id_count = count_or_none(parser.usage.get("completion_tokens")), len(parser.ids)
-    if parser.has_all_ids and usage_tokens != id_count:
-        contradiction = f"usage says {usage_tokens} output tokens, the stream held {id_count} token ids"
-        return id_count, "token_ids", None if usage_tokens is None else contradiction
-    contradiction = f"usage counted up to {parser.running_tokens} tokens and says {usage_tokens} at the end"
-    has_contradiction = parser.running_tokens not in {0, usage_tokens}
-    return usage_tokens, None if usage_tokens is None else "usage", contradiction if has_contradiction else None
 
 
 def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:

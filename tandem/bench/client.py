@@ -96,6 +96,12 @@ class CompletionClient:
         return self
 
     def _open_session(self, **options: Any) -> aiohttp.ClientSession:
+        async def mark(_: aiohttp.ClientSession, context: SimpleNamespace, _params: object, *, was_open: bool) -> None:
+            context.trace_request_ctx.had_open_connection = was_open
+
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(functools.partial(mark, was_open=True))
+        trace.on_connection_create_end.append(functools.partial(mark, was_open=False))
         connector = aiohttp.TCPConnector(ttl_dns_cache=None, **options)
         make: Callable[..., ResponseHandler] = MarkedConnection
         connector._factory = functools.partial(make, loop=asyncio.get_running_loop())  # noqa: SLF001 - aiohttp has no public way to it; a test holds that it is taken
@@ -104,7 +110,7 @@ class CompletionClient:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=REQUEST_HEADERS | ({"Authorization": f"Bearer {key}"} if key else {}),
-            trace_configs=[_trace_connections()],
+            trace_configs=[trace],  # a reply says whether its connection was open before
             auto_decompress=False,  # takes time in the read loop; reply.py does it after the request
             read_bufsize=READ_BYTES,
         )
@@ -234,18 +240,6 @@ class _StampedBody(aiohttp.BytesPayload):
         return self._connection is not None and getattr(self._connection, "was_read", True)
 
 
-def _trace_connections() -> aiohttp.TraceConfig:
-    """Return a trace that writes into a request's reply whether its connection was open before."""
-
-    async def mark(_: aiohttp.ClientSession, context: SimpleNamespace, _params: object, *, was_open: bool) -> None:
-        context.trace_request_ctx.had_open_connection = was_open
-
-    trace = aiohttp.TraceConfig()
-    trace.on_connection_reuseconn.append(functools.partial(mark, was_open=True))
-    trace.on_connection_create_end.append(functools.partial(mark, was_open=False))
-    return trace
-
-
 async def _send(
     session: aiohttp.ClientSession, method: str, reply: ServerReply, timeouts: Timeouts, **options: Any
 ) -> None:
@@ -292,13 +286,12 @@ def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
 
 def _mark_excess(reply: ServerReply, size: int, line_limit_bytes: int) -> None:
     """Say that the body is too long, and drop what it has beyond its limit."""
+    reply.excess = describe_excess(f"one event of {reply.url}", line_limit_bytes)
     if size > reply.limit_bytes:
         at_ns, piece = reply.reads.pop()
         reply.reads.append((at_ns, piece[: reply.limit_bytes - size]))
         kind = "answer" if reply.status == OK else "error body"
         reply.excess = describe_excess(f"the {kind} of {reply.url}", reply.limit_bytes)
-    else:
-        reply.excess = describe_excess(f"one event of {reply.url}", line_limit_bytes)
     if reply.error is None:
         reply.error, reply.error_detail = "endless", reply.excess
 
@@ -325,20 +318,21 @@ def _describe_failure(
         return deadline.word, deadline.detail
     if isinstance(error, aiohttp.ClientSSLError):
         return describe_tls_error(error)
-    word, detail = "closed", "the connection was closed "
-    if isinstance(error, TimeoutError):
-        word, detail = "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
-    elif isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
-        cause = os.strerror(number) if number > 0 else error.strerror
-        word, detail = "connect", f"{error.host}:{error.port}: {cause}"
-    elif isinstance(error, aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
-        word, detail = "connect", str(error)
-    elif isinstance(error, aiohttp.ClientResponseError):
-        word, detail = "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
-    else:
-        detail += "before an answer" if reply.headers_ns is None else "in the middle of the answer"
-        detail += f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    match error:
+        case TimeoutError():
+            word, detail = "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
+        case aiohttp.ClientConnectorError():
+            number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
+            cause = os.strerror(number) if number > 0 else error.strerror
+            word, detail = "connect", f"{error.host}:{error.port}: {cause}"
+        case aiohttp.ClientHttpProxyError() | aiohttp.InvalidURL():
+            word, detail = "connect", str(error)
+        case aiohttp.ClientResponseError():
+            word, detail = "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
+        case _:
+            place = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
+            cause = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+            word, detail = "closed", f"the connection was closed {place}{cause}"
     return word, detail
 
 

@@ -76,10 +76,10 @@ class ClientLoadWriter:
         Raises:
             ExternalBenchError: the disk took no more.
         """
-        sample, round_number, has_requests = self.watch.sample(), self._round, self.has_requests
+        sample, number, has_requests = self.watch.sample(), self._round, self.has_requests
         self._round, self.has_requests = None, False
-        if round_number is not None and has_requests:
-            load = RoundLoad(round=round_number, **sample._asdict())
+        if number is not None and has_requests:
+            load = RoundLoad(round=number, **sample._asdict())
             json_file.append_json(self.folder / FILE, load, label="the load of a round")
 
 

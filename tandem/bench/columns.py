@@ -47,10 +47,11 @@ class ChunkTable:
         last[owners] = places
         return first, last
 
-    def pick_times_s(self, places: IntArray) -> Values:
-        """Return the times at `places`; NaN at -1."""
-        times_s: Values = np.append(self.at_s, np.nan)[places]
-        return times_s
+    def find_end_times_s(self, mask: BoolArray) -> tuple[Values, Values]:
+        """Return the times of each record's first and last chunk of `mask`; NaN where it has none."""
+        times_s = np.append(self.at_s, np.nan)
+        first, last = self.find_ends(mask)
+        return times_s[first], times_s[last]
 
     def sum_by_record(self, mask: BoolArray, weights: Values | None = None) -> Values:
         """Return, for each record, how many of its chunks are of `mask`, or the sum of their weights."""

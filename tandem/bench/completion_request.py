@@ -98,13 +98,17 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
         fields["messages"] = [{"role": "user", "content": request.prompt}]
     else:
         fields["prompt"] = request.prompt
-    fields |= {"max_tokens": request.max_tokens, "temperature": request.temperature, "stream": True}
     running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
-    logprobs = {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if is_chat else {"logprobs": TOP_LOGPROBS}
-    fields |= {"seed": request.seed} if request.seed is not None else {}
-    fields |= {"chat_template_kwargs": {"enable_thinking": thinking}} if is_chat and thinking is not None else {}
-    fields |= {"ignore_eos": True} if request.ignore_eos else {}
-    fields |= {"stream_options": {"include_usage": True} | running} if offers.include_usage else {}
-    fields |= {"return_token_ids": True} if offers.token_ids else {}
-    fields |= logprobs if offers.logprobs else {}
-    return msgspec.json.encode(fields)
+    fields |= {
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "stream": True,
+        "seed": request.seed,
+        "chat_template_kwargs": {"enable_thinking": thinking} if is_chat and thinking is not None else None,
+        "ignore_eos": request.ignore_eos or None,
+        "stream_options": {"include_usage": True} | running if offers.include_usage else None,
+        "return_token_ids": offers.token_ids or None,
+        "logprobs": (is_chat or TOP_LOGPROBS) if offers.logprobs else None,
+        "top_logprobs": TOP_LOGPROBS if offers.logprobs and is_chat else None,
+    }
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})

@@ -46,18 +46,13 @@ def decode_event(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise EventError("decode", f"an event is no UTF-8: {error.reason} in {format_bytes(data)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        if _has_lone_surrogate(data):
+        try:  # an escape like \ud800 that stands alone: JSON's grammar allows it, UTF-8 cannot hold it
+            json.dumps(json.loads(data), ensure_ascii=False).encode()
+        except UnicodeEncodeError:
             raise EventError("decode", f"an event holds half of a surrogate pair: {format_bytes(data)}") from error
+        except (ValueError, RecursionError):
+            pass
         raise EventError("not_json", f"an event is no JSON: {format_bytes(data)}") from error
-
-
-def _has_lone_surrogate(data: bytes) -> bool:
-    r"""Return whether an escape like \ud800 stands alone: JSON's grammar allows it, UTF-8 cannot hold it."""
-    try:
-        json.dumps(json.loads(data), ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as error:
-        return isinstance(error, UnicodeEncodeError)
-    return False
 
 
 def read_event(data: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:

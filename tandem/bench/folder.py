@@ -26,6 +26,7 @@ def check_folder(folder: Path, *, resume: bool) -> None:
         BenchError: it exists without `resume`, does not with it, or may not be written to.
     """
     with convert_os_errors("it cannot be looked at", folder, "name a place that you may read and write"):
+        parent = next(parent for parent in folder.absolute().parents if parent.exists())
         if resume and not (folder / manifest.FILE).is_file():
             problem = f"there is no {manifest.FILE} in it, so there is no run to go on with"
             change = "name the folder that a run wrote, or begin one: --out DIR"
@@ -34,12 +35,11 @@ def check_folder(folder: Path, *, resume: bool) -> None:
         elif not resume and (folder.exists() or folder.is_symlink()):
             problem = "it exists already, and a run never writes over another"
             change = f"name a new folder with --out, or go on with that run: {quote_command('--resume', str(folder))}"
-        else:
-            parent = next(parent for parent in folder.absolute().parents if parent.exists())
-            if resume or (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
-                return
+        elif not resume and not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
             kind = "may not be written to" if parent.is_dir() else "is no folder"
             problem, change = f"it cannot be made: {parent} {kind}", "name a place that you may write to"
+        else:
+            return
     raise BenchError(problem, where=str(folder), change=change)
 
 

@@ -74,10 +74,9 @@ class RequestLoops:
 
     async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         """Send what of a turn is still missing to one arm; return when all of it is recorded, or the run is to end."""
-        run_loop = self._run_open_loop if turn.arrivals_s else self._run_closed_loop
-        await run_loop(arm, turn, items)
-
-    async def _run_closed_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
+        if turn.arrivals_s:
+            await self._run_open_loop(arm, turn, items)
+            return
         pending = deque(items)
 
         async def run_worker(worker: int) -> None:
@@ -117,7 +116,8 @@ class RequestLoops:
 
         Two arms are sent the same, but for the extras that their servers offer.
         """
-        entry, load, is_chat = item.entry, turn.block.load, self.settings.api == "chat"
+        entry, load, settings = item.entry, turn.block.load, self.settings
+        is_chat = settings.api == "chat"
         request_id = turn.request_id(arm.name, item)
         earlier_attempts = self.attempts.get(request_id, 0)
         if earlier_attempts:
@@ -126,8 +126,8 @@ class RequestLoops:
             request_id=request_id,
             messages=entry.prompt.as_messages() if is_chat else None,
             prompt=None if is_chat else entry.prompt.as_text(),
-            max_tokens=entry.max_tokens, temperature=self.settings.temperature, seed=item.seed,
-            thinking=self.settings.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
+            max_tokens=entry.max_tokens, temperature=settings.temperature, seed=item.seed,
+            thinking=settings.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
         )  # fmt: skip
         draft = RequestRecord(
             request_id=request_id, arm=arm.name, class_=entry.prompt.class_, suite=entry.suite,
@@ -136,7 +136,7 @@ class RequestLoops:
             end_s=0.0, attempts=earlier_attempts + 1, placement=arm.placement, start=arm.start,
         )  # fmt: skip
         try:
-            reply = await arm.client.send_request(request, self.settings.timeouts)
+            reply = await arm.client.send_request(request, settings.timeouts)
             complete = functools.partial(complete_record, draft, entry.prompt, request, arm.models, reply)
             record = await self.recorder.write_record(complete)
         except BenchError as fault:

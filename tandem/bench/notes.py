@@ -16,6 +16,7 @@ from tandem.bench.manifest import RunManifest
 from tandem.bench.request_metrics import SUSPECTS
 from tandem.bench.request_table import RequestTable
 
+_UNKNOWN_SIMULATION = "whether these servers were simulated is not known: nobody asked them when they were measured"
 _USAGE_METRICS = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 
@@ -30,18 +31,21 @@ def collect_notes(
         sentences: what the counters and the turns had to say.
         arms_with_counters: arms of which a turn has counters.
     """
-    unknown = "whether these servers were simulated is not known: nobody asked them when they were measured"
     return [
         # alike wherever the folder lies
         *(str(torn._replace(path=Path(torn.path.name))) for torn in table.torn_lines),
         *table.run.notes,
-        *([unknown] if table.run.simulated is None else []),
+        *([_UNKNOWN_SIMULATION] if table.run.simulated is None else []),
         *_note_roles(table.run),
         *_note_progress(table, is_main),
-        *_note_control_rounds(table, ~is_main),
         *_note_requests(table, is_main),
         *sentences,
-        *_note_absences(table, is_main, arms_with_counters),
+        *([] if table.run.goodput else ["goodput_per_s is absent: no limits were stated"]),
+        *(
+            f"{arm}: acceptance_length and target_steps_per_token are absent: no turn has its counters"
+            for arm in _count_by_arm(table, is_main)
+            if arm not in arms_with_counters
+        ),
     ]
 
 
@@ -60,31 +64,24 @@ def _note_roles(run: RunManifest) -> Iterator[str]:
 
 
 def _note_progress(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
-    run, record_count = table.run, len(table)
+    run, record_count, is_control = table.run, len(table), ~is_main
     if run.ended is None:
         yield "the run has not ended, or was killed: its manifest has no end"
     elif run.ended.reason != "done":
         yield f"the run ended early: {run.ended.reason}"
     if run.plan.requests is not None and record_count < run.plan.requests:
         yield f"{record_count} of {run.plan.requests} planned requests are recorded"
-    unknown_arms = sorted(set(_count_by_arm(table, is_main)) - {arm.name for arm in run.arms})
-    if unknown_arms:
+    if unknown_arms := sorted(set(_count_by_arm(table, is_main)) - {arm.name for arm in run.arms}):
         yield f"the manifest names no arm {', '.join(unknown_arms)}: nothing is known of it but its records"
-    duplicates = record_count - len(np.unique(table.request_digest))
-    if duplicates:
+    if duplicates := record_count - len(np.unique(table.request_digest)):
         question = "was the file joined with a copy of itself?"
         yield f"records that repeat a request_id: {duplicates}; all are counted: {question}"
-    llmperf_count = int(table.by_llmperf.sum())
-    if llmperf_count:
+    if llmperf_count := int(table.by_llmperf.sum()):
         yield (
             f"records of llmperf: {llmperf_count}; of their chunks they hold the first and the end, so they have no "
             "gap, no tokens per chunk and no TPOT; docs/measurement.md compares them"
         )
-
-
-def _note_control_rounds(table: RequestTable, is_control: BoolArray) -> Iterator[str]:
-    rounds = len(np.unique(table.round[is_control]))
-    if rounds:
+    if rounds := len(np.unique(table.round[is_control])):
         failure_count = int(table.failed[is_control].sum())
         failure_text = f", {failure_count} of them failed" if failure_count else ""
         yield (
@@ -135,11 +132,3 @@ def _note_requests(table: RequestTable, is_main: BoolArray) -> Iterator[str]:
             f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent, and a first "
             "burst biases tpot_ms"
         )
-
-
-def _note_absences(table: RequestTable, is_main: BoolArray, arms_with_counters: Collection[str]) -> Iterator[str]:
-    if not table.run.goodput:
-        yield "goodput_per_s is absent: no limits were stated"
-    for arm in _count_by_arm(table, is_main):
-        if arm not in arms_with_counters:
-            yield f"{arm}: acceptance_length and target_steps_per_token are absent: no turn has its counters"

@@ -21,7 +21,7 @@ from tandem.bench import answer
 from tandem.bench.answer import ServerAnswer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import NO_OFFERS, CompletionRequest, ModelServer
-from tandem.bench.event import DETAIL_CHARACTERS, EventError
+from tandem.bench.event import DETAIL_CHARACTERS, EventError, format_bytes
 from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ServerOffers, Timeouts
@@ -43,12 +43,7 @@ CLOSE_NOTE = (
 # error word, fault, problem, change: the first that fits
 _NO_SERVER = "what answers is no OpenAI-compatible streaming server"
 _FAULTS: tuple[tuple[str, type[BenchError], str, str], ...] = (
-    (
-        "not_sse|not_json|no_choices|decode",
-        ExternalBenchError,
-        _NO_SERVER,
-        "correct the address; is there a login page?",
-    ),
+    ("not_.*|no_choices|decode", ExternalBenchError, _NO_SERVER, "correct the address; is there a login page?"),
     ("connect|connect_timeout", ExternalBenchError, "nothing answers", "start the server or correct its address"),
     ("certificate", BenchError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
     ("endless", ExternalBenchError, "the server sends more than such an answer holds", "see what answers there"),
@@ -129,12 +124,16 @@ async def probe_server(
         ignore_eos=ignore_eos, seed=seed,
     )  # fmt: skip
     offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
-    reply, version, version_note = await _read_version(client)
+    reply, version, version_note = await client.get("/version"), None, None
+    try:
+        version = _decode_page(reply).get("version")
+    except EventError as error:
+        version_note = f"its version is not known: {error.detail}" if error.word == "endless" else None
     announcement = read_announcement((page.simulated_header, stream.simulated_header), owned_by)
     close_note = CLOSE_NOTE if stream.claims_keep_alive and not reply.had_open_connection else None
     return ProbeResult(
         offers=offers,
-        version=version,
+        version=version if isinstance(version, str) else None,
         models=names or frozenset({server.model, server_answer.model or server.model}),
         model_ids=model_ids,
         owned_by=owned_by,
@@ -188,36 +187,22 @@ async def _read_model_cards(
         page = _decode_page(reply)
     except EventError as error:
         raise _probe_error(server, ServerAnswer(error=error.word, error_detail=error.detail), ()) from error
-    if not isinstance(page, dict):
-        start = repr(reply.body[:80].decode(errors="replace"))
-        detail = f"/v1/models is {reply.content_type or 'of no type'}: {start}"
-        raise _probe_error(server, ServerAnswer(error="not_sse", error_detail=detail), ())
     cards = page["data"] if isinstance(page.get("data"), list) else []
     return {card["id"]: card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)}, reply
 
 
-async def _read_version(client: CompletionClient) -> tuple[ServerReply, str | None, str | None]:
-    """Return /version, what it says, and the sentence for a page that is too long; None for what is not there."""
-    reply = await client.get("/version")
-    try:
-        page = _decode_page(reply)
-    except EventError as error:
-        return reply, None, f"its version is not known: {error.detail}" if error.word == "endless" else None
-    version = page.get("version") if isinstance(page, dict) else None
-    return reply, version if isinstance(version, str) else None, None
-
-
-def _decode_page(reply: ServerReply) -> Any:
-    """Return a page's JSON, None for what is none.
+def _decode_page(reply: ServerReply) -> dict[str, Any]:
+    """Return a page's JSON object.
 
     Raises:
-        EventError: as `read_page` says.
+        EventError: as `read_page` says; `not_sse` for what is no JSON object.
     """
-    page = read_page(reply)
+    body = read_page(reply)
     try:
-        return msgspec.json.decode(page)
-    except DECODE_ERRORS:
-        return None
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except DECODE_ERRORS as error:
+        detail = f"{reply.url} is {reply.content_type or 'of no type'}: {format_bytes(body[:80])}"
+        raise EventError("not_sse", detail) from error
 
 
 def _probe_error(server: ModelServer, server_answer: ServerAnswer, model_ids: tuple[str, ...]) -> BenchError:

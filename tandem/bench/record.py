@@ -16,6 +16,7 @@ import errno
 import math
 import mmap
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -30,6 +31,7 @@ from tandem.shell_command import quote_command
 SCHEMA = 2
 BLOCK_BYTES = 1 << 21  # read at once: enough for numpy to pay, and no more than these records are held as objects
 JSON_NULL = msgspec.Raw(b"null")
+GIB = 1 << 30
 
 # What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
 # carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all.
@@ -242,14 +244,13 @@ def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | Non
     except DECODE_ERRORS:
         schema = SCHEMA
     problem = f"the record has schema {schema}, and this Tandem reads schema {SCHEMA}"
+    change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
     if schema > SCHEMA:
-        problem = f"the record has schema {schema}, and this Tandem knows up to {SCHEMA}"
         change = "read it with the Tandem that wrote it, named in manifest.json, or a newer one"
     elif schema == SCHEMA - 1:
         change = f"convert the run: {quote_command('tandem', 'bench', 'convert', str(path.parent))}"
-    else:
-        problem = f"this is no record: {error}" if error else problem
-        change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
+    elif error:
+        problem = f"this is no record: {error}"
     return BenchError(problem, where=f"{path}:{number}", change=change)
 
 
@@ -277,10 +278,6 @@ class RecordWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file."""
-        self.close()
-
-    def close(self) -> None:
         """Close the file; what was written stays."""
         self._file.close()
 
@@ -312,11 +309,12 @@ class RecordWriter:
         self.record_count += 1
 
     def _write_error(self, error: OSError) -> ExternalBenchError:
-        problem, change = "the disk is full", "make room, then run again with --resume"
-        if error.errno not in {errno.ENOSPC, errno.EDQUOT}:
-            problem = f"the file cannot be written: {error.strerror or error}"
-            change = "choose a folder that may be written to"
+        problem, change = f"the file cannot be written: {error.strerror or error}", "choose a folder you may write to"
+        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+            problem, change = "the disk is full", "make room, then run again with --resume"
         problem += f"; the {self.record_count} records written before are kept"
+        if self.path.parent.is_dir():
+            problem += f"; {shutil.disk_usage(self.path.parent).free / GIB:.2f} GiB are free there"
         return ExternalBenchError(problem, where=str(self.path), change=change)
 
 

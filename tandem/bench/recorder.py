@@ -8,7 +8,6 @@ stream; in a thread it costs them no more than a switch of the interpreter.
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,14 +18,12 @@ import msgspec
 
 from tandem.bench.answer import parse_answer
 from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.record import RecordWriter, RequestRecord, split_chunks
 from tandem.bench.reply import ServerReply
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import check_content
 
 SWITCH_S = 0.0005  # how long the parsing thread may hold the interpreter; 5 ms is Python's own
-GIB = 1 << 30
 
 
 class RunRecorder:
@@ -41,17 +38,13 @@ class RunRecorder:
         Raises:
             ExternalBenchError: the disk took no more.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._write_record, complete)
 
-    def _write_record(self, complete: Callable[[], RequestRecord]) -> RequestRecord:
-        record = complete()
-        try:
+        def write() -> RequestRecord:
+            record = complete()
             self._writer.write(record)
-        except ExternalBenchError as error:
-            free_gib = shutil.disk_usage(self._writer.path.parent).free / GIB
-            problem = f"{error.problem}; {free_gib:.2f} GiB are free there"
-            raise ExternalBenchError(problem, where=error.where, change=error.change) from error
-        return record
+            return record
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
 
 
 @contextmanager

@@ -46,12 +46,10 @@ class RequestDeadline:
         self._max_events = EVENTS_EXTRA + EVENTS_FACTOR * max_tokens
         self._reply, self._timeouts, self._timeout = reply, timeouts, timeout
         self._loop = asyncio.get_running_loop()
-        self._read_count, self._event_count = 0, 0
-        self._last_read_ns = 0
+        self._read_count = self._event_count = self._last_read_ns = 0
         self._token_check_reads = -1  # reads there were when the first token was last looked for
-        self._has_first_token = False
-        self._is_late = False
-        self._schedule_check(0.0)
+        self._has_first_token = self._is_late = False
+        self._schedule_check(0.001)
 
     def cut(self, word: str, detail: str) -> None:
         """End the request with `word`; the first word stays."""
@@ -63,23 +61,17 @@ class RequestDeadline:
         """Look no more: the request has ended."""
         self._timer.cancel()
 
-    def _schedule_check(self, age_s: float) -> None:
-        """Look again when the next time is up, or after CHECK_INTERVAL_S."""
-        limits = self._timeouts
-        dues_s = [due for due in (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s) if due > 0]
-        self._call_check(max(0.001, min([CHECK_INTERVAL_S, *dues_s])))
-
-    def _call_check(self, after_s: float) -> None:
+    def _schedule_check(self, after_s: float) -> None:
         self._due_s = self._loop.time() + after_s
         self._timer = self._loop.call_at(self._due_s, self._check)
 
     def _check(self) -> None:
+        """Judge what came; look again when the next time is up, or after CHECK_INTERVAL_S."""
         if self._loop.time() - self._due_s > LATE_TOLERANCE_S and not self._is_late:
             self._is_late = True  # the loop itself was held up: what has come meanwhile is read first
-            self._call_check(LATE_TOLERANCE_S)
+            self._schedule_check(LATE_TOLERANCE_S)
             return
-        self._is_late = False
-        age_s = 0.0
+        self._is_late, limits, age_s = False, self._timeouts, 0.0
         if self.is_sent:
             now_ns = time.monotonic_ns()
             age_s = self._reply.since_start_s(now_ns)
@@ -89,20 +81,18 @@ class RequestDeadline:
                 self._event_count += piece.count(b"data:")
                 if not has_only_comments(piece):
                     self._last_read_ns = at_ns
-            self._check_limits(age_s, (now_ns - max(self._last_read_ns, self._reply.start_ns)) / NS_PER_S)
+            silence_s = (now_ns - max(self._last_read_ns, self._reply.start_ns)) / NS_PER_S
+            if self._event_count > self._max_events:
+                self.cut("endless", f"cut after {self._event_count} events")
+            elif age_s >= limits.whole_s:
+                self.cut("whole_timeout", f"not ended after {limits.whole_s:g} s, {self._event_count} events had come")
+            elif age_s >= limits.first_token_s and not self._has_token():
+                self.cut("first_token_timeout", f"no token after {limits.first_token_s:g} s")
+            elif silence_s >= limits.gap_s and self._has_token():
+                self.cut("gap_timeout", f"nothing for {limits.gap_s:g} s after {self._event_count} events")
         if self.word is None:
-            self._schedule_check(age_s)
-
-    def _check_limits(self, age_s: float, silence_s: float) -> None:
-        limits, count = self._timeouts, self._event_count
-        if count > self._max_events:
-            self.cut("endless", f"cut after {count} events")
-        elif age_s >= limits.whole_s:
-            self.cut("whole_timeout", f"not ended after {limits.whole_s:g} s, {count} events had come")
-        elif age_s >= limits.first_token_s and not self._has_token():
-            self.cut("first_token_timeout", f"no token after {limits.first_token_s:g} s")
-        elif silence_s >= limits.gap_s and self._has_token():
-            self.cut("gap_timeout", f"nothing for {limits.gap_s:g} s after {count} events")
+            dues_s = [due for due in (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s) if due > 0]
+            self._schedule_check(max(0.001, min([CHECK_INTERVAL_S, *dues_s])))
 
     def _has_token(self) -> bool:
         if not self._has_first_token and self._token_check_reads != self._read_count:

@@ -55,13 +55,6 @@ class RequestMetrics:
     raw_completion_tokens: Values
 
 
-def compute_record_metrics(record: RequestRecord) -> dict[str, float]:
-    """Return the figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
-    metrics = compute_request_metrics([record])
-    values_by_metric = {name: float(values[0]) for name, values in metrics.values.items() if np.isfinite(values[0])}
-    return values_by_metric | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
-
-
 def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     """Return the figures of `records`."""
     chunks = collect_chunks(records)
@@ -95,16 +88,15 @@ def _compute_values(
     records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
 ) -> dict[str, Values]:
     is_choice = chunks.kind != KIND_CODES["usage"]
-    first, last = chunks.find_ends(bears_tokens)
-    ttft_ms, span_s = 1e3 * chunks.pick_times_s(first), chunks.pick_times_s(last) - chunks.pick_times_s(first)
-    e2e_ms = 1e3 * chunks.pick_times_s(chunks.find_ends(is_choice)[1])
+    first, (first_s, last_s) = chunks.find_ends(bears_tokens)[0], chunks.find_end_times_s(bears_tokens)
+    ttft_ms, e2e_ms = 1e3 * first_s, 1e3 * chunks.find_end_times_s(is_choice)[1]
     later_tokens = chunks.sum_by_record(bears_tokens, chunks.tokens) - np.append(chunks.tokens, np.nan)[first]
     # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage
-    last_text = chunks.find_ends(chunks.kind == KIND_CODES["text"])[1]
+    last_text_s = chunks.find_end_times_s(chunks.kind == KIND_CODES["text"])[1]
     return {
         "ttft_ms": ttft_ms,
         "tpot_ms": _divide_where(tokens > 1, e2e_ms - ttft_ms, tokens - 1),
-        "tpot_exact_ms": _divide_where(later_tokens > 0, 1e3 * span_s, later_tokens),
+        "tpot_exact_ms": _divide_where(later_tokens > 0, 1e3 * (last_s - first_s), later_tokens),
         "e2e_ms": e2e_ms,
         "tokens_per_chunk": _divide_where(first >= 0, tokens, chunks.sum_by_record(bears_tokens)),
         "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
@@ -112,7 +104,7 @@ def _compute_values(
         "completion_tokens": tokens.copy(),
         "schedule_delay_ms": 1e3 * (collect_column(records, "start_s") - collect_column(records, "due_s")),
         "llmperf_inter_token_latency_ms": _divide_where(
-            last_text >= 0, 1e3 * chunks.pick_times_s(last_text), chunks.sum_by_record(is_choice)
+            ~np.isnan(last_text_s), 1e3 * last_text_s, chunks.sum_by_record(is_choice)
         ),
     }
 
@@ -128,17 +120,13 @@ def _find_suspects(
     records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
 ) -> dict[str, BoolArray]:
     end_s, headers_s = collect_column(records, "end_s"), collect_column(records, "headers_s")
-    first, last = chunks.find_ends(np.full(len(chunks.kind), fill_value=True))
-    earliest_s, latest_s = chunks.pick_times_s(first), chunks.pick_times_s(last)
+    earliest_s, latest_s = chunks.find_end_times_s(np.full(len(chunks.kind), fill_value=True))
     is_backwards = np.zeros(len(chunks.at_s), bool)
     is_backwards[1:] = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
     chunk_count, chunk_tokens = chunks.sum_by_record(bears_tokens), chunks.sum_by_record(bears_tokens, chunks.tokens)
-    is_headers_late = (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
+    is_early = (end_s < 0) | (earliest_s < 0) | (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
     return {
-        "time_runs_backwards": (end_s < 0)
-        | (earliest_s < 0)
-        | is_headers_late
-        | (chunks.sum_by_record(is_backwards) > 0),
+        "time_runs_backwards": is_early | (chunks.sum_by_record(is_backwards) > 0),
         "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier one is backwards
         "usage_below_chunks": chunk_count > tokens,
         "running_usage_fell": chunks.sum_by_record(chunks.tokens < 0) > 0,

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import count
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,7 +209,7 @@ def read_request_table(folder: Path) -> RequestTable:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
     run, torn_lines = manifest.read_manifest(folder), list[TornLine]()
-    codes = {name: _NameCodes() for name in _NAMES}
+    codes = {name: _number_names() for name in _NAMES}
     parts: _ColumnParts = defaultdict(list)
     row_count = end_offset = 0
     was_enabled = gc.isenabled()
@@ -235,7 +236,8 @@ def read_request_table(folder: Path) -> RequestTable:
     names: dict[str, Any] = {}
     for name, (plural, _) in _NAMES.items():
         required_names = arm_names if name == "arm" else ()
-        names[plural], columns[name] = codes[name].sort(columns[name], first_names.get(name, ()), required_names)
+        leading = first_names.get(name, ())
+        names[plural], columns[name] = _sort_names(codes[name], columns[name], leading, required_names)
     names["loads"] = tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"])
     names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
     names |= {"folder": folder, "run": run, "end_offset": end_offset, "torn_lines": tuple(torn_lines)}
@@ -243,14 +245,17 @@ def read_request_table(folder: Path) -> RequestTable:
     return _add_process_starts(table)
 
 
-def _add_block(block: RecordBlock, codes: Mapping[str, _NameCodes], parts: _ColumnParts, row_count: int) -> None:
+def _add_block(block: RecordBlock, codes: Mapping[str, dict[Any, int]], parts: _ColumnParts, row_count: int) -> None:
     """Add the columns of one block, so that no more than one block's texts are held."""
     records, metrics = block.records, compute_request_metrics(block.records)
     start_s = collect_column(records, "start_s")
     texts = (record.text if record.reasoning is None else f"{record.reasoning}\0{record.text}" for record in records)
     token_ids = (b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records)
     columns: dict[str, NDArray[Any]] = {
-        **{name: codes[name].encode(map(key, records)) for name, (_, key) in _NAMES.items()},
+        **{
+            name: np.array(list(map(codes[name].__getitem__, map(key, records))), np.int32)
+            for name, (_, key) in _NAMES.items()
+        },
         **{name: collect_column(records, name, np.intp) for name in ("round", "slot", "repeat")},
         "start_s": start_s,
         "end_s": start_s + collect_column(records, "end_s"),
@@ -286,40 +291,33 @@ def _add_process_starts(table: RequestTable) -> RequestTable:
     return replace(table, starts=starts, start=name_codes[places])
 
 
-class _NameCodes(dict[Any, int]):
-    """Numbers each name that is asked for."""
-
-    def __missing__(self, name: Any) -> int:
-        """Number a new name."""
-        code = self[name] = len(self)
-        return code
-
-    def encode(self, names: Iterable[Any]) -> NDArray[np.int32]:
-        """Return the number of each name."""
-        return np.array(list(map(self.__getitem__, names)), np.int32)
-
-    def sort(
-        self, codes: NDArray[np.int32], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
-    ) -> tuple[tuple[Any, ...], IntArray]:
-        """Return the names, `first_names` in their order and the others sorted behind them, and the codes for that.
-
-        Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline,
-        or a variant. None is no name: its code is UNKNOWN. In a tuple what is not known is sorted last.
-        """
-        leading_names = dict.fromkeys(name for name in first_names if name in self or name in required_names)
-        others = [name for name in self if name is not None and name not in leading_names]
-        others.sort(key=lambda name: [(part is None, part) for part in name] if isinstance(name, tuple) else name)
-        names = (*leading_names, *others)
-        places = {name: place for place, name in enumerate(names)}
-        return names, np.array([places.get(name, UNKNOWN) for name in self], np.intp)[codes]
-
-
 def encode_names(
     names: Iterable[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
 ) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names that occur and the code of each; arguments and order as of `_NameCodes.sort`."""
-    codes = _NameCodes()
-    return codes.sort(codes.encode(names), first_names, required_names)
+    """Return the names that occur and the code of each; arguments and order as of `_sort_names`."""
+    codes = _number_names()
+    return _sort_names(codes, np.array([codes[name] for name in names], np.int32), first_names, required_names)
+
+
+def _number_names() -> defaultdict[Any, int]:
+    """Return what gives each new name the next number."""
+    return defaultdict(count().__next__)
+
+
+def _sort_names(
+    numbers: Mapping[Any, int], column: IntArray, first_names: Sequence[Any], required_names: Sequence[Any]
+) -> tuple[tuple[Any, ...], IntArray]:
+    """Return the names, `first_names` in their order and the others sorted behind them, and the codes for that.
+
+    Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline,
+    or a variant. None is no name: its code is UNKNOWN. In a tuple what is not known is sorted last.
+    """
+    leading_names = dict.fromkeys(name for name in first_names if name in numbers or name in required_names)
+    others = [name for name in numbers if name is not None and name not in leading_names]
+    others.sort(key=lambda name: [(part is None, part) for part in name] if isinstance(name, tuple) else name)
+    names = (*leading_names, *others)
+    places = {name: place for place, name in enumerate(names)}
+    return names, np.array([places.get(name, UNKNOWN) for name in numbers], np.intp)[column]
 
 
 def hash_texts(texts: Iterable[bytes]) -> Digests:

@@ -7,7 +7,7 @@ pause before a resumed run is in it; a turn with an unknown in it gives no figur
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,8 @@ from tandem.bench.schedule import ArmLoad, TurnKey
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
 _TurnChange = tuple[TurnKey, CounterChange, int]  # what was counted in one turn, and how many of its requests failed
 _MAX_COUNT_RATIO = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
+_FOREIGN_TOKENS = "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
+_MISSING_TOKENS = "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
 
 
 class TurnValues(NamedTuple):
@@ -32,7 +34,7 @@ class TurnValues(NamedTuple):
     values: Values
 
 
-@dataclass
+@dataclass(frozen=True)
 class TurnMetrics:
     """Figures of turns.
 
@@ -47,11 +49,10 @@ class TurnMetrics:
     values: dict[tuple[ArmLoad, str], TurnValues] = field(default_factory=dict)
     sentences: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, load: ArmLoad, name: str, values: TurnValues, mean: float) -> None:
+    def add(self, load: ArmLoad, name: str, turns: Sequence[TurnKey], values: Values, mean: float) -> None:
         """Add a figure's values turn by turn, with the mean over all that the turns counted."""
-        spread = compute_spread(values.values.copy())
-        if spread:
-            self.values[load, name] = values
+        if spread := compute_spread(values.copy()):
+            self.values[load, name] = TurnValues(turns, values)
             self.spreads[load, name] = spread._replace(mean=mean)
 
 
@@ -104,9 +105,7 @@ class TurnRequests:
 def compute_throughput(requests: TurnRequests, *, has_limits: bool) -> TurnMetrics:
     """Return system_output_tokens_per_s and, with limits, goodput_per_s of every load and of all classes together."""
     metrics = TurnMetrics()
-    if not requests.turns:
-        return metrics
-    for group in (requests, requests.pool_classes()):
+    for group in (requests, requests.pool_classes()) if requests.turns else ():
         busy_s = compute_busy_s(group.turn, group.start_s, group.end_s, len(group.turns))
         tokens = np.where(group.failed, 0.0, np.nan_to_num(group.tokens))
         lacks_tokens = group.sum_by_turn(np.isnan(group.tokens) & ~group.failed) > 0
@@ -124,7 +123,7 @@ def compute_throughput(requests: TurnRequests, *, has_limits: bool) -> TurnMetri
                     metrics.sentences[load.arm, sentence] += len(places) - len(usable)
                 if usable:
                     turns, mean = [group.turns[place] for place in usable], amounts[usable].sum() / busy_s[usable].sum()
-                    metrics.add(load, name, TurnValues(turns, amounts[usable] / busy_s[usable]), float(mean))
+                    metrics.add(load, name, turns, amounts[usable] / busy_s[usable], float(mean))
     return metrics
 
 
@@ -165,8 +164,14 @@ def compute_acceptance(
     by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
         tokens, failure_count, unknown_count = turn_sums.get(turn, (0.0, 0, 0))
-        known_tokens = 0.0 if failure_count or unknown_count else tokens
-        metrics.sentences.update((turn.arm, doubt) for doubt in _find_doubts(change, known_tokens))
+        server_tokens = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
+        if server_tokens and tokens and not failure_count and not unknown_count:
+            if server_tokens > _MAX_COUNT_RATIO * tokens:
+                metrics.sentences[turn.arm, _FOREIGN_TOKENS] += 1
+            elif tokens > _MAX_COUNT_RATIO * server_tokens:
+                metrics.sentences[turn.arm, _MISSING_TOKENS] += 1
+        if not change.is_idle:
+            metrics.sentences[turn.arm, "requests were running while its counters were read"] += 1
         for load in {turn.load, turn.load.pool_classes()}:
             by_load[load].append((turn, change, int(failure_count)))
     for load, turn_changes in by_load.items():
@@ -177,18 +182,6 @@ def compute_acceptance(
             speculation = replace(speculation, speculates=method is not None, window=window)
         _add_rates(metrics, load, turn_changes, speculation)
     return metrics
-
-
-def _find_doubts(change: CounterChange, known_tokens: float) -> Iterator[str]:
-    """Yield what speaks against a turn's counters; known_tokens are its records', 0 where they are not all known."""
-    server_tokens = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
-    if server_tokens and known_tokens:
-        if server_tokens > _MAX_COUNT_RATIO * known_tokens:
-            yield "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
-        elif known_tokens > _MAX_COUNT_RATIO * server_tokens:
-            yield "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
-    if not change.is_idle:
-        yield "requests were running while its counters were read"
 
 
 def _add_rates(
@@ -210,4 +203,4 @@ def _add_rates(
         mean = compute_rates(change_sums[name], speculation).values.get(name)
         if mean is not None:
             turns, turn_values = zip(*pairs, strict=True)
-            metrics.add(load, name, TurnValues(turns, np.array(turn_values)), mean)
+            metrics.add(load, name, turns, np.array(turn_values), mean)

@@ -66,54 +66,52 @@ async def warm_up_arm(
         first_window: number of the first window, above those of an earlier run.
     """
     start_s, records, stable = time.monotonic(), list[RequestRecord](), None
-    if requests is None:
-        records, stable = await _ask_until_stable(arm, plan, loops, first_window)
-    elif requests:
-        records = await _ask_window(arm, loops, plan_window(arm.name, plan, first_window, size=requests))
+
+    async def ask_window(number: int, size: int, most_tokens: int | None = None) -> list[RequestRecord]:
+        window_records: list[RequestRecord] = []
+
+        def collect_record(record: RequestRecord) -> None:
+            window_records.append(record)
+            loops.on_record(record)
+
+        turn = plan_window(arm.name, plan, number, size=size, most_tokens=most_tokens)
+        await dataclasses.replace(loops, on_record=collect_record).run(arm, turn, turn.items)
+        records.extend(window_records)
+        return window_records
+
+    if requests:
+        await ask_window(first_window, requests)
+    elif requests is None:
+        size, stable, previous = max(MIN_WINDOW, _count_workers(plan)), False, None
+        await ask_window(first_window, size)
+        for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
+            if loops.stop.is_requested or time.monotonic() > start_s + MAX_WARM_UP_S:
+                break
+            window_records = await ask_window(number, size, SHORT_TOKENS)
+            current = compute_medians(window_records)
+            stable = previous is not None and is_stable(previous, current)
+            if stable or all(record.error for record in window_records):
+                break
+            previous = current
     entry = WarmUpEntry(
-        requests=len(records),
-        failed=sum(record.error is not None for record in records),
-        stable=stable,
+        requests=len(records), failed=sum(record.error is not None for record in records), stable=stable,
         duration_s=round(time.monotonic() - start_s, 3),
-    )
+    )  # fmt: skip
     return WarmUpOutcome(entry, _compute_factor(plan, records))
 
 
-async def _ask_until_stable(
-    arm: ArmSession, plan: RunPlan, loops: RequestLoops, first_window: int
-) -> tuple[list[RequestRecord], bool]:
-    end_s, size = time.monotonic() + MAX_WARM_UP_S, max(MIN_WINDOW, _count_workers(plan))
-    records = await _ask_window(arm, loops, plan_window(arm.name, plan, first_window, size=size))
-    previous: WindowMedians | None = None
-    for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
-        if loops.stop.is_requested or time.monotonic() > end_s:
-            break
-        window = plan_window(arm.name, plan, number, size=size, most_tokens=SHORT_TOKENS)
-        window_records = await _ask_window(arm, loops, window)
-        records += window_records
-        if all(record.error for record in window_records):
-            break
-        current = compute_medians(window_records)
-        if previous is not None and is_stable(previous, current):
-            return records, True
-        previous = current
-    return records, False
-
-
-async def _ask_window(arm: ArmSession, loops: RequestLoops, turn: PlanTurn) -> list[RequestRecord]:
-    records: list[RequestRecord] = []
-
-    def collect_record(record: RequestRecord) -> None:
-        records.append(record)
-        loops.on_record(record)
-
-    await dataclasses.replace(loops, on_record=collect_record).run(arm, turn, turn.items)
-    return records
-
-
 def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens: int | None = None) -> PlanTurn:
-    """Return one window as a turn: the same prompts whatever its number, of as many classes as it has room for."""
-    entries = tuple(itertools.islice(itertools.cycle(_rotate_classes(plan)), size))
+    """Return one window as a turn: the same prompts whatever its number, of as many classes as it has room for.
+
+    The first prompt of each class comes first, then the second of each, and so on.
+    """
+    by_class: dict[tuple[str, str], dict[str, PromptEntry]] = {}
+    for block in plan.blocks:
+        for entry in block.entries:
+            by_class.setdefault((entry.suite, entry.prompt.class_), {})[entry.prompt.id] = entry
+    rows = itertools.zip_longest(*(entries.values() for entries in by_class.values()))
+    cycle = itertools.cycle(entry for row in rows for entry in row if entry is not None)
+    entries = tuple(itertools.islice(cycle, size))
     if most_tokens is not None:
         entries = tuple(dataclasses.replace(entry, max_tokens=min(entry.max_tokens, most_tokens)) for entry in entries)
     load = LoadLevel(concurrency=min(_count_workers(plan), size))
@@ -142,27 +140,16 @@ def compute_medians(records: Sequence[RequestRecord]) -> WindowMedians:
 
 def is_stable(previous: WindowMedians, current: WindowMedians) -> bool:
     """Return whether two windows showed the same."""
-    for before, now, tolerance_s in zip(previous, current, (MAX_TTFT_CHANGE_S, 0.0), strict=True):
-        if before is None or now is None:
-            if before is not now:
-                return False
-        elif abs(before - now) > max(MAX_CHANGE * max(before, now), tolerance_s):
-            return False
-    return True
+    return all(
+        before is now  # both None
+        if before is None or now is None
+        else abs(before - now) <= max(MAX_CHANGE * max(before, now), tolerance_s)
+        for before, now, tolerance_s in zip(previous, current, (MAX_TTFT_CHANGE_S, 0.0), strict=True)
+    )
 
 
 def _count_workers(plan: RunPlan) -> int:
     return max(block.load.concurrency or OPEN_WORKERS for block in plan.blocks)
-
-
-def _rotate_classes(plan: RunPlan) -> list[PromptEntry]:
-    """Return the first prompt of each class, then the second of each, and so on, each once."""
-    by_class: dict[tuple[str, str], dict[str, PromptEntry]] = {}
-    for block in plan.blocks:
-        for entry in block.entries:
-            by_class.setdefault((entry.suite, entry.prompt.class_), {})[entry.prompt.id] = entry
-    rows = itertools.zip_longest(*(entries.values() for entries in by_class.values()))
-    return [entry for row in rows for entry in row if entry is not None]
 
 
 def _compute_factor(plan: RunPlan, records: Sequence[RequestRecord]) -> float | None:

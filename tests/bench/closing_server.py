@@ -47,9 +47,7 @@ class ClosingServer:
 
 
 class _Listener(ThreadingHTTPServer):
-    def __init__(self, told: ClosingServer) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.told = told
+    told: ClosingServer
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -63,9 +61,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def note(self) -> int:
         """Keep what is asked; return how many requests the connection has carried before."""
-        carried, self.carried = self.carried, self.carried + 1
-        self.server.told.requests.append((self.command, self.path, carried))
-        return carried
+        self.server.told.requests.append((self.command, self.path, self.carried))
+        self.carried += 1
+        return self.carried - 1
 
     def do_GET(self) -> None:
         """Answer a page."""
@@ -121,7 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
 def closing_server(closing: Closing, delay_s: float = 0.0) -> Iterator[ClosingServer]:
     """Run a server beside the test."""
     server = ClosingServer(closing, delay_s)
-    with _Listener(server) as listening:
+    with _Listener(("127.0.0.1", 0), _Handler) as listening:
+        listening.told = server
         server.url = f"http://127.0.0.1:{listening.server_address[1]}"
         thread = threading.Thread(target=listening.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()

@@ -43,7 +43,6 @@ class Schedule:
     bursts: str = "1"
     first_burst: int | None = None
     tokens: int = 16
-    reasoning: int = 0  # so many bursts first, as reasoning
     fault: str | None = None
     fault_at: int = 2
     status: int = 503
@@ -61,9 +60,8 @@ class Schedule:
 
     def sizes(self, most: int | None) -> list[int]:
         """Tokens of each burst."""
-        left = self.tokens if most is None else min(self.tokens, most)
-        sizes = []
-        given = self._given()
+        left, given = self.tokens if most is None else min(self.tokens, most), self._given()
+        sizes: list[int] = []
         while left > 0:
             wanted = self.first_burst if not sizes and self.first_burst else next(given)
             sizes.append(min(left, wanted))
@@ -169,15 +167,12 @@ class Frames:
 
     def role(self) -> bytes | None:
         """The event before any token; the completions API has none."""
-        if not self.request.chat:
-            return None
-        return self._choice({"role": "assistant", "content": ""}, 0)
+        return self._choice({"role": "assistant", "content": ""}, 0) if self.request.chat else None
 
-    def burst(self, number: int, size: int) -> bytes:
+    def burst(self, size: int) -> bytes:
         """The event of one engine step."""
         text = "".join(f" {WORDS[(self.running + i) % len(WORDS)]}" for i in range(size))
-        reasons = self.request.chat and number < self.schedule.reasoning
-        return self._choice({"reasoning" if reasons else "content": text}, size)
+        return self._choice({"content": text}, size)
 
     def finish(self, reason: str) -> bytes:
         """The event that says why it ended."""
@@ -185,11 +180,11 @@ class Frames:
 
     def usage(self) -> bytes:
         """The event without a choice."""
-        return self._frame({"choices": [], "usage": self._usage()})
+        return self._frame({"choices": [], **self._usage()})
 
-    def _usage(self) -> dict[str, int]:
-        total = self.prompt_tokens + self.running
-        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": self.running, "total_tokens": total}
+    def _usage(self) -> dict[str, Any]:
+        prompt, running = self.prompt_tokens, self.running
+        return {"usage": {"prompt_tokens": prompt, "completion_tokens": running, "total_tokens": prompt + running}}
 
     def _choice(self, delta: dict[str, str], size: int, finish: str | None = None) -> bytes:
         choice: dict[str, Any] = {"index": 0, "delta": delta} if self.request.chat else {
@@ -200,7 +195,7 @@ class Frames:
         self.running += size
         frame: dict[str, Any] = {"choices": [choice]}
         if self.request.option("continuous_usage_stats") and self.schedule.fault != "no_usage":
-            frame["usage"] = self._usage()
+            frame |= self._usage()
         return self._frame(frame)
 
     def _logprobs(self, size: int) -> dict[str, Any] | None:
@@ -257,8 +252,7 @@ class Server:
         self._tasks.add(task)
         try:
             while (request := await self._read(connection)) is not None:
-                goes_on = await self._answer(connection, request)
-                if not goes_on:
+                if not await self._answer(connection, request):
                     break
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             pass  # the client left, or the server ends
@@ -291,19 +285,20 @@ class Server:
             if request.method == "GET":
                 await self._answer_get(connection, request)
                 return True
-            unknown = [name for name in self.refused_fields if name in _fields(request.body)]
-            if unknown:
+            fields = request.body.keys() | (request.body.get("stream_options") or {}).keys()
+            if unknown := [name for name in self.refused_fields if name in fields]:
                 said = {"error": {"message": f"unknown field {unknown[0]}", "type": "BadRequestError", "code": 400}}
                 await connection.whole("400 Bad Request", "application/json", json.dumps(said).encode())
                 return True
             return await self._stream(connection, request, request.schedule(self.default))
         finally:
-            self._tell(connection.truth)
+            if self.log is not None:
+                kept = {key: value for key, value in connection.truth.items() if key not in {"headers", "body"}}
+                self.log.write(json.dumps(kept) + "\n")
+                self.log.flush()
 
     async def _answer_get(self, connection: Connection, request: Request) -> None:
         pages = {"/v1/models": {"object": "list", "data": self.models}, "/version": {"version": "0.0.1"}, "/health": {}}
-        if request.path == "/hang":
-            await asyncio.sleep(60)
         page = pages.get(request.path)
         if page is None or self.health != OK:
             await connection.whole(f"{404 if page is None else self.health} No", "application/json", b"{}")
@@ -329,22 +324,10 @@ class Server:
         for number, size in enumerate(sizes):
             await _until(start + (schedule.ttft_ms + number * schedule.step_ms) / 1000)
             if number == schedule.fault_at and schedule.fault in DURING:
-                goes_on = await DURING[schedule.fault](connection, frames)
-                if not goes_on:
-                    return False
+                return await DURING[schedule.fault](connection, frames)
             connection.truth["bursts"].append([time.monotonic(), size])
-            await connection.write(frames.burst(number, size), size)
+            await connection.write(frames.burst(size), size)
         return await _end(connection, request, schedule, frames)
-
-    def _tell(self, truth: dict[str, Any]) -> None:
-        if self.log is not None:
-            kept = {key: value for key, value in truth.items() if key not in {"headers", "body"}}
-            self.log.write(json.dumps(kept) + "\n")
-            self.log.flush()
-
-
-def _fields(body: dict[str, Any]) -> set[str]:
-    return set(body) | set(body.get("stream_options") or {})
 
 
 async def _until(due_s: float) -> None:
@@ -440,10 +423,9 @@ async def _error(connection: Connection, _: Frames) -> bool:
 
 
 async def _endless(connection: Connection, frames: Frames) -> bool:
-    for number in itertools.count():
-        await connection.write(frames.burst(number, 1), 1)
+    while True:
+        await connection.write(frames.burst(1), 1)
         await asyncio.sleep(0.0005)
-    return False
 
 
 HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"

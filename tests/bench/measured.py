@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from tandem.bench import manifest
 from tandem.bench.answer import ServerAnswer
 from tandem.bench.counters import FILE as COUNTERS
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
+from tandem.bench.request_metrics import compute_request_metrics
 
 
 def chunks(*stated: tuple[Any, ...]) -> tuple[Chunk, ...]:
@@ -35,6 +37,13 @@ def record(**changes: Any) -> RequestRecord:
     }  # fmt: skip
     stated |= changes
     return RequestRecord(**split_chunks(stated.pop("chunks")), **stated)
+
+
+def compute_record_metrics(one: RequestRecord) -> dict[str, float]:
+    """The figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
+    metrics = compute_request_metrics([one])
+    values = {name: float(column[0]) for name, column in metrics.values.items() if np.isfinite(column[0])}
+    return values | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
 
 
 def answer_record(answer: ServerAnswer) -> RequestRecord:

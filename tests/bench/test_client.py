@@ -76,14 +76,10 @@ def test_nothing_is_parsed_while_a_request_runs(monkeypatch) -> None:
 # What is sent
 
 
-def test_a_request_carries_its_id_and_body_and_asks_for_no_compression() -> None:
-    truth = come(asking(request_id="run-7-0001", seed=3, max_tokens=5), api="completions").server.posted[0]
-
-    assert (truth["headers"]["x-request-id"], truth["headers"]["accept-encoding"]) == ("run-7-0001", "identity")
-    assert "authorization" not in truth["headers"]
-    assert truth["body"] == {
-        "model": MODEL, "prompt": "count to ten", "max_tokens": 5, "temperature": 0.0, "stream": True, "seed": 3,
-    }  # fmt: skip
+def test_a_request_carries_its_id_and_asks_for_no_compression() -> None:
+    headers = come(asking(request_id="run-7-0001")).server.posted[0]["headers"]
+    assert (headers["x-request-id"], headers["accept-encoding"]) == ("run-7-0001", "identity")
+    assert "authorization" not in headers
 
 
 def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply() -> None:
@@ -116,13 +112,6 @@ def test_nothing_can_be_opened_where_nothing_listens() -> None:
     assert run(what, url=NOWHERE) == 0
 
 
-def test_no_more_connections_are_open_than_the_limit() -> None:
-    async def what(client: CompletionClient, server: Server) -> tuple:
-        return {reply.error for reply in await ask_many(client, 8)}, server.accepted
-
-    assert run(what, limit=3) == ({None}, 3)
-
-
 def test_small_writes_are_not_held_back() -> None:
     async def what(client: CompletionClient, _: Server) -> list:
         await client.open_connections(2)
@@ -143,24 +132,6 @@ def test_a_connection_that_was_cut_is_not_used_again() -> None:
 
 
 # Never retried, never elsewhere
-
-
-def test_stream_that_breaks_on_an_open_connection_is_not_sent_again() -> None:
-    async def what(client: CompletionClient, server: Server) -> tuple:
-        await client.open_connections(1)
-        reply = await client.send_request(asking(prompt='#schedule {"fault": "drop"}'), LONG)
-        await asyncio.sleep(0.05)
-        return reply.had_open_connection, reply.error, len(server.posted)
-
-    assert run(what) == (True, "closed", 1)
-
-
-def test_a_redirect_is_not_followed() -> None:
-    came = come(fault="redirect")
-
-    assert [truth["path"] for truth in came.server.truths] == ["/v1/chat/completions"]
-    assert came.answer.error == "status_307"
-    assert came.answer.error_detail == "it points to /elsewhere/v1/chat/completions, which is not followed"
 
 
 def test_a_proxy_of_the_environment_is_not_used(monkeypatch) -> None:
@@ -184,7 +155,6 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch) -> None:
 )  # fmt: skip
 def test_a_failure_of_the_server_is_its_word_and_sent_once(fault: str, word: str | None) -> None:
     came = come(fault=fault, models=frozenset({MODEL}))
-
     assert (came.answer.error, len(came.server.posted)) == (word, 1)
 
 
@@ -204,7 +174,6 @@ def test_no_connection_is_a_word_with_the_address(url: str, detail: str) -> None
 
 def test_what_came_before_a_connection_broke_is_kept() -> None:
     came = come(asking(offers=EVERYTHING), fault="reset", fault_at=3)
-
     assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("closed", 3, " the quick brown")
 
 
@@ -261,5 +230,4 @@ def test_an_address_that_is_none_is_a_fault(url: str) -> None:
 def test_an_address_with_a_password_is_a_fault_that_does_not_repeat_it() -> None:
     with pytest.raises(BenchError) as caught:
         CompletionClient(ModelServer("arm", "http://me:sesame@host", MODEL), limit=1)
-
     assert "sesame" not in str(caught.value)

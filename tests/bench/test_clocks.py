@@ -82,12 +82,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_a_request_is_put_on_the_calendar(case: str) -> None:
     clocks, requests, moments = CASES[case]
-
     assert after_noon(clocks, *requests) == moments
 
 
 def test_a_clock_that_shows_no_moment_is_refused() -> None:
     bad = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="noon")
-
     with pytest.raises(BenchError, match="'noon' is no moment"):
         after_noon([bad], (1.0, 1.0))

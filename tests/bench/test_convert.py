@@ -74,18 +74,14 @@ def test_line_that_is_no_record_leaves_the_run_alone(folder, line):
 
 def test_file_in_the_way_is_kept(folder):
     (folder / "records-schema1.jsonl").write_text("mine")
-
     with pytest.raises(BenchError, match="exists already"):
         convert_run(folder)
-
     assert (folder / "records-schema1.jsonl").read_text() == "mine"
 
 
 def test_conversion_goes_on_after_a_kill_before_the_replacement(folder):
     (folder / "records-schema1.jsonl").hardlink_to(folder / "records.jsonl")
-
     convert_run(folder)
-
     assert summarize_run(folder).records
 
 

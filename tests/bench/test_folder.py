@@ -46,7 +46,6 @@ def refused(folder: Path, *, resume: bool) -> str:
 @pytest.mark.parametrize("make", [Path.mkdir, lambda path: path.symlink_to(path.with_name("nowhere"))])
 def test_a_folder_or_link_that_exists_is_refused(tmp_path, make):
     make(tmp_path / "out")
-
     with pytest.raises(BenchError, match="it exists already"):
         check_folder(tmp_path / "out", resume=False)
 
@@ -59,13 +58,11 @@ def test_a_run_in_a_folder_that_may_not_be_written_to_is_not_resumed(read_only):
     read_only.chmod(0o755)
     (read_only / "manifest.json").write_text("{}")
     read_only.chmod(0o555)
-
     assert "it may not be written to" in refused(read_only, resume=True)
 
 
 def test_a_place_that_may_not_be_looked_into_is_refused(read_only):
     read_only.chmod(0o700 if os.geteuid() == 0 else 0o000)
-
     assert "it cannot be looked at: Permission denied" in refused(read_only / "runs" / "out", resume=False)
 
 
@@ -90,5 +87,4 @@ def test_two_runs_never_write_to_one_folder(tmp_path):
 def test_a_run_that_could_not_write_its_manifest_leaves_no_folder(tmp_path):
     with claim_folder(tmp_path / "out", resume=False):
         (tmp_path / "out" / "manifest.json.new").write_text("{")
-
     assert not (tmp_path / "out").exists()

@@ -20,7 +20,6 @@ class Word(msgspec.Struct, frozen=True):
 def test_a_value_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     for said in ("a longer word than the next", "next"):
         save_json(tmp_path / "word.json", Word(said), label="the word")
-
     assert (tmp_path / "word.json").read_bytes() == b'{\n  "said": "next"\n}\n'
     assert [path.name for path in tmp_path.iterdir()] == ["word.json"]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from measured import compute_record_metrics
 
 from tandem.bench.fault import BenchError
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.tool import LlmperfLoad
 from tandem.bench.record import RecordWriter, RequestRecord, read_records
-from tandem.bench.request_metrics import compute_record_metrics
 
 ROW: dict[str, Any] = {
     "error_code": None, "error_msg": "", "inter_token_latency_s": 0.0402, "ttft_s": 0.0863,

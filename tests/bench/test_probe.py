@@ -39,15 +39,9 @@ def found(
     [
         ({"api": "chat"}, EVERYTHING),
         ({"api": "completions"}, EVERYTHING),
-        (
-            {"refused": ("return_token_ids",)},
-            ServerOffers(include_usage=True, continuous_usage=True, logprobs=True),
-        ),
+        ({"refused": ("return_token_ids",)}, ServerOffers(include_usage=True, continuous_usage=True, logprobs=True)),
         ({"refused": ("logprobs",)}, ServerOffers(include_usage=True, continuous_usage=True, token_ids=True)),
-        (
-            {"refused": ("continuous_usage_stats",)},
-            ServerOffers(include_usage=True, token_ids=True, logprobs=True),
-        ),
+        ({"refused": ("continuous_usage_stats",)}, ServerOffers(include_usage=True, token_ids=True, logprobs=True)),
         ({"refused": ("stream_options",)}, ServerOffers(token_ids=True, logprobs=True)),
         ({"refused": ("stream_options", "return_token_ids", "logprobs")}, ServerOffers()),
         ({"fault": "no_usage"}, ServerOffers(token_ids=True, logprobs=True)),  # taken and not given
@@ -59,13 +53,11 @@ def test_a_server_offers_what_stood_in_its_answer(fields: dict, offers: ServerOf
 
 def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
     _, bodies = found(refused=("stream_options",))
-
     assert [body.get("stream_options") for body in bodies].count({"include_usage": True}) == 1
 
 
 def test_the_servers_version_and_models_are_found() -> None:
     result, bodies = found(models=CARDS)
-
     assert (result.version, result.model_ids) == ("0.0.1", ("big", MODEL, "other-name"))
     assert result.models == {MODEL, "other-name", "/models/independent"}  # those of one root
     assert [body["max_tokens"] for body in bodies] == [8]
@@ -73,13 +65,11 @@ def test_the_servers_version_and_models_are_found() -> None:
 
 def test_without_a_list_the_name_that_was_answered_is_the_models() -> None:
     result, _ = found(models=[], fault="wrong_model")
-
     assert (result.models, result.model_ids) == ({MODEL, "another"}, ())
 
 
 def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
     result, _ = found(health=404)
-
     assert (result.offers, result.version, result.model_ids) == (EVERYTHING, None, ())
 
 
@@ -93,7 +83,6 @@ def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
 )
 def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, field: str, value: object) -> None:
     assert found(asked=asked)[1][0][field] == value
-
     with pytest.raises(BenchError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"):
         found(asked=asked, refused=(field,))
 
@@ -126,5 +115,4 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, f
 def test_a_server_that_cannot_be_measured_is_named_with_what_to_do(fields: dict, kind: type, sentence: str) -> None:
     with pytest.raises(BenchError, match=f"^arm=http://.*{sentence}") as caught:
         found(**fields)
-
     assert type(caught.value) is kind

@@ -25,7 +25,6 @@ def choices(recording: Recording) -> list[dict]:
 
 def test_there_are_recordings_of_both_apis_and_of_refusals() -> None:
     paths = {recorded(name).head["request"]["path"] for name in RECORDINGS}
-
     assert (paths, len(REFUSALS) > 0) == ({"/v1/chat/completions", "/v1/completions"}, True)
 
 
@@ -69,7 +68,6 @@ def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name: str)
 
 def test_a_burst_of_a_speculating_server_is_one_chunk_with_its_tokens() -> None:
     chunks = answered("ngram_chat_running_usage").chunks
-
     assert [chunk.tokens for chunk in chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
     assert [chunk.kind for chunk in chunks] == ["role", *["text"] * 7, "usage"]
     assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]  # end of text alone
@@ -78,7 +76,6 @@ def test_a_burst_of_a_speculating_server_is_one_chunk_with_its_tokens() -> None:
 def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text() -> None:
     name = "base_completions_split_characters"
     halves = [choice for choice in choices(recorded(name)) if choice["text"] == "" and not choice["finish_reason"]]
-
     assert [chunk.tokens for chunk in answered(name).chunks if chunk.kind == "empty"] == [1] * len(halves)
     assert halves
 
@@ -99,7 +96,6 @@ def test_the_first_output_is_seen_with_its_event_and_not_before(name: str) -> No
 @pytest.mark.parametrize("name", REFUSALS)
 def test_a_refusal_says_its_status_and_what_the_server_said(name: str) -> None:
     recording, answer = recorded(name), answered(name)
-
     assert answer.error == f"status_{recording.head['status']}"
     assert answer.error_detail == json.loads(recording.body)["error"]["message"][:300]
 
@@ -113,22 +109,13 @@ def test_a_refusal_says_its_status_and_what_the_server_said(name: str) -> None:
 )
 def test_usage_counts_one_token_for_each_text_event(name: str, tokens: int, finish: str) -> None:
     answer = answered(name)
-
     assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (tokens, "usage", finish)
     assert Counter(chunk.kind for chunk in answer.chunks) == {"role": 1, "text": tokens, "end": 1, "usage": 1}
     assert {chunk.tokens for chunk in answer.chunks} == {None}
 
 
-def test_llama_cpp_sends_a_burst_as_events_of_one_read() -> None:
-    plain, ngram = map(answered, LLAMA_CPP)
-
-    assert (plain.text, plain.cached_tokens, ngram.cached_tokens) == (ngram.text, 0, 0)
-    assert [len(recorded(name).reads) for name in LLAMA_CPP] == [50, 30]
-
-
 def test_mock_llm_ends_with_text_and_without_usage() -> None:
     answer = answered("foreign/mock_llm")
-
     assert [(chunk.kind, chunk.tokens) for chunk in answer.chunks] == [("text", None)] * 7
     assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (None, None, "stop")
     assert answer.text == "Repeat: one two three one two three one two three"

@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from measured import failed, record, write_run
+from measured import compute_record_metrics, failed, record, write_run
 
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import BenchError
-from tandem.bench.request_metrics import compute_record_metrics
 from tandem.bench.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
 from tandem.bench.schedule import LoadLevel
 

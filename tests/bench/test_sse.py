@@ -27,19 +27,9 @@ def split(*pieces: bytes) -> list[bytes]:
 @pytest.mark.parametrize(
     ("stream", "events"),
     [
-        (b"data: x\n\n", [b"x"]),
-        (b"data: x\r\n\r\n", [b"x"]),
-        (b"data: x\r\r", [b"x"]),
-        (b"data:x\n\n", [b"x"]),
         (b"data:  x\n\n", [b" x"]),
-        (b"\xef\xbb\xbfdata: x\n\n", [b"x"]),
-        (b": hello\n\ndata: x\n\n", [b"x"]),
         (b":\ndata: x\n:\n\n", [b"x"]),
-        (b"event: e\nid: 1\nretry: 3\ndata: x\n\n", [b"x"]),
-        (b"data: x\ndata: y\n\n", [b"x\ny"]),
-        (b"data: a: b\n\n", [b"a: b"]),
         (b"data\n\ndata:\n\ndata: \n\n", []),
-        (b"data: x\n\ndata: y\n\n", [b"x", b"y"]),
         (b"data: x\n", []),
         (b"database: x\n\n", []),
         (b"", []),
@@ -63,30 +53,13 @@ def test_a_stream_cut_anywhere_gives_the_same_events(name: str) -> None:
         assert split(*pieces) == whole, cuts
 
 
-def test_random_bytes_never_raise() -> None:
-    generator = random.Random(SEED)  # noqa: S311
-
-    for _ in range(300):
-        splitter = EventSplitter()
-        for _ in range(20):
-            splitter.feed(bytes(generator.choices(b"\r\n: data\xef\xbb\xbf{}", k=generator.randint(0, 12))))
-        splitter.end()
-
-
 @pytest.mark.parametrize(
-    ("stream", "last"),
-    [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")],
+    ("stream", "last"), [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")]
 )
 def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream: bytes, last: bytes) -> None:
     splitter = EventSplitter()
-
     completed = [at for at in range(len(stream)) if splitter.feed(stream[at : at + 1])]
-
     assert completed == [stream.rindex(last)]
-
-
-def test_the_newline_after_a_return_that_ended_an_event_starts_no_other() -> None:
-    assert split(b"data: x\r\n\r", b"\ndata: y\r\n\r", b"\n") == [b"x", b"y"]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +78,6 @@ def test_the_newline_after_a_return_that_ended_an_event_starts_no_other() -> Non
 def test_the_end_gives_the_last_event_and_the_line_of_no_stream(stream: bytes, left, foreign_line) -> None:
     splitter = EventSplitter()
     splitter.feed(stream)
-
     assert (splitter.end(), splitter.foreign_line) == (left, foreign_line)
 
 

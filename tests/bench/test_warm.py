@@ -49,13 +49,11 @@ def test_the_figures_of_a_window_are_medians_of_what_succeeded(records, medians)
 def test_every_window_asks_the_same_prompts_of_every_arm(concurrency, size):
     made = plan(classes={"code": 3, "chat": 1}, concurrency=(concurrency,))
     one, other = plan_window("a", made, 0, size=size), plan_window("b", made, 5, size=size)
-
     assert (one.items, len(one.items)) == (other.items, size)
 
 
 def test_a_short_window_asks_for_few_tokens_under_ids_of_its_own():
     made = plan(max_tokens=600)
     window = plan_window("a", made, 1, size=4, most_tokens=SHORT_TOKENS)
-
     assert {item.entry.max_tokens for item in window.items} == {64}
     assert {request_id for turn in made.turns() for request_id in turn.request_ids()}.isdisjoint(window.request_ids())

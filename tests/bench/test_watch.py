@@ -67,7 +67,6 @@ def test_a_connection_that_does_not_stand_in_time_is_a_word(full: int) -> None:
 )
 def test_what_does_not_end_is_cut_with_what_came(fault, fault_at: int, limits: dict, word, text: str) -> None:
     came = come(asking(offers=EVERYTHING), outs=outs(**limits), fault=fault, fault_at=fault_at, ttft_ms=5, step_ms=10)
-
     assert (came.answer.error, came.answer.text[: len(" the quick")]) == (word, text)
     assert came.reply.end_s < LONG.whole_s
     assert len(came.reply.body) < 4 << 20  # of a flood
@@ -75,22 +74,13 @@ def test_what_does_not_end_is_cut_with_what_came(fault, fault_at: int, limits: d
 
 def test_a_stream_that_goes_on_too_long_is_cut_with_what_came() -> None:
     came = come(asking(max_tokens=1000, offers=EVERYTHING), outs=outs(whole_s=3 * SHORT_S), tokens=1000, step_ms=10)
-
     assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
 
 
 def test_the_answer_of_a_refusal_that_hangs_is_cut() -> None:
     raw = [b'{"error":'.hex()]
     came = come(outs=outs(whole_s=SHORT_S), raw=raw, pause_ms=5000, content_type="application/json")
-
     assert came.answer.error == "whole_timeout"
-
-
-def test_a_page_that_never_comes_is_cut() -> None:
-    async def what(client: CompletionClient, _: object) -> str | None:
-        return (await client.get("/hang", outs(whole_s=SHORT_S))).error
-
-    assert run(what) == "whole_timeout"
 
 
 class Bound:
