@@ -17,11 +17,11 @@ from tandem.simulator import fault_injection
 from tandem.simulator.engine import BatchingEngine, EngineRequest
 from tandem.simulator.engine_loop import EngineLoop, ResponseStream, sleep_until
 from tandem.simulator.frames import ResponseFrames, build_error_body, build_models_body
-from tandem.simulator.generation_request import ApiName, GenerationRequest, VllmApiError, read_generation_request
+from tandem.simulator.generation_request import ApiName, VllmApiError, read_generation_request
 from tandem.simulator.metrics_page import MetricsPage
-from tandem.simulator.response_plan import ResponsePlan, plan_response
+from tandem.simulator.response_plan import plan_response
 from tandem.simulator.server_log import RequestLogEntry, ServerLog
-from tandem.simulator.settings import FaultSettings, SimulatorSettings
+from tandem.simulator.settings import SimulatorSettings
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 << 20  # bytes
@@ -167,22 +167,17 @@ class SimulatorServer:
             if settings.runtime != "nxdi-v0":
                 self._metrics_page.rejections.inc()
             raise VllmApiError("the queue is full: try again later", status=503, kind="Service Unavailable")
-        frames = self._build_frames(generation_request, plan, fault, entry)
-        return await self._generate(request, ResponseStream(frames, max_tokens, fault, entry), entry)
-
-    def _build_frames(
-        self, request: GenerationRequest, plan: ResponsePlan, fault: FaultSettings | None, entry: RequestLogEntry
-    ) -> ResponseFrames:
-        kind, tokens = (fault.kind, fault.tokens) if fault else (None, 0)
-        return ResponseFrames(
-            request=request,
+        kind, fault_tokens = (fault.kind, fault.tokens) if fault else (None, 0)
+        frames = ResponseFrames(
+            request=generation_request,
             plan=plan,
-            settings=self._settings,
+            settings=settings,
             counts_usage=kind != "no_usage",
-            id=f"{'chatcmpl' if request.api == 'chat' else 'cmpl'}-{entry.request_id}",
-            model=fault_injection.WRONG_MODEL if kind == "wrong_model" else request.model,
-            extra_tokens=tokens if kind == "wrong_usage" else 0,
+            id=f"{'chatcmpl' if entry.api == 'chat' else 'cmpl'}-{entry.request_id}",
+            model=fault_injection.WRONG_MODEL if kind == "wrong_model" else settings.model,
+            extra_tokens=fault_tokens if kind == "wrong_usage" else 0,
         )
+        return await self._generate(request, ResponseStream(frames, max_tokens, fault, entry), entry)
 
     async def _generate(
         self, request: web.Request, stream: ResponseStream, entry: RequestLogEntry

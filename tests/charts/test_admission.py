@@ -119,7 +119,5 @@ def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_
 
 def test_to_copy_is_no_other_artifact() -> None:
     post = EXPERIMENTS["post"]
-
     keys = [compute_artifact_key(spec, spec.variants[1], CATALOGUE).digest for spec in (post, copying("post"))]
-
     assert keys[0] == keys[1]

@@ -216,7 +216,6 @@ def test_a_forged_pod_is_refused_in_every_kind(kind: str, forge: Forge) -> None:
     for name, operation in itertools.product(GUARDED, ("CREATE", "UPDATE")):
         body = wrap_template(kind, cron_job(name))
         forge(body if kind == "Pod" else template_of(body))
-
         assert list_denials(body, operation) != [], (name, operation)
 
 
@@ -224,7 +223,6 @@ def test_an_ephemeral_container_of_a_running_pod_is_refused() -> None:
     body = wrap_template("Pod", cron_job())
     forge_ephemeral_container(body)
     request = replace(request_of(body, "UPDATE"), resource="pods/ephemeralcontainers")
-
     assert admission("post-us-east-2").list_denials(request) != []
 
 
@@ -255,7 +253,6 @@ def forge_annotation(template: Object) -> None:
 def test_a_job_is_a_copy_in_every_field_of_its_pod(name: str, forge: Forge) -> None:
     body = copy_to_job(cron_job(name))
     forge(template_of(body))
-
     assert list_denials(body) != []
 
 
@@ -263,20 +260,17 @@ def test_a_job_is_a_copy_in_every_field_of_its_pod(name: str, forge: Forge) -> N
 def test_a_guarded_job_is_named_as_its_cron_job(job_name: str) -> None:
     body = copy_to_job(cron_job())
     body["metadata"]["name"] = job_name
-
     assert list_denials(body) != []
 
 
 def test_a_copy_of_another_namespace_is_refused() -> None:
     body = copy_to_job(cron_job())
     body["metadata"]["namespace"] = names.experiment_namespace(EXPERIMENTS["post-drafts-windows"])
-
     assert list_denials(body) != []
 
 
 def test_without_its_parameters_a_policy_refuses() -> None:
     policies = [body for body in rights("post-us-east-2") if body["kind"].startswith("ValidatingAdmission")]
-
     assert len(Admission(objects=policies).list_denials(request_of(copy_to_job(cron_job())))) == 2
 
 
@@ -297,7 +291,6 @@ def test_other_accounts_run_what_they_like(kind: str, name: str) -> None:
 def test_other_namespaces_are_none_of_this(kind: str) -> None:
     body = forge_object(kind, names.COMPILE_ACCOUNT)
     body["metadata"]["namespace"] = "shop"
-
     assert list_denials(body) == []
 
 
@@ -354,5 +347,4 @@ def request_entry(pod: str, group: str, resource: str = "pods/exec", namespace: 
 @pytest.mark.parametrize("resource", ["pods/exec", "pods/attach", "pods/portforward"])
 def test_people_enter_pods_of_the_bench_alone(group: str, resource: str) -> None:
     pods = ("bench-x7k2p", "bench-2-x7k2p", "stage-qwen3-32b-9216db5-1-x7k2p", "qwen-vllm-5d9c-x7k2p")
-
     assert [request_entry(pod, group, resource) == [] for pod in pods] == [True, True, False, False]

@@ -130,7 +130,6 @@ def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, e
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_every_object_says_what_it_is_part_of(environment: str, experiment: str) -> None:
     said = [set(body["metadata"]["labels"]) for body in objects(environment, experiment)]
-
     assert all({f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels for labels in said)
 
 

@@ -97,22 +97,18 @@ def test_the_selector_admits_the_chips_of_the_environments_type_alone(environmen
 def test_two_servers_of_the_post_fill_a_node_half_each() -> None:
     spec, node = spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")
     first = allocate(spec, node)
-
     second = allocate(spec, without(node, first))
-
     assert sorted([ids(first), ids(second)]) == HALVES
 
 
 def test_a_third_server_of_the_post_finds_nothing() -> None:
     spec, node = spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")
     rest = without(node, allocate(spec, node))
-
     assert allocate(spec, without(rest, allocate(spec, rest))) is None
 
 
 def test_one_broken_chip_in_each_half_leaves_no_group_of_eight() -> None:
     node = [device for device in slice_of("trn2.48xlarge") if ids([device])[0] not in {3, 12}]
-
     assert allocate(spec_of("post-us-east-2", "post"), node) is None
 
 
@@ -120,13 +116,11 @@ def test_a_group_can_never_be_had_on_an_instance_that_publishes_none() -> None:
     spec = spec_of("dev-trn2-3xlarge", "dev") | {
         "constraints": [{"requests": ["neuron"], "matchAttribute": "resource.aws.com/devicegroup8_id"}]
     }
-
     assert allocate(spec, slice_of("trn2.3xlarge")) is None
 
 
 def test_the_data_file_names_the_groups_that_drivers_published() -> None:
     figure = CATALOGUE.instances.instances["trn2.48xlarge"].resource_slice
-
     assert figure is not None
     assert {name.rpartition("/")[2]: list(found) for name, found in figure.value.items()} == GROUPS
 
@@ -134,9 +128,7 @@ def test_the_data_file_names_the_groups_that_drivers_published() -> None:
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_group_is_asked_for_where_one_is_declared_and_only_there(environment: str, experiment: str) -> None:
     size = EXPERIMENTS[experiment].serving.device_group
-
     asked = [each["matchAttribute"] for each in spec_of(environment, experiment).get("constraints", [])]
-
     assert asked == ([f"resource.aws.com/devicegroup{size}_id"] if size else [])
 
 
@@ -162,6 +154,5 @@ def test_the_driver_sets_the_logical_cores_that_the_server_is_told(environment: 
 def test_another_spec_is_another_template_because_a_template_cannot_change(change: dict[str, Any]) -> None:
     serving = EXPERIMENTS["post"].serving
     other = ServingSettings.model_validate(serving.model_dump() | change)
-
     assert template_name("trn2.48xlarge", other) != template_name("trn2.48xlarge", serving)
     assert template_name("trn2u.48xlarge", other) != template_name("trn2.48xlarge", other)

@@ -176,6 +176,5 @@ def test_a_run_by_hand_takes_an_engineer_but_for_labels(kind: ClusterKind, may: 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_no_rule_holds_a_wildcard(environment: str) -> None:
     roles = [body for kind in ("Role", "ClusterRole") for body in of_kind(rights(environment), kind).values()]
-
     assert roles != []
     assert "*" not in {text for role in roles for one in role["rules"] for texts in one.values() for text in texts}

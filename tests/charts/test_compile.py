@@ -65,7 +65,6 @@ def test_there_is_one_compile_for_each_artifact(environment: str, experiment: st
     spec = EXPERIMENTS[experiment]
     wanted = {compute_artifact_key(spec, each, CATALOGUE).name for each in spec.all_variants()}
     found = [each["metadata"]["annotations"]["tandem/artifact"] for each in stages(environment, experiment)["compile"]]
-
     assert sorted(found) == sorted(wanted)
 
 
@@ -119,7 +118,6 @@ def test_the_driver_is_told_its_limits_and_its_files() -> None:
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> None:
     (job, _) = render_workloads(HOME, with_settings("post", deadline_hours=2), CATALOGUE)["compile"]
-
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
     assert flag(steps(pod_of(job))["fetch"]["args"], "--lease-s") == str(3 * 3600)
 
@@ -185,14 +183,12 @@ def test_the_disk_asked_for_is_what_the_volumes_may_hold(environment: str, exper
     for _, spec, _ in jobs(environment, experiment):
         asked = steps(spec)["compile"]["resources"]["requests"]["ephemeral-storage"]
         held = [v["emptyDir"]["sizeLimit"] for v in spec["volumes"] if "medium" not in v["emptyDir"]]
-
         assert int(asked.removesuffix("Gi")) == sum(int(each.removesuffix("Gi")) for each in held)
 
 
 def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:
     (plain, _), (told, _) = made(EXPERIMENTS["post"]), made(with_settings("post", cpu=180, memory_gib=700))
     asked = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, told)]
-
     assert [(each["cpu"], each["memory"]) for each in asked] == [("90", "256Gi"), ("180", "700Gi")]
 
 
@@ -211,5 +207,4 @@ def test_without_devices_nothing_is_claimed_and_the_artifact_says_so() -> None:
 def test_where_it_is_compiled_makes_no_other_artifact() -> None:
     elsewhere = with_settings("post", where="cpu", cpu=8, memory_gib=64, deadline_hours=9, attempts=1)
     keys = {compute_artifact_key(spec, spec.variants[1], CATALOGUE).digest for spec in (EXPERIMENTS["post"], elsewhere)}
-
     assert len(keys) == 1

@@ -78,13 +78,11 @@ def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -
 
 def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:
     revisions = {each["source"]["targetRevision"] for each in applications()}
-
     assert revisions == {ARGOCD.delivery.revision, CATALOGUE.dra_chart.version.value}
 
 
 def test_every_application_goes_where_its_project_admits() -> None:
     projects = of_kind(controller("native-us-east-2"), "AppProject")
-
     assert all(each["destination"] in projects[each["project"]]["spec"]["destinations"] for each in applications())
 
 
@@ -126,7 +124,6 @@ def test_the_tool_syncs_the_rights_of_people(environment: str) -> None:
 def test_a_project_outlives_the_applications_that_name_it() -> None:
     """Argo CD cannot finish the deletion of an Application whose project is gone."""
     projects = of_kind(controller("native-us-east-2"), "AppProject").values()
-
     assert all(each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"] for each in projects)
 
 
@@ -178,9 +175,7 @@ def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: 
 )
 def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
     delivery = FLUX.delivery.model_copy(update={"repo_url": url})
-
     (source,) = of_kind(told(FLUX.model_copy(update={"delivery": delivery})), "GitRepository").values()
-
     assert ("secretRef" in source["spec"]) is expected
 
 
@@ -188,13 +183,11 @@ def test_both_tools_pin_the_driver_chart() -> None:
     version = CATALOGUE.dra_chart.version.value
     application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
     (source,) = of_kind(controller("dev-trn2-3xlarge"), "OCIRepository").values()
-
     assert [application["spec"]["source"]["targetRevision"], source["spec"]["ref"]["tag"]] == [version, version]
 
 
 def test_a_mirror_moves_the_driver_chart() -> None:
     mirrored = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
-
     assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
 
 
@@ -203,13 +196,11 @@ def test_a_mirror_moves_the_driver_chart() -> None:
 )
 def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, str], expected: str | None) -> None:
     (source,) = of_kind(told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository").values()
-
     assert source["spec"].get("provider") == expected
 
 
 def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:
     values = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
-
     assert values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
 
 

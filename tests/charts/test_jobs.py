@@ -88,7 +88,6 @@ def test_a_run_is_told_from_every_other_by_its_jobs_uid(body: Object) -> None:
 def test_every_mount_of_a_job_has_its_volume_of_local_disk(body: Object) -> None:
     volumes = job(body)["template"]["spec"]["volumes"]
     mounted = {mount["name"] for container in containers(body) for mount in container["volumeMounts"]}
-
     assert mounted == {volume["name"] for volume in volumes}
     assert all(set(volume) == {"name", "emptyDir"} and volume["emptyDir"]["sizeLimit"] for volume in volumes)
 
@@ -107,5 +106,4 @@ def test_there_is_a_staging_for_each_model(environment: str, experiment: str) ->
 def test_two_models_of_one_name_and_two_commits_are_staged_apart() -> None:
     model = CATALOGUE.models["Qwen/Qwen3-32B"]
     other = model.model_copy(update={"revision": model.revision.model_copy(update={"value": "0" * 40})})
-
     assert names.stage_job_name(model) != names.stage_job_name(other)

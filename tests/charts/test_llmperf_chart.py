@@ -39,7 +39,6 @@ def keep(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
-
     expected = "post" in spec.suites and len(spec.all_variants()) == 2
     assert ("llmperf" in stages(environment, experiment)) is expected
 
@@ -56,7 +55,6 @@ def test_it_drives_both_services_of_its_namespace(environment: str, experiment: 
 
 def test_its_load_is_the_posts() -> None:
     options = _build_parser().parse_args(measure()["args"])
-
     said = (options.input_tokens, options.output_tokens, options.temperature, options.concurrency, options.requests)
     assert said == (64, 600, 0.0, 4, 8)
 
@@ -64,7 +62,6 @@ def test_its_load_is_the_posts() -> None:
 @pytest.mark.parametrize(("environment", "experiment"), WITH)
 def test_what_runs_the_tool_gets_no_credential(environment: str, experiment: str) -> None:
     annotations = template(environment, experiment)["metadata"]["annotations"]
-
     assert annotations[SKIP_CREDENTIALS] == measure(environment, experiment)["name"]
     assert measure(environment, experiment)["image"] == LLMPERF.reference(ENVIRONMENTS[environment])
 
@@ -81,7 +78,6 @@ def test_what_is_measured_is_what_is_kept() -> None:
 
 def test_results_are_kept_below_the_experiment() -> None:
     body = of_kind(stages("post-us-east-2", "post")["llmperf"], "CronJob")["qwen-llmperf"]
-
     below = f"results/{flag(keep()['args'], '--below')}/"
     assert body["metadata"]["annotations"]["tandem/results"] == f"s3://{names.bucket_name(HOME)}/{below}"
     assert below == "results/post/llmperf/"
@@ -90,7 +86,6 @@ def test_results_are_kept_below_the_experiment() -> None:
 @pytest.mark.parametrize(("environment", "experiment"), WITH)
 def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(environment: str, experiment: str) -> None:
     spec = template(environment, experiment)["spec"]
-
     assert "resourceClaims" not in spec
     assert spec["nodeSelector"] == {"workload": "system"}
 

@@ -94,9 +94,7 @@ def test_a_pod_fits_the_node_raised_for_it(environment: str, experiment: str, va
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
 def test_no_other_pod_of_the_environment_fits_that_node(environment: str, experiment: str, variant: str) -> None:
     node = raised(environment, experiment, variant)
-
     takers = [server for server, pod in pods(environment).items() if fits(pod, node)]
-
     assert takers == [(experiment, variant)]
 
 
@@ -130,7 +128,6 @@ def test_a_second_pod_of_a_variant_finds_no_node(environment: str, experiment: s
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_compile_job_fits_the_node_raised_for_its_experiment(environment: str, experiment: str) -> None:
     node = raised_to_compile(environment, experiment)
-
     assert all(fits(pod, node) for pod in compiles(environment, experiment).values())
 
 
@@ -169,7 +166,6 @@ def test_a_compile_job_fits_its_instance(environment: str, experiment: str) -> N
 def test_a_pod_waits_until_the_node_can_mount_s3(environment: str, experiment: str, variant: str) -> None:
     node = raised(environment, experiment, variant)
     starting = Node(labels=node.labels, taints=[*node.taints, MOUNTPOINT_STARTS])
-
     assert not fits(pods(environment)[experiment, variant], starting)
 
 
@@ -194,5 +190,4 @@ def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(envir
     serving = [pod for (name, _), pod in pods(environment).items() if name == experiment]
     claims = sum(len(pod["resourceClaims"]) for pod in (*serving, *compiles(environment, experiment).values()))
     quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
-
     assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims

@@ -138,7 +138,6 @@ def test_servers_and_compilers_get_the_declared_capabilities(capabilities: str, 
 def test_a_namespace_admits_no_more_than_its_pods_need(capabilities: str, level: str) -> None:
     made = served_with(capabilities)
     (namespace,) = of_kind(made, "Namespace").values()
-
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == level
     assert (level == "privileged") is any(baseline(spec) for _, spec in pods_of(made))
 
@@ -162,7 +161,6 @@ def spoil(where: str, **update: Any) -> Spec:
 )  # fmt: skip
 def test_a_loosened_container_is_found(update: Spec) -> None:
     spec = spoil("container", **update)
-
     assert restricted(spec, spec["containers"][0]) != []
 
 

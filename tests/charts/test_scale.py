@@ -80,7 +80,6 @@ class Cluster:
 def test_a_second_kubectl_apply_leaves_the_scale(server: Object, replicas: int) -> None:
     live = created(server)
     live["spec"]["replicas"] = replicas
-
     assert three_way(server, server, live)["spec"]["replicas"] == replicas
 
 

@@ -21,7 +21,6 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
 def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -> None:
     hosted = DECLARED[environment].experiments
     bodies = [body for experiment in hosted for body in objects(environment, experiment)] + rights(environment)
-
     for body in bodies:
         kubernetes_validate.validate(body, DECLARED[environment].cluster.kubernetes, strict=True)
 
@@ -43,7 +42,6 @@ def test_the_core_schemas_refuse_the_flat_claim_of_the_beta_api() -> None:
 def test_the_core_schemas_refuse_an_unknown_field_of_a_pod() -> None:
     body = copy.deepcopy(of_kind(objects("post-us-east-2", "post"), "Deployment")["qwen-vllm"])
     body["spec"]["template"]["spec"]["containers"][0]["resource"] = {}
-
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(body, "1.36", strict=True)
 
@@ -51,7 +49,6 @@ def test_the_core_schemas_refuse_an_unknown_field_of_a_pod() -> None:
 @pytest.mark.parametrize("environment", [name for name in DECLARED if DECLARED[name].delivery.kind == "gitops"])
 def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment: str) -> None:
     bodies = controller(environment)
-
     assert gitops_errors(bodies) == [[] for _ in bodies]
 
 

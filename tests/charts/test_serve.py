@@ -68,7 +68,6 @@ def test_a_person_reads_mode_draft_and_window_off_the_labels() -> None:
 def test_every_label_is_one_that_kubernetes_takes(environment: str, experiment: str, variant: str) -> None:
     labels = deployment(environment, experiment, variant)["metadata"]["labels"]
     values = [*labels.values(), *pod(environment, experiment, variant)["nodeSelector"].values()]
-
     legal = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
     assert [value for value in values if not legal.fullmatch(value)] == []
 
@@ -95,7 +94,6 @@ def test_a_server_waits_for_a_node_and_lets_go_of_its_devices_before_it_is_repla
     environment: str, experiment: str, variant: str
 ) -> None:
     body = deployment(environment, experiment, variant)
-
     assert body["spec"]["strategy"] == {"type": "Recreate"}
     assert body["spec"]["progressDeadlineSeconds"] == 2**31 - 1  # Kubernetes reads this as no deadline
     assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
@@ -106,7 +104,6 @@ def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: 
     image = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].image
     digest = CATALOGUE.digests.find_digest(image.reference)
     pinned = f"{image.repository}:{image.tag}" + (f"@{digest}" if digest else "")
-
     assert pod(environment, experiment, variant)["containers"][0]["image"] == pinned
 
 
@@ -192,7 +189,6 @@ def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
 
 def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:
     code, ((path, body),) = probed(200)
-
     assert (code, path) == (0, "/v1/completions")
     assert body == {"model": "Qwen/Qwen3-32B", "prompt": "1", "max_tokens": 1, "temperature": 0}
 

@@ -91,7 +91,6 @@ def dropped(value: Any, path: str = "") -> list[str]:
 def test_what_is_written_is_what_the_server_stores(path: Path) -> None:
     for body in RENDERED[path]:
         lost = dropped(body) if definition(body) else []
-
         assert incomplete(body) == []
         assert [path for path in lost if (body["kind"], path) not in KEPT] == []
 
@@ -112,5 +111,4 @@ def test_a_field_reference_without_its_version_is_found() -> None:
 def test_an_empty_list_is_found() -> None:
     body = job()
     body["spec"]["jobTemplate"]["spec"]["template"]["spec"]["imagePullSecrets"] = []
-
     assert dropped(body) == ["spec/jobTemplate/spec/template/spec/imagePullSecrets"]

@@ -48,7 +48,6 @@ def test_the_images_own_entrypoint_is_told_the_bucket_the_model_and_its_commit()
 def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_word() -> None:
     hub = HubSettings(endpoint="https://hub.acme.dev", token_secret="tandem/hub")  # noqa: S106  # a name
     told = variables(container(HOME.model_copy(update={"hub": hub})))
-
     assert (told["HF_ENDPOINT"], told["TANDEM_HUB_TOKEN_SECRET"]) == ("https://hub.acme.dev", "tandem/hub")
     assert {"HF_ENDPOINT", "TANDEM_HUB_TOKEN_SECRET"} & set(variables(container())) == set()
 
@@ -72,7 +71,6 @@ def test_staging_writes_models_on_small_nodes_and_holds_no_secret_and_no_device(
 
 def test_the_largest_model_has_time_at_five_megabytes_a_second() -> None:
     sizes = [model.bytes.value or 0 for model in CATALOGUE.models.values()]
-
     assert max(sizes) / 5e6 < DEADLINE_S
 
 

@@ -39,7 +39,6 @@ def test_there_is_a_prefix_for_the_models_and_one_for_each_artifact(environment:
     spec = EXPERIMENTS[experiment]
     keys = [compute_artifact_key(spec, variant, CATALOGUE) for variant in spec.all_variants()]
     mounted = [volume["spec"]["mountOptions"][-1] for volume in volumes(environment, experiment).values()]
-
     assert mounted == ["prefix models/", *(f"prefix artifacts/{key.name}/" for key in keys)]
 
 
@@ -65,9 +64,7 @@ def test_a_volume_is_read_by_root_and_by_the_tools_with_the_role_of_the_pod(envi
 @pytest.mark.parametrize(("environment", "gbps"), [("post-us-east-2", 200), ("dev-trn2-3xlarge", 50)])
 def test_a_volume_names_the_nodes_throughput(environment: str, gbps: int) -> None:
     (experiment, *_) = experiments(ENVIRONMENTS[environment])
-
     found = {tuple(volume["spec"]["mountOptions"][3:-1]) for volume in volumes(environment, experiment.name).values()}
-
     assert found == {(f"maximum-throughput-gbps {gbps}",)}
 
 
@@ -76,7 +73,6 @@ def test_a_volume_and_its_claim_name_each_other(environment: str, experiment: st
     space = names.experiment_namespace(EXPERIMENTS[experiment])
     bound = {name: volume["spec"]["claimRef"] for name, volume in volumes(environment, experiment).items()}
     wanted = {claim["spec"]["volumeName"]: name for name, claim in claims(environment, experiment).items()}
-
     assert bound == {volume: {"namespace": space, "name": claim} for volume, claim in wanted.items()}
 
 

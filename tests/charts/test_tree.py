@@ -40,7 +40,6 @@ TREES = {name: rendered(name) for name in ENVIRONMENTS}
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_committed_manifests_are_those_the_specs_render(environment: str) -> None:
     spec = ENVIRONMENTS[environment]
-
     assert tree.list_stale_files(spec, experiments(spec), CATALOGUE, MANIFESTS) == []
 
 
@@ -72,13 +71,11 @@ def test_two_processes_with_other_hash_seeds_render_the_same_bytes() -> None:
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_second_render_writes_nothing(environment: str, tmp_path: Path) -> None:
     render(environment, tmp_path)
-
     assert render(environment, tmp_path) == []
 
 
 def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
     written = render("post-us-east-2", tmp_path)
-
     assert written == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
 
 
@@ -142,7 +139,6 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
 )
 def test_no_manifest_holds(environment: str, forbidden: str) -> None:
     holders = [str(path) for path, text in TREES[environment].items() if re.search(forbidden, text)]
-
     assert holders == []
 
 

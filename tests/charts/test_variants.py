@@ -180,7 +180,5 @@ def settings(environment: str, experiment: str, name: str) -> dict[str, Any]:
 def test_both_arms_say_the_same_greedy_sampling(environment: str, experiment: str, first: str, second: str) -> None:
     spelling = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].spelling
     assert spelling is not None
-
     said = [settings(environment, experiment, name)["on_device_sampling_config"] for name in (first, second)]
-
     assert said == [spelling.greedy_sampling, spelling.greedy_sampling]

@@ -84,7 +84,6 @@ def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) 
 @pytest.mark.parametrize(("port", "expected"), [(443, False), (8443, True), (8080, False)])
 def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: bool) -> None:
     own = HOME.model_copy(update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)})
-
     assert reaches(policies(own), "stage", ("10.9.9.9", port)) is expected
 
 
@@ -92,9 +91,7 @@ def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: boo
 @pytest.mark.parametrize("component", ["bench", "stage"])
 def test_interface_endpoints_are_reached_by_https_alone(component: str, port: int) -> None:
     network = HOME.network.model_copy(update={"interface_endpoints": True})
-
     specs = policies(HOME.model_copy(update={"network": network}))
-
     assert reaches(specs, component, (VPC_ENDPOINT[0], port)) is (port == 443)
 
 
@@ -106,7 +103,6 @@ def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(
     component: str, to: tuple[str, int], *, expected: bool
 ) -> None:
     network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
-
     assert reaches(policies(HOME.model_copy(update={"network": network})), component, to) is expected
 
 
@@ -117,5 +113,4 @@ def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(
 def test_a_pod_wears_the_label_that_its_policy_selects(chart: str, component: str) -> None:
     bodies = stages("post-us-east-2", "post")[chart]
     specs = [body["spec"].get("jobTemplate", body)["spec"] for body in bodies if body["kind"] != "Service"]
-
     assert {spec["template"]["metadata"]["labels"]["app.kubernetes.io/component"] for spec in specs} == {component}

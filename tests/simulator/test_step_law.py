@@ -32,7 +32,6 @@ def test_the_expected_tokens_of_a_step(law, acceptance, window, tokens):
 def test_what_is_drawn_has_the_expected_mean(law, window, acceptance):
     steps = 40_000
     drawn = draw_step_tokens(np.random.default_rng(2), law, acceptance, window, steps)
-
     error = drawn.std() / steps**0.5
     assert drawn.mean() == pytest.approx(compute_mean_step_tokens(law, acceptance, window), abs=5 * error + 1e-9)
 
@@ -40,6 +39,5 @@ def test_what_is_drawn_has_the_expected_mean(law, window, acceptance):
 def test_each_place_of_a_draft_is_accepted_with_the_same_chance_after_the_one_before():
     accepted = draw_step_tokens(np.random.default_rng(3), "vllm", 0.7, 4, 100_000) - 1
     reached = [np.count_nonzero(accepted >= place) for place in range(5)]
-
     rates = [after / before for before, after in itertools.pairwise(reached)]
     assert rates == pytest.approx([0.7] * 4, abs=0.02)

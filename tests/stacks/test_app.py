@@ -54,7 +54,6 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
 
 def test_one_environment_is_built_when_one_is_named(one: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     out, done = one
-
     assert done.returncode == 0, done.stderr
     assert [path.name for path in out.glob("assembly-*")] == ["assembly-dev-trn2-3xlarge"]
     assert "warnings: `tandem check` lists them" in done.stderr
@@ -62,7 +61,6 @@ def test_one_environment_is_built_when_one_is_named(one: tuple[Path, subprocess.
 
 def test_bad_input_is_refused_in_plain_words(specs: Path) -> None:
     done = run(specs / "out", *folders(spoil(specs, "nodes: 1", "nodes: none")))
-
     assert done.returncode == 2
     assert "capacity.nodes" in done.stderr
     assert "Traceback" not in done.stderr
@@ -70,6 +68,5 @@ def test_bad_input_is_refused_in_plain_words(specs: Path) -> None:
 
 def test_an_unknown_environment_is_refused(specs: Path) -> None:
     done = run(specs / "out", *folders(specs), "-c", "env=nowhere")
-
     assert done.returncode == 2
     assert "nowhere" in done.stderr

@@ -27,7 +27,6 @@ class TestEveryBucket:
         (found,) = [
             each for each in artifacts["Resources"].values() if each.get("Properties", {}).get("BucketName") == name
         ]
-
         assert (found["DeletionPolicy"], found["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
     def test_speaks_tls_only(self, artifacts: Template, name: str) -> None:
@@ -46,13 +45,11 @@ class TestEveryBucket:
 
 def test_current_models_never_expire(artifacts: Template) -> None:
     (rule,) = buckets(artifacts)[BUCKET]["LifecycleConfiguration"]["Rules"]
-
     assert "ExpirationInDays" not in rule
 
 
 def test_no_template_makes_an_existing_bucket(stacks: Templates) -> None:
     mine = [template for name, template in stacks.items() if name.startswith("existing-bucket-")]
-
     assert [bucket for template in mine for bucket in resources(template, "AWS::S3::Bucket")] == []
 
 

@@ -45,7 +45,6 @@ def test_no_cluster_is_open_to_the_world(stacks: Templates) -> None:
 
 def test_named_clients_alone_reach_the_private_endpoint_by_https(stacks: Templates, stack: Template) -> None:
     rules = resources(stacks["clients-Cluster"], "AWS::EC2::SecurityGroupIngress")
-
     assert [rule.get("CidrIp") or rule.get("SourceSecurityGroupId") for rule in rules] == [RANGE, GROUP]
     assert {(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules} == {("tcp", 443, 443)}
     assert resources(stack, "AWS::EC2::SecurityGroupIngress") == []
@@ -90,7 +89,6 @@ def test_the_function_that_applies_manifests_is_known_to_admission(stacks: Templ
 
 def test_principals_that_differ_by_a_path_have_an_entry_each(stacks: Templates) -> None:
     entries = resources(stacks["alike-admins-Cluster"], ENTRY)
-
     assert {entry["PrincipalArn"].partition("role/")[2] for entry in entries} >= {"team/Admin", "team-Admin"}
 
 
@@ -111,7 +109,6 @@ def waits_for(stack: Template, of: str) -> set[str]:
 
 def test_each_addon_has_the_version_of_the_data(stack: Template) -> None:
     known = inputs().catalogue.kubernetes.minors["1.36"].addons
-
     for name in ("vpc-cni", "coredns", "kube-proxy", "eks-pod-identity-agent", "aws-mountpoint-s3-csi-driver"):
         assert addon(stack, name).get("AddonVersion") == known[name].value
 
@@ -119,7 +116,6 @@ def test_each_addon_has_the_version_of_the_data(stack: Template) -> None:
 def test_a_version_nobody_knows_is_left_to_eks() -> None:
     stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False))
     addons.add_addon(stack, "coredns", cluster_ref="there", versions={"coredns": None})
-
     unpinned = {"AddonVersion": assertions.Match.absent()}
     assertions.Template.from_stack(stack).has_resource_properties(ADDON, unpinned)
 
@@ -127,7 +123,6 @@ def test_a_version_nobody_knows_is_left_to_eks() -> None:
 def test_the_cni_has_a_role_of_its_own(stack: Template) -> None:
     (association,) = addon(stack, "vpc-cni")["PodIdentityAssociations"]
     role = stack["Resources"][association["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
-
     assert association["ServiceAccount"] == "aws-node"
     assert role["ManagedPolicyArns"] == ["arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"]
 

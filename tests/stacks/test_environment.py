@@ -35,21 +35,18 @@ def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Envir
 @pytest.mark.parametrize(("name", "warned"), [("no-reservation", True), ("capacity-block", False)])
 def test_a_fleet_left_out_is_a_warning_of_the_synthesis(assembly: Path, name: str, warned: bool) -> None:
     told = "".join(path.read_text() for path in (assembly / f"assembly-{name}").glob("*.metadata.json"))
-
     assert ("no Fleet stack" in told) == warned
 
 
 @pytest.mark.parametrize(("name", "protected"), [("post-us-east-2", True), ("unprotected", False)])
 def test_every_stack_is_protected_as_declared(assembly: Path, name: str, protected: bool) -> None:
     found = {each["properties"].get("terminationProtection", False) for each in artifacts(assembly, name).values()}
-
     assert found == {protected}
 
 
 @pytest.mark.parametrize(("name", "qualifier"), [("post-us-east-2", "tandem"), ("permissions-boundary", "acme")])
 def test_the_bootstrap_is_the_environments_own(assembly: Path, name: str, qualifier: str) -> None:
     roles = {each["properties"]["assumeRoleArn"] for each in artifacts(assembly, name).values()}
-
     assert all(f"cdk-{qualifier}-deploy-role" in role for role in roles)
 
 
@@ -80,13 +77,11 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
 )
 def test_stacks_are_deployed_in_order_and_deleted_in_reverse(assembly: Path, later: str, earlier: str) -> None:
     found = artifacts(assembly, "capacity-block")
-
     assert found[earlier]["id"] in found[later]["dependencies"]
 
 
 def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly: Path) -> None:
     found = artifacts(assembly, "capacity-block")
-
     assert found["Cluster"]["id"] not in found["Guard"]["dependencies"]
 
 
@@ -111,7 +106,6 @@ def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
 )
 def test_the_partition_follows_the_region(region: str, partition: str) -> None:
     arn = AwsLocation(account="210987654321", region=region).cluster_arn("tandem-a")
-
     assert arn == f"arn:{partition}:eks:{region}:210987654321:cluster/tandem-a"
 
 
@@ -119,7 +113,6 @@ def test_every_import_is_exported(stacks: Templates) -> None:
     exported = {
         output["Export"]["Name"] for template in stacks.values() for output in template.get("Outputs", {}).values()
     }
-
     assert {name for template in stacks.values() for name in imports(template)} <= exported
 
 

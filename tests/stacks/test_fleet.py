@@ -45,7 +45,6 @@ def test_only_a_capacity_block_is_a_market_of_its_own(stacks: Templates, variant
 @pytest.mark.parametrize("variant", ["capacity-block", "reservation"])
 def test_a_reservation_is_targeted(stacks: Templates, variant: str) -> None:
     target = launch(stacks, variant)["CapacityReservationSpecification"]["CapacityReservationTarget"]
-
     assert target == {"CapacityReservationId": RESERVATION}
 
 
@@ -56,7 +55,6 @@ def test_without_a_reservation_there_is_no_fleet(stacks: Templates, variant: str
 
 def test_the_nodes_stand_in_the_one_zone(stacks: Templates) -> None:
     (subnet,) = group(stacks)["Subnets"]
-
     assert subnet == {"Fn::ImportValue": "capacity-block-Network-Subnet-use2-az3"}
 
 
@@ -84,7 +82,6 @@ def user_data(stacks: Templates) -> str:
 
 def test_user_data_is_one_part_that_nodeadm_reads(stacks: Templates) -> None:
     message = message_from_string(user_data(stacks))
-
     assert [part.get_content_type() for part in message.walk()][1:] == ["application/node.eks.aws"]
 
 
@@ -101,7 +98,6 @@ def efa(stacks: Templates) -> Template:
 )
 def test_the_efa_group_knows_itself_only(stacks: Templates, type_: str, other: str) -> None:
     rule = one(efa(stacks), type_)
-
     assert rule["GroupId"] == rule[other]
     assert "CidrIp" not in rule
 
@@ -117,5 +113,4 @@ def test_a_reservation_fixes_its_own_placement(stacks: Templates) -> None:
 
 def test_no_template_installs_a_device_plugin(stacks: Templates) -> None:
     holders = [name for name, template in stacks.items() if "k8s-neuron-device-plugin" in str(template)]
-
     assert holders == []

@@ -157,7 +157,5 @@ def test_a_message_on_the_budgets_topic_stops_the_fleet_with_nobody_else_about(d
 def test_the_reaper_alone_ends_what_was_raised_behind_a_fence(deployed: Deployed) -> None:
     """Whoever fenced it is gone, and nobody else acts."""
     deployed.raised()
-
     deployed.call("reap", {})
-
     assert deployed.until([]) == []

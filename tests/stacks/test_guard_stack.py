@@ -320,13 +320,11 @@ class TestNotices:
 
     def test_budgets_alone_publish_to_the_topic_that_stops(self, stack: Template) -> None:
         allow = [each for each in self.statements(stack, "StopTopic") if each["Effect"] == "Allow"]
-
         assert [each["Principal"] for each in allow] == [{"Service": "budgets.amazonaws.com"}]
 
     @pytest.mark.parametrize("topic", ["Notices", "StopTopic"])
     def test_nothing_is_published_in_the_clear(self, stack: Template, topic: str) -> None:
         (denied,) = [each for each in self.statements(stack, topic) if each["Effect"] == "Deny"]
-
         assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", ["sns:Publish"], TLS_ONLY)
 
     def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:

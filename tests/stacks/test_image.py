@@ -109,7 +109,6 @@ def test_every_environment_has_its_image_under_the_name_that_pods_pull(
 ) -> None:
     made = part(stacks[f"{place.name}-Image"], image)
     found, repository = one(made, RESOURCE_TYPE), one(made, "AWS::ECR::Repository")["RepositoryName"]
-
     assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
 
 
@@ -135,13 +134,11 @@ class TestTheRepository:
 
     def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
         (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
-
         assert rule["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 20}
         assert rule["action"] == {"type": "expire"}
 
     def test_goes_with_its_stack_full_or_not(self, template: Template, repository: dict[str, Any]) -> None:
         (found,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::ECR::Repository"]
-
         assert (found["DeletionPolicy"], repository["EmptyOnDelete"]) == ("Delete", True)
 
 
@@ -149,13 +146,11 @@ class TestTheBuild:
     def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template, image: ProjectImage) -> None:
         _, build, push = commands(template)
         reference = image.reference(environment("post-us-east-2"))
-
         assert build[:6] == ["docker", "build", "--file", image.dockerfile, "--tag", reference]
         assert push == ["docker", "push", reference]
 
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
         base = arguments(part(stacks["customer-keys-Image"], TOOLS))["BASE_IMAGE"]
-
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
         assert base.endswith(f"@{TOOLS.base().digest}")
 
@@ -173,7 +168,6 @@ class TestTheBuild:
     def test_ends_before_the_function_that_waits_for_it(self, template: Template) -> None:
         project, function = one(template, "AWS::CodeBuild::Project"), one(template, "AWS::Lambda::Function")
         kept_for_the_answer_s = 90  # MARGIN_S of lambdas/tools_image/handler.py
-
         minutes = project["TimeoutInMinutes"] + project["QueuedTimeoutInMinutes"]
         assert 60 * minutes < function["Timeout"] - kept_for_the_answer_s
 
@@ -181,14 +175,12 @@ class TestTheBuild:
 class TestTheLog:
     def test_outlives_a_deploy_that_was_rolled_back(self, template: Template) -> None:
         (group,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
-
         assert group["DeletionPolicy"] == "Retain"
         assert "LogGroupName" not in group["Properties"]  # else the next deploy would find it taken
 
     def test_is_where_the_build_and_the_function_write(self, template: Template) -> None:
         build = one(template, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]
         function = one(template, "AWS::Lambda::Function")["LoggingConfig"]
-
         assert (build["Status"], build["GroupName"]) == ("ENABLED", function["LogGroup"])
         assert set(build["GroupName"]) == {"Ref"}
 

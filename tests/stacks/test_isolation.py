@@ -31,13 +31,11 @@ def alone(synth: Synth) -> Path:
 
 def test_another_synthesis_among_other_environments_gives_the_same_bytes(assembly: Path, alone: Path) -> None:
     mine = {name: text for name, text in texts(assembly).items() if name.startswith("capacity-block-")}
-
     assert mine == texts(alone)
 
 
 def test_renewing_a_reservation_changes_fleet_only(synth: Synth, alone: Path) -> None:
     renewed = changed(variants()["capacity-block"], capacity={"reservation_id": OTHER_RESERVATION})
-
     assert differing(alone, synth(renewed)) == {"capacity-block-Fleet"}
 
 
@@ -55,7 +53,6 @@ def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboar
 
 def test_moving_to_another_zone_changes_fleet_its_dashboard_and_nat(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
-
     assert differing(alone, synth(moved)) == {*FLEET_AND_ITS_DASHBOARD, "capacity-block-Network"}
 
 
@@ -89,24 +86,20 @@ def test_an_experiment_changes_no_template_but_its_own_two(
 ) -> None:
     place = variants()["capacity-block"]
     then = hosting(synth, place, change(*hosted(place)))
-
     assert {name.rpartition("-")[2] for name in differing(alone, then)} == OF_EXPERIMENTS
 
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
     mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
-
     assert differing(alone, synth(mirrored)) == {"capacity-block-Workloads", "capacity-block-Image"}
 
 
 def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:
     synced = changed(variants()["capacity-block"], delivery=environment("native-us-east-2").delivery)
-
     # Network loses the endpoint by which the handler's framework calls it
     assert differing(alone, synth(synced)) == {"capacity-block-Workloads", "capacity-block-Network"}
 
 
 def test_no_template_knows_a_reservation_but_fleets(stacks: Templates) -> None:
     holders = {name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)}
-
     assert holders == {"Fleet"}  # a dashboard names it once its hours are said

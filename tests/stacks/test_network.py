@@ -29,7 +29,6 @@ def private_subnets(template: Template) -> list[dict[str, object]]:
 
 def test_subnets_stand_in_the_declared_zones_by_id(network: Template) -> None:
     zones = [subnet["AvailabilityZoneId"] for subnet in private_subnets(network)]
-
     assert zones == ["use2-az1", "use2-az2", "use2-az3"]
 
 
@@ -54,7 +53,6 @@ def test_a_single_gateway_stands_in_the_capacitys_zone(stacks: Templates) -> Non
 
 def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
     closed = stacks["closed-Network"]
-
     assert resources(closed, "AWS::EC2::InternetGateway") + resources(closed, "AWS::EC2::Route") == []
 
 
@@ -74,14 +72,12 @@ def services(template: Template) -> set[str]:
 
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
     wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
-
     assert services(stacks["closed-Network"]) - {"lambda", "autoscaling"} == wanted
 
 
 @pytest.mark.parametrize(("secret", "reached"), [("tandem/hub-token", True), (None, False)])
 def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: bool) -> None:
     closed = changed(environment("post-us-east-2"), network={"nat": "none"}, hub={"token_secret": secret})
-
     assert ("secretsmanager" in list_endpoint_services(closed)) is reached
 
 
@@ -131,7 +127,6 @@ def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name:
 def test_subnets_lie_in_the_vpc_apart_from_each_other_and_are_as_large_as_aws_wants(cidr: str) -> None:
     zones = [f"use2-az{number}" for number in range(10)]
     plan = [IPv4Network(plan(cidr, zone)) for plan in (private_range, public_range) for zone in zones]
-
     assert [pair for pair in combinations(plan, 2) if pair[0].overlaps(pair[1])] == []
     assert all(subnet.subnet_of(IPv4Network(cidr)) and subnet.prefixlen <= 28 for subnet in plan)
 

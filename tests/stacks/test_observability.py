@@ -59,7 +59,6 @@ class TestDashboards:
     def test_each_is_what_is_drawn_without_aws(self, stacks: Templates, name: str) -> None:
         made = {each["DashboardName"]: json.loads(each["DashboardBody"]) for each in
                 resources(stacks[f"{name}-Observability"], DASHBOARD)}  # fmt: skip
-
         drawn = {each.name: build_body(each, environment(name).region) for each in build_dashboards(watched(name))}
         assert made == drawn
 
@@ -139,7 +138,6 @@ class TestContainerInsights:
 
     def test_the_agent_is_told_what_is_said_of_it(self, stack: Template) -> None:
         told = json.loads(one(stack, ADDON)["ConfigurationValues"])
-
         assert told == build_addon_configuration(environment(HOME))
 
     def test_the_agent_writes_its_own_logs_and_nothing_else(self, stack: Template) -> None:
@@ -168,7 +166,6 @@ class TestContainerInsights:
     def test_switched_off_it_leaves_dashboards_and_alarms(self, tmp_path: Path) -> None:
         place = changed(environment(HOME), observability={"container_insights": False})
         made = {found["Type"] for found in alone(place, tmp_path, hosted(place))["Resources"].values()}
-
         assert made & {ADDON, GROUP, FILTER, "AWS::IAM::Role", "AWS::KMS::Key"} == set()
         assert {DASHBOARD, ALARM, COMPOSITE} <= made
 
@@ -186,9 +183,7 @@ def wide(variants: int) -> Experiment:
 class TestLimits:
     def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
-
         made = alone(place, tmp_path, [wide(100)])
-
         assert len(made["Resources"]) <= MAX_RESOURCES
         assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
 

@@ -102,8 +102,6 @@ def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
     deployed: Deployed, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
     become(deployed, "pipeline", tmp_path, monkeypatch)
-
     code = main(["stop", "--env", ASKING.name, *files])
-
     err = capsys.readouterr().err
     assert (code, "the stop function was asked for it" in err, "lambda:InvokeFunction" in err) == (3, True, True)

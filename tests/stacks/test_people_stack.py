@@ -25,13 +25,11 @@ POLICY = "AWS::IAM::ManagedPolicy"
 def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:
     place = read_environments()[ASKING]
     made = {one["ManagedPolicyName"]: one["PolicyDocument"] for one in resources(stacks[f"{ASKING}-Guard"], POLICY)}
-
     assert made == {names.people_policy_name(place, kind): build_policy(place, kind) for kind in names.PEOPLE}
 
 
 def test_no_policy_is_attached_and_each_outlives_its_stack(stacks: Templates) -> None:
     found = [one for one in stacks[f"{ASKING}-Guard"]["Resources"].values() if one["Type"] == POLICY]
-
     assert [one["Properties"].keys() & {"Roles", "Users", "Groups"} for one in found] == [set()] * len(names.PEOPLE)
     assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in found} == {("Retain", "Retain")}
 

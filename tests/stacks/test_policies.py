@@ -58,9 +58,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.proof
 def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
     distinct = [environment("post-us-east-2"), *read_environments().values(), *(variants()[name] for name in DISTINCT)]
-
     folder = synth(*distinct, validate=True)  # raises on an error; a warning is in the report
-
     assert [found["ruleName"] for plugin in reports(folder) for found in plugin["violations"]] == []
 
 
@@ -127,7 +125,6 @@ def test_cfn_lint_finds_nothing_in_the_environments_region(
     assembly: Path, findings: dict[str, list[str]], name: str
 ) -> None:
     files = [str(path) for path in templates_of_one(assembly, name) if str(path) in findings]
-
     assert len(files) == sum(is_linted(name, path.name) for path in templates_of_one(assembly, name)) > 0
     assert {path: findings[path] for path in files} == {path: [] for path in files}
 
@@ -266,5 +263,4 @@ def test_every_bucket_cluster_log_group_and_key_is_guarded_where_cdk_nag_is_blin
 
 def test_no_template_asks_for_a_look_up(assembly: Path) -> None:
     manifests = [assembly / "manifest.json", *assembly.glob("assembly-*/manifest.json")]
-
     assert [path.parent.name for path in manifests if "missing" in json.loads(path.read_text())] == []

@@ -80,7 +80,6 @@ def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
     account: AwsEndpoint, node_group: str, denied: bool
 ) -> None:
     scaling, name = function(account, "autoscaling"), scaling_group(account, node_group)
-
     assert is_denied(scaling.suspend_processes, AutoScalingGroupName=name, ScalingProcesses=["Launch"]) == denied
     assert is_denied(scaling.update_auto_scaling_group, AutoScalingGroupName=name, **ZERO) == denied
     assert is_denied(scaling.resume_processes, AutoScalingGroupName=name)
@@ -114,6 +113,5 @@ def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(
 ) -> None:
     somebody = person(account, kind)
     own, other = (scaling_group(account, name) for name in (names.node_group_name(PLACE), "other"))
-
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=own) == denied
     assert is_denied(somebody.resume_processes, AutoScalingGroupName=other)

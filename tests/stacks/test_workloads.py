@@ -71,7 +71,6 @@ def without_prune_label(found: dict[str, Any]) -> dict[str, Any]:
 
 def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Template) -> None:
     mine = {key: [without_prune_label(found) for found in objects] for key, objects in applied(workloads).items()}
-
     assert mine == rendered()
 
 
@@ -99,7 +98,6 @@ def test_another_variant_moves_no_object_to_another_resource() -> None:
     """An object that moved would be deleted by its old resource before its new one makes it."""
     serve = rendered()["post-drafts-windows", "serve"]
     some, all_ = split_chart("serve", serve[4:]), split_chart("serve", serve)
-
     assert some.items() <= all_.items()
 
 
@@ -119,13 +117,11 @@ def test_people_get_rights_once_every_namespace_is_there(workloads: Template) ->
 def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
     entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
     all_ = [found for found in workloads["Resources"].values() if found["Type"] == type_]
-
     assert all(entry in found["DependsOn"] for found in all_)
 
 
 def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
     values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values
-
     assert json.loads(one(workloads, HELM)["Values"]) == values
 
 
@@ -167,20 +163,17 @@ def sent(variants: int) -> dict[str, list[Any]]:
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
     text = [json.dumps(json.dumps(objects)) for objects in sent(MAX_CDK_VARIANTS).values()]
-
     assert sum(len(each) for each in text) < MOST_TEMPLATE - len(list_stages(wide(1))) * 1000 - MAX_CDK_VARIANTS * 3000
 
 
 def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
     sizes = [2 * len(json.dumps(json.dumps(objects))) + ENVELOPE for objects in sent(MAX_CDK_VARIANTS).values()]
-
     assert max(sizes) < MOST_BYTES
 
 
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
 def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(stacks: Templates, name: str) -> None:
     types = {found["Type"] for found in stacks[f"{name}-Workloads"]["Resources"].values()}
-
     assert types == {"AWS::EKS::PodIdentityAssociation"}
 
 
