@@ -131,15 +131,3 @@ def test_the_series_of_container_insights_are_those_recorded(dimensions: set[str
 
     assert len(recorded) == len(set(recorded)) == counted
     assert events(CONTAINER_INSIGHTS, "Node")
-
-
-# grows
-
-
-BASE = asking(POST, "post")
-
-
-# hours
-
-
-# limits and prices

@@ -135,11 +135,6 @@ def test_rejects_a_revision_that_is_not_there(api, download):
         download(revision="f" * 40)
 
 
-def test_rejects_a_repository_that_is_not_there(api):
-    with pytest.raises(RepositoryNotFoundError):
-        api.model_info("org/other")
-
-
 @pytest.fixture
 def guarded(folder):
     access = HubAccess(
@@ -164,12 +159,6 @@ def test_a_gated_file_is_refused_to_others(guarded, tmp_path, token, status):
 
 def test_a_gated_file_is_open_to_its_token(guarded, tmp_path):
     assert fetch(guarded, tmp_path, "hf_good").endswith("config.json")
-
-
-def test_a_large_gated_file_is_open_to_its_token(guarded, tmp_path):
-    hf_hub_download(MODEL, "model-00001-of-00001.safetensors", endpoint=guarded.url, local_dir=tmp_path / "here",
-                    token="hf_good")  # noqa: S106  # of this hub  # fmt: skip
-    assert (tmp_path / "here" / "model-00001-of-00001.safetensors").read_bytes() == SHARD
 
 
 def test_the_token_does_not_follow_the_redirect(guarded, tmp_path):

@@ -83,26 +83,6 @@ def tags(instance):
 # raising and lowering
 
 
-def test_a_new_node_group_of_size_0_has_no_instance(group):
-    assert group().states() == []
-
-
-def test_raised_instances_are_pending_first(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(FROZEN)
-    fleet.scale(2)
-    assert fleet.states() == ["pending", "pending"]
-
-
-def test_surplus_instances_are_shutting_down_first(endpoint, group):
-    fleet = group()
-    fleet.raised(2)
-    endpoint.set_fleet(FROZEN)
-    fleet.scale(1)
-
-    assert fleet.states() == ["running", "shutting-down"]
-
-
 def test_size_0_terminates_every_instance(group):
     fleet = group()
     fleet.raised(2)
@@ -353,16 +333,6 @@ def test_resumed_launches_bring_what_is_wanted(group):
     assert described(fleet)["SuspendedProcesses"] == []
 
 
-def test_suspended_processes_are_listed_until_they_are_resumed(group):
-    fleet = group()
-    held(fleet, "Launch", "AZRebalance")
-    held(fleet, "Launch")
-    before = {one["ProcessName"] for one in described(fleet)["SuspendedProcesses"]}
-    fleet.scaling.resume_processes(AutoScalingGroupName=fleet.group_name())
-
-    assert (before, described(fleet)["SuspendedProcesses"]) == ({"Launch", "AZRebalance"}, [])
-
-
 def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoint, group):
     fleet = group()
     fleet.raised(2)
@@ -414,30 +384,6 @@ def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
     fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, MaxSize=0)
 
     assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (["running"], [], 0)
-
-
-def test_an_instance_terminated_by_id_is_shutting_down_first(endpoint, group):
-    fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(FROZEN)
-    [instance] = fleet.instances()
-
-    answer = fleet.ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])["TerminatingInstances"]
-
-    assert [one["CurrentState"]["Name"] for one in answer] == ["shutting-down"]
-    assert "shutting-down" in fleet.states()
-
-
-def test_an_instance_terminated_by_id_is_replaced_while_the_size_stays(group):
-    fleet = group()
-    fleet.raised(1)
-    [first] = fleet.instances()
-    fleet.ec2.terminate_instances(InstanceIds=[first["InstanceId"]])
-    until(fleet.states, ["running"])
-
-    running = [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"]
-
-    assert (len(running), first["InstanceId"] in running) == (1, False)
 
 
 def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
