@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import threading
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
@@ -207,16 +205,3 @@ def test_a_broken_engine_keeps_nobody_waiting(started):
     running = started()
     running._server._engine_loop.engine.begin = None
     assert ask(running.url, CHAT, chat()).broken
-
-
-def test_the_sockets_send_at_once(simulator):
-    """TCP_NODELAY is set on what the server accepted."""
-    place = urlsplit(simulator.url)
-    with socket.create_connection((place.hostname, place.port)) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        connection.recv(1024)
-        accepted = [one.transport.get_extra_info("socket") for one in simulator._server._runner.server.connections]
-        options = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted]
-
-    assert len(options) >= 1
-    assert all(options)
