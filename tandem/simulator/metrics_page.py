@@ -126,7 +126,9 @@ class MetricsPage:
             Gauge("process_start_time_seconds", help_text, registry=self.registry).set(round(time.time(), 2))
         for kind, name, wire, help_text, limits in _SERIES:
             if wire in {"both", "v0" if is_v0 else "v1"}:
-                buckets = {"buckets": limits or length_buckets(settings.max_model_len)} if kind is Histogram else {}
+                buckets: dict[str, Any] = {}
+                if kind is Histogram:
+                    buckets = {"buckets": limits or length_buckets(settings.max_model_len)}
                 series = kind(f"vllm:{name}", help_text, [*self._labels], registry=self.registry, **buckets)
                 self._series[name] = series.labels(**self._labels)
         if is_v0:
