@@ -23,8 +23,7 @@ from taken_on import taken_on
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.simulator.acceptance_model import compute_mean_step_tokens  # noqa: E402
-from tandem.simulator.engine import EngineRequest, simulate_requests  # noqa: E402
+from tandem.simulator.engine import EngineRequest, compute_mean_step_tokens, simulate_requests  # noqa: E402
 from tandem.simulator.server_log import read_server_log  # noqa: E402
 from tandem.simulator.settings import AcceptanceModelName, PromptClassSettings, SimulatorSettings  # noqa: E402
 

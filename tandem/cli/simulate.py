@@ -27,8 +27,8 @@ from tandem.cli.flags import Name, Whole, require_range
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
-from tandem.simulator.settings import SimulatorSettings
-from tandem.simulator.variant_settings import PromptClassProfile, build_variant_settings
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
+from tandem.simulator.variant_settings import build_variant_settings
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
@@ -99,7 +99,7 @@ def _read_experiment(selection: Selection, name: str) -> Experiment:
     return declaration.experiment
 
 
-def list_sketches() -> Iterator[tuple[str, PromptClassProfile]]:
+def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:
     """Yield the classes of the built-in suites; of texts that contain each other the longer class first."""
     sketches = []
     for suite in map(load_suite, BUILT_IN):
@@ -107,14 +107,14 @@ def list_sketches() -> Iterator[tuple[str, PromptClassProfile]]:
             prompts = suite.class_prompts(name)
             shortest = min(prompt.max_tokens or suite.defaults.max_tokens for prompt in prompts)
             runs_on = any("to-limit" in prompt.check for prompt in prompts)
-            profile = PromptClassProfile(
-                texts=tuple(prompt.as_messages()[-1]["content"] for prompt in prompts),
+            profile = PromptClassSettings(
+                contains=tuple(prompt.as_messages()[-1]["content"] for prompt in prompts),
                 output_tokens=shortest * OVERRUN_FACTOR if runs_on else int(shortest * LENGTH_SHARE),
                 output_spread=0 if runs_on else int(shortest * SPREAD_SHARE),
-                as_json=any("json" in prompt.check for prompt in prompts),
+                form="json" if any("json" in prompt.check for prompt in prompts) else "prose",
             )
             sketches.append((name, profile))
-    yield from sorted(sketches, key=lambda sketch: -min(map(len, sketch[1].texts)))
+    yield from sorted(sketches, key=lambda sketch: -min(map(len, sketch[1].contains)))
 
 
 def _write_settings(settings: Mapping[str, SimulatorSettings], folder: Path) -> list[Path]:

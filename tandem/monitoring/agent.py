@@ -113,10 +113,7 @@ def _scrape_configuration() -> AddonValues:
         "relabel_configs": [*keep_rules[:-1], *copy_rules],
         "metric_relabel_configs": keep_rules[-1:],
     }
-    return {
-        "global": {"scrape_interval": f"{SCRAPE_INTERVAL_S}s", "scrape_timeout": "10s"},
-        "scrape_configs": [scrape],
-    }
+    return {"global": {"scrape_interval": f"{SCRAPE_INTERVAL_S}s", "scrape_timeout": "10s"}, "scrape_configs": [scrape]}
 
 
 def _emf_configuration(environment: Environment) -> AddonValues:

@@ -8,11 +8,15 @@ out. Whenever the engine is free it does one of two things: while something wait
 of one request, which gives its first token and during which every other sequence stands still; else one decode step
 of all that run. A step costs `step_ms` at its batch size and, with speculation, k draft forwards. (vLLM V1 cuts long
 prefills into pieces and mixes them with decodes; what a decoding sequence sees of it is the same stall, spread.)
+
+How many tokens one step commits: Leviathan et al., arXiv 2211.17192, for vLLM's law; NxD Inference v0.6.10598
+models/model_base.py, `_token_gen_forward`, for NxDI's, which makes k draft forwards and verifies k - 1 of them.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -22,14 +26,47 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.simulator.acceptance_model import TokenCounts, draw_step_tokens
-from tandem.simulator.settings import SimulatorSettings
+from tandem.simulator.settings import AcceptanceModelName, SimulatorSettings
 
 TimesArray = NDArray[np.float64]
+TokenCounts = NDArray[np.int64]
 
 BLOCK_STEPS = 4096  # steps that are drawn, and in virtual time taken, at once
 _NO_COUNTS: TokenCounts = np.empty(0, dtype=np.int64)
 _EVEN_ENDS: TimesArray = np.arange(1.0, BLOCK_STEPS + 1)
+
+
+def max_step_tokens(model_name: AcceptanceModelName, window: int) -> int:
+    """Return the most tokens that a step commits: 1 plainly, k on NxDI, k + 1 on vLLM.
+
+    Args:
+        window: num_speculative_tokens, k.
+    """
+    return {"none": 1, "nxdi": window, "vllm": window + 1}[model_name]
+
+
+def compute_mean_step_tokens(model_name: AcceptanceModelName, acceptance: float, window: int) -> float:
+    """Return the mean of a step's tokens: (1 - a^m) / (1 - a), where m is the most that it commits."""
+    max_tokens = max_step_tokens(model_name, window)
+    if math.isclose(acceptance, 1.0):
+        return float(max_tokens)
+    return (1 - acceptance**max_tokens) / (1 - acceptance)
+
+
+def draw_step_tokens(
+    rng: np.random.Generator, model_name: AcceptanceModelName, acceptance: float, window: int, step_count: int
+) -> TokenCounts:
+    """Draw the tokens of `step_count` steps, each at least 1.
+
+    A draft's tokens are accepted one after the other, each with the same chance, until the first that is not; the
+    target's own token follows, except where all that a step can commit is full. Shapes: (steps,).
+    """
+    max_tokens = max_step_tokens(model_name, window)
+    if max_tokens == 1 or acceptance <= 0:
+        return np.ones(step_count, dtype=np.int64)
+    if acceptance >= 1:
+        return np.full(step_count, max_tokens, dtype=np.int64)
+    return np.minimum(rng.geometric(1 - acceptance, step_count), max_tokens)
 
 
 @dataclass(slots=True, eq=False)

@@ -23,6 +23,7 @@ _ROLE_TOKENS = 4  # of the chat template, each message; the simulator's own temp
 _EMPTY_THOUGHT_TOKENS = 4  # tokens of an empty thought, which a template writes where thinking is off (Qwen3)
 
 
+@dataclass(eq=False)
 class VllmApiError(Exception):
     """vLLM answers this with an error.
 
@@ -34,18 +35,11 @@ class VllmApiError(Exception):
         retry_after_s: of its header.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int = 400,
-        kind: str = "BadRequestError",
-        param: str = "",
-        retry_after_s: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.message, self.status, self.kind, self.param = message, status, kind, param or None
-        self.retry_after_s = retry_after_s
+    message: str
+    status: int = 400
+    kind: str = "BadRequestError"
+    param: str | None = None
+    retry_after_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,10 +105,9 @@ def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettin
     """
     try:
         fields = msgspec.json.decode(body, type=_RequestBody)
-    except msgspec.ValidationError as error:
-        raise VllmApiError(f"1 validation error: {error}", kind="Bad Request") from None
-    except msgspec.DecodeError as error:
-        raise VllmApiError(f"1 validation error: JSON decode error: {error}", kind="Bad Request") from None
+    except msgspec.DecodeError as error:  # of which a ValidationError is one
+        text = f"{error}" if isinstance(error, msgspec.ValidationError) else f"JSON decode error: {error}"
+        raise VllmApiError(f"1 validation error: {text}", kind="Bad Request") from None
     model, is_chat = fields.model or settings.model, api == "chat"
     if model != settings.model:
         message = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
@@ -178,21 +171,22 @@ def _read_message(message: dict[str, Any]) -> str:
 
 
 def _check_limits(request: GenerationRequest, max_length: int) -> None:
-    max_tokens, prompt_tokens = request.max_tokens, request.prompt_tokens
+    max_tokens, temperature, prompt_tokens = request.max_tokens, request.temperature, request.prompt_tokens
+    output_tokens = max_tokens or 1
+    total = prompt_tokens + output_tokens
     if not all(request.stop):
         raise VllmApiError("1 validation error: stop: texts are expected", kind="Bad Request", param="stop")
-    if max_tokens is not None and max_tokens < 1:
-        raise VllmApiError(f"max_tokens must be at least 1, got {max_tokens}.", param="max_tokens")
-    if request.temperature < 0:
-        message = f"temperature must be non-negative, got {request.temperature}."
-        raise VllmApiError(message, param="temperature")
-    output_tokens = max_tokens or 1
-    if output_tokens > max_length:
-        message = f"max_tokens={max_tokens} cannot be greater than max_model_len={max_length}."
-        raise VllmApiError(message, param="max_tokens")
-    total = prompt_tokens + output_tokens
-    if total > max_length:
-        parts = f"({prompt_tokens} in the prompt, {output_tokens} in the completion)"
-        message = f"This model's maximum context length is {max_length} tokens. However, you requested {total} tokens "
-        message += f"{parts}. Please reduce the length of the prompt or the completion."
-        raise VllmApiError(message, param="input_tokens")
+    parts = f"({prompt_tokens} in the prompt, {output_tokens} in the completion)"
+    length_text = (
+        f"This model's maximum context length is {max_length} tokens. However, you requested {total} tokens {parts}. "
+        "Please reduce the length of the prompt or the completion."
+    )
+    too_many_text = f"max_tokens={max_tokens} cannot be greater than max_model_len={max_length}."
+    for is_refused, param, message in (
+        (max_tokens is not None and max_tokens < 1, "max_tokens", f"max_tokens must be at least 1, got {max_tokens}."),
+        (temperature < 0, "temperature", f"temperature must be non-negative, got {temperature}."),
+        (output_tokens > max_length, "max_tokens", too_many_text),
+        (total > max_length, "input_tokens", length_text),
+    ):
+        if is_refused:
+            raise VllmApiError(message, param=param)

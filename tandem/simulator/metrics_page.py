@@ -25,15 +25,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    disable_created_metrics,
-    enable_created_metrics,
-    generate_latest,
-)
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tandem.simulator.engine import EngineRequest, EngineSteps
 from tandem.simulator.settings import SimulatorSettings
@@ -46,59 +39,66 @@ REQUEST_S = (*_SECONDS, 960.0, 1920.0, 7680.0)
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CHOICES = (1, 2, 5, 10, 20)
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
+V0_REASONS = ("stop", "length", "abort")
 V1_REASONS = ("stop", "length", "abort", "error", "repetition")
 
 Wire = Literal["both", "v0", "v1"]
-_DRAFTED = "spec_decode_num_accepted_tokens_per_pos"
-# name, whose page has it, and help text; of a series with another label its name and values too
-_GAUGES: tuple[tuple[str, Wire, str], ...] = (
-    ("num_requests_running", "both", "requests in the batch"),
-    ("num_requests_waiting", "both", "requests that wait"),
-    ("gpu_cache_usage_perc", "v0", "share of the KV cache in use, from 0 to 1"),
-    ("kv_cache_usage_perc", "v1", "share of the KV cache in use, from 0 to 1"),
-)
-_COUNTERS: tuple[tuple[str, Wire, str], ...] = (
-    ("num_preemptions", "both", "preemptions, of which the simulator has none"),
+_ACCEPTED_BY_POSITION = "spec_decode_num_accepted_tokens_per_pos"
+_V1_DRAFTED = {
+    "spec_decode_num_drafts": "drafts: one a sequence and step",
+    "spec_decode_num_draft_tokens": "tokens drafted",
+    "spec_decode_num_accepted_tokens": "drafted tokens accepted",
+}
+_V0_DRAFTED: dict[str, type[Counter | Gauge]] = {
+    **dict.fromkeys(("draft_acceptance_rate", "efficiency"), Gauge),
+    **dict.fromkeys(("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens"), Counter),
+}
+# kind, name, whose page has it, help text; of a histogram its bucket limits, None: those of a request's tokens
+_SERIES: tuple[tuple[type[Counter | Gauge | Histogram], str, Wire, str, Sequence[float] | None], ...] = (
+    (Gauge, "num_requests_running", "both", "requests in the batch", None),
+    (Gauge, "num_requests_waiting", "both", "requests that wait", None),
+    (Gauge, "gpu_cache_usage_perc", "v0", "share of the KV cache in use, from 0 to 1", None),
+    (Gauge, "kv_cache_usage_perc", "v1", "share of the KV cache in use, from 0 to 1", None),
+    (Counter, "num_preemptions", "both", "preemptions, of which the simulator has none", None),
     *(
-        (f"{cache}_{event}", "v1", "no cache is on")
+        (Counter, f"{cache}_{event}", "v1", "no cache is on", None)
         for cache in ("prefix_cache", "external_prefix_cache", "mm_cache")
         for event in ("queries", "hits")
     ),
-    *((f"estimated_{resource}_per_gpu", "v1", "not estimated") for resource in ("flops", "read_bytes", "write_bytes")),
-    ("prompt_tokens", "both", "prompt tokens that were prefilled"),
-    ("generation_tokens", "both", "tokens generated; on V0 one a sequence and step"),
-    ("prompt_tokens_cached", "v1", "prompt tokens found in a cache"),
+    (Counter, "estimated_flops_per_gpu", "v1", "not estimated", None),
+    (Counter, "estimated_read_bytes_per_gpu", "v1", "not estimated", None),
+    (Counter, "estimated_write_bytes_per_gpu", "v1", "not estimated", None),
+    (Counter, "prompt_tokens", "both", "prompt tokens that were prefilled", None),
+    (Counter, "generation_tokens", "both", "tokens generated; on V0 one a sequence and step", None),
+    (Counter, "prompt_tokens_cached", "v1", "prompt tokens found in a cache", None),
+    (Histogram, "iteration_tokens_total", "both", "tokens of an engine step", STEP_TOKENS),
+    (Histogram, "time_to_first_token_seconds", "both", "from arrival to the first token", TTFT_S),
+    (Histogram, "time_per_output_token_seconds", "v0", "time of a sequence's decode step, all its tokens", TOKEN_S),
+    (Histogram, "inter_token_latency_seconds", "v1", "time of a sequence's decode step, all its tokens", TOKEN_S),
+    (Histogram, "e2e_request_latency_seconds", "both", "from arrival to the last token", REQUEST_S),
+    (Histogram, "request_queue_time_seconds", "both", "time a request waited", REQUEST_S),
+    (Histogram, "request_inference_time_seconds", "both", "from its start to its end", REQUEST_S),
+    (Histogram, "request_prefill_time_seconds", "both", "from its start to its first token", REQUEST_S),
+    (Histogram, "request_decode_time_seconds", "both", "from its first token to its last", REQUEST_S),
+    (Histogram, "request_prompt_tokens", "both", "prompt tokens of a request", None),
+    (Histogram, "request_generation_tokens", "both", "output tokens of a request", None),
+    (Histogram, "request_max_num_generation_tokens", "both", "its longest choice", None),
+    (Histogram, "request_params_n", "both", "n of a request", CHOICES),
+    (Histogram, "request_params_max_tokens", "both", "max_tokens of a request", None),
+    (Histogram, "request_time_per_output_token_seconds", "v1", "mean time of a token after the first", TOKEN_S),
+    (Histogram, "request_num_preemptions", "v1", "preemptions of a request", PREEMPTIONS),
+    (Histogram, "request_prefill_kv_computed_tokens", "v1", "prompt tokens computed", None),
 )
-_WAITING = "num_requests_waiting_by_reason"
 _SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 _CACHES = ("device", "host", "p2p", "disk", "external_unspecified")
+# on V1: kind, name, another label, its values, help text
 _LABELLED: tuple[tuple[type[Counter | Gauge], str, str, tuple[str, ...], str], ...] = (
-    (Gauge, _WAITING, "reason", ("capacity", "deferred"), "requests that wait, by why"),
+    (Gauge, "num_requests_waiting_by_reason", "reason", ("capacity", "deferred"), "requests that wait, by why"),
     (Gauge, "engine_sleep_state", "sleep_state", ("awake", "weights_offloaded", "discard_all"), "it never sleeps"),
     (Counter, "prompt_tokens_by_source", "source", _SOURCES, "prompt tokens by origin"),
     (Counter, "prompt_tokens_cached_by_source", "source", _CACHES, "prompt tokens found in a cache, by cache"),
+    (Counter, "request_success", "finished_reason", V1_REASONS, "requests that ended"),
 )
-# the last column: bucket limits; None: those of a request's tokens
-_HISTOGRAMS: tuple[tuple[str, Wire, str, Sequence[float] | None], ...] = (
-    ("iteration_tokens_total", "both", "tokens of an engine step", STEP_TOKENS),
-    ("time_to_first_token_seconds", "both", "from arrival to the first token", TTFT_S),
-    ("time_per_output_token_seconds", "v0", "time of a sequence's decode step, whatever it committed", TOKEN_S),
-    ("inter_token_latency_seconds", "v1", "time of a sequence's decode step, whatever it committed", TOKEN_S),
-    ("e2e_request_latency_seconds", "both", "from arrival to the last token", REQUEST_S),
-    ("request_queue_time_seconds", "both", "time a request waited", REQUEST_S),
-    ("request_inference_time_seconds", "both", "from its start to its end", REQUEST_S),
-    ("request_prefill_time_seconds", "both", "from its start to its first token", REQUEST_S),
-    ("request_decode_time_seconds", "both", "from its first token to its last", REQUEST_S),
-    ("request_prompt_tokens", "both", "prompt tokens of a request", None),
-    ("request_generation_tokens", "both", "output tokens of a request", None),
-    ("request_max_num_generation_tokens", "both", "its longest choice", None),
-    ("request_params_n", "both", "n of a request", CHOICES),
-    ("request_params_max_tokens", "both", "max_tokens of a request", None),
-    ("request_time_per_output_token_seconds", "v1", "mean time of a token after the first, by request", TOKEN_S),
-    ("request_num_preemptions", "v1", "preemptions of a request", PREEMPTIONS),
-    ("request_prefill_kv_computed_tokens", "v1", "prompt tokens computed", None),
-)
-_REJECTIONS = ("max_num_queued_reqs", "max_num_queued_tokens")
 
 
 def length_buckets(max_length: int) -> list[int]:
@@ -115,37 +115,52 @@ class MetricsPage:
     """One server's figures since it started."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
-        self.registry = CollectorRegistry()
-        self._settings = settings
-        self._is_v0 = settings.runtime == "nxdi-v0"
-        self._labels = {"model_name": settings.model} if self._is_v0 else {"model_name": settings.model, "engine": "0"}
+        self.registry, self._settings = CollectorRegistry(), settings
+        self._is_v0 = is_v0 = settings.runtime == "nxdi-v0"
+        self._labels = {"model_name": settings.model} | ({} if is_v0 else {"engine": "0"})
         self._last_token_s: dict[EngineRequest, float] = {}
         self._series: dict[str | tuple[str, str], Any] = {}
+        self._counts_drafts = not is_v0 and settings.uses_speculation and settings.spec_counters == "live"
         if settings.runtime == "vllm-cpu":
-            start_gauge = Gauge(
-                "process_start_time_seconds", "when the server began, Unix time", registry=self.registry
-            )
-            start_gauge.set(round(time.time(), 2))
-        wires = ("both", "v0" if self._is_v0 else "v1")
-        for kind, rows in ((Gauge, _GAUGES), (Counter, _COUNTERS)):
-            for name, wire, help_text in rows:
-                if wire in wires:
-                    self._declare(kind, name, help_text)
-        for name, wire, help_text, buckets in _HISTOGRAMS:
-            if wire in wires:
-                self._declare(Histogram, name, help_text, buckets=buckets or length_buckets(settings.max_model_len))
-        reason_labels = [*self._labels, "finished_reason"]
-        self._success = Counter("vllm:request_success", "requests that ended", reason_labels, registry=self.registry)
-        if not self._is_v0:
-            for kind, name, label, values, help_text in _LABELLED:
-                self._declare_by_label(kind, name, help_text, label, values)
-            self._series["engine_sleep_state", "awake"].set(1)
-            texts = ("vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"])
-            rejections = Counter(*texts, registry=self.registry)
-            self.rejections, _ = (rejections.labels(settings.model, reason) for reason in _REJECTIONS)
-            for reason in V1_REASONS:
-                self._count_success(reason, 0)
-        self._declare_speculation()
+            help_text = "when the server began, Unix time"
+            Gauge("process_start_time_seconds", help_text, registry=self.registry).set(round(time.time(), 2))
+        for kind, name, wire, help_text, limits in _SERIES:
+            if wire in {"both", "v0" if is_v0 else "v1"}:
+                buckets: dict[str, Any] = {}
+                if kind is Histogram:
+                    buckets = {"buckets": limits or length_buckets(settings.max_model_len)}
+                series = kind(f"vllm:{name}", help_text, [*self._labels], registry=self.registry, **buckets)
+                self._series[name] = series.labels(**self._labels)
+        if is_v0:
+            self._declare_by_label(Counter, "request_success", "requests that ended", "finished_reason", V0_REASONS)
+            for name, v0_kind in _V0_DRAFTED.items():  # declared, and never a sample
+                help_text = "never set: Neuron's worker reports none"
+                v0_kind(f"vllm:spec_decode_{name}", help_text, [*self._labels], registry=self.registry)
+            return
+        for labelled_kind, name, label, values, help_text in _LABELLED:
+            self._declare_by_label(labelled_kind, name, help_text, label, values)
+        self._series["engine_sleep_state", "awake"].set(1)
+        rejections = Counter(
+            "vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"],
+            registry=self.registry,
+        )  # fmt: skip
+        reasons = ("max_num_queued_reqs", "max_num_queued_tokens")
+        self.rejections, _ = (rejections.labels(settings.model, reason) for reason in reasons)
+        if settings.uses_speculation:
+            for name, help_text in _V1_DRAFTED.items():
+                series = Counter(f"vllm:{name}", help_text, [*self._labels], registry=self.registry)
+                self._series[name] = series.labels(**self._labels)
+            positions = [str(position) for position in range(settings.num_speculative_tokens)]
+            help_text = "drafted tokens accepted, by place in the draft"
+            self._declare_by_label(Counter, _ACCEPTED_BY_POSITION, help_text, "position", positions)
+
+    def _declare_by_label(
+        self, kind: type[Counter | Gauge], name: str, help_text: str, label: str, values: Sequence[str]
+    ) -> None:
+        """Declare one series for each value of a label."""
+        series = kind(f"vllm:{name}", help_text, [*self._labels, label], registry=self.registry)
+        for value in values:
+            self._series[name, value] = series.labels(**self._labels, **{label: value})
 
     def render_text(self, waiting: int, running: int, kv_tokens: int) -> bytes:
         """Return the page.
@@ -158,12 +173,12 @@ class MetricsPage:
         kv_share = min(1.0, kv_tokens / (self._settings.max_num_seqs * self._settings.max_model_len))
         if self._is_v0:
             self._series["gpu_cache_usage_perc"].set(kv_share)
-            disable_created_metrics()  # type: ignore[no-untyped-call]  # as vLLM 0.9.1 does for its whole process
+            prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # as vLLM 0.9.1 does for its whole process
         else:
             self._series["kv_cache_usage_perc"].set(kv_share)
-            enable_created_metrics()  # type: ignore[no-untyped-call]
+            prometheus_client.enable_created_metrics()  # type: ignore[no-untyped-call]
             self._series["num_requests_waiting_by_reason", "capacity"].set(waiting)
-        return generate_latest(self.registry)
+        return prometheus_client.generate_latest(self.registry)
 
     def record_steps(self, steps: EngineSteps) -> None:
         """Take note of steps that are done; a prefill, or decode steps one by one.
@@ -190,7 +205,7 @@ class MetricsPage:
         Args:
             reason: stop, length or abort. max_tokens: what it asked for.
         """
-        self._count_success(reason, 1)
+        self._series["request_success", reason].inc()
         self.forget(engine_request)
         if reason == "abort":
             return
@@ -232,42 +247,9 @@ class MetricsPage:
                 self._series["spec_decode_num_draft_tokens"].inc(self._settings.num_speculative_tokens)
                 self._series["spec_decode_num_accepted_tokens"].inc(accepted_tokens)
                 for position in range(min(accepted_tokens, self._settings.num_speculative_tokens)):
-                    self._series[_DRAFTED, str(position)].inc()
+                    self._series[_ACCEPTED_BY_POSITION, str(position)].inc()
         self._series["generation_tokens"].inc(tokens)
         self._series["iteration_tokens_total"].observe(tokens)
-
-    def _declare_speculation(self) -> None:
-        """Declare what counts drafts: on V0 without a sample, on V1 only where the server speculates."""
-        settings = self._settings
-        self._counts_drafts = not self._is_v0 and settings.uses_speculation and settings.spec_counters == "live"
-        if self._is_v0:
-            kinds: dict[str, type[Counter | Gauge]] = {"draft_acceptance_rate": Gauge, "efficiency": Gauge}
-            kinds |= dict.fromkeys(("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens"), Counter)
-            for name, kind in kinds.items():
-                help_text = "never set: Neuron's worker reports none"
-                kind(f"vllm:spec_decode_{name}", help_text, [*self._labels], registry=self.registry)
-        elif settings.uses_speculation:
-            self._declare(Counter, "spec_decode_num_drafts", "drafts: one a sequence and step")
-            self._declare(Counter, "spec_decode_num_draft_tokens", "tokens drafted")
-            self._declare(Counter, "spec_decode_num_accepted_tokens", "drafted tokens accepted")
-            positions = [str(position) for position in range(settings.num_speculative_tokens)]
-            help_text = "drafted tokens accepted, by place in the draft"
-            self._declare_by_label(Counter, _DRAFTED, help_text, "position", positions)
-
-    def _declare(self, kind: type[Counter | Gauge | Histogram], name: str, help_text: str, **options: Any) -> None:
-        series = kind(f"vllm:{name}", help_text, [*self._labels], registry=self.registry, **options)
-        self._series[name] = series.labels(**self._labels)
-
-    def _declare_by_label(
-        self, kind: type[Counter | Gauge], name: str, help_text: str, label: str, values: Sequence[str]
-    ) -> None:
-        """Declare one series for each value of a label."""
-        series = kind(f"vllm:{name}", help_text, [*self._labels, label], registry=self.registry)
-        for value in values:
-            self._series[name, value] = series.labels(**self._labels, **{label: value})
-
-    def _count_success(self, reason: str, count: int) -> None:
-        self._success.labels(**self._labels, finished_reason=reason).inc(count)
 
 
 def build_virtual_page(

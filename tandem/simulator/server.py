@@ -1,27 +1,32 @@
 """The server: routes, the lives of its engine, and what happens to each request.
 
 Invariant: every request whose body was read leaves one line in the truth log, however it ends; a restart forgets all
-that a process would forget, counters too.
+that a process would forget, counters too. The same seed and order of acceptance meet the same requests with faults; a
+request meets one fault at most, the first of the knobs that takes it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
+import random
 import time
 import uuid
+from collections.abc import Iterator
+from dataclasses import replace
 
 from aiohttp import web
 
-from tandem.simulator import fault_injection
 from tandem.simulator.engine import BatchingEngine, EngineRequest
 from tandem.simulator.engine_loop import EngineLoop, ResponseStream, sleep_until
 from tandem.simulator.frames import ResponseFrames, build_error_body, build_models_body
-from tandem.simulator.generation_request import ApiName, GenerationRequest, VllmApiError, read_generation_request
+from tandem.simulator.generation_request import ApiName, VllmApiError, read_generation_request
 from tandem.simulator.metrics_page import MetricsPage
-from tandem.simulator.response_plan import ResponsePlan, plan_response
+from tandem.simulator.response_plan import ResponsePlan, ResponseToken, plan_response
 from tandem.simulator.server_log import RequestLogEntry, ServerLog
 from tandem.simulator.settings import FaultSettings, SimulatorSettings
+from tandem.simulator.text_generator import token_id
 
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 << 20  # bytes
@@ -31,6 +36,16 @@ SIMULATION_HEADERS = {"x-tandem-simulated": "1"}
 _SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 _PAGE_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 _UNENDED_FAULTS = {"drop", "endless", "restart"}  # whose answers end in no order
+
+ENDLESS_TOKENS = 1000  # of an endless stream, for each of the knob's `tokens`
+_GARBAGE_PIECES = ("\ufffd", "@@", "}{", "0x", "\u0442\u0442", ";;", "!!", "\u3042")
+WRONG_MODEL = "another-model"
+SIGN_IN_PAGE = "<html><head><title>Sign in</title></head><body><h1>Please sign in</h1></body></html>\n"
+_ERRORS = {
+    "status_500": (500, "InternalServerError", "EngineCore encountered an issue. See stack trace for the root cause."),
+    "status_503": (503, "Service Unavailable", "the simulator was told to be busy"),
+    "status_429": (429, "Too Many Requests", "the simulator was told to limit the rate"),
+}
 
 
 class SimulatorServer:
@@ -150,39 +165,37 @@ class SimulatorServer:
         token_budget = settings.max_model_len - generation_request.prompt_tokens
         max_tokens = min(token_budget, generation_request.max_tokens or token_budget)
         plan = plan_response(generation_request, settings, max_tokens)
-        fault = fault_injection.select_fault(settings, entry.number, plan.class_)
+        fault = select_fault(settings, entry.number, plan.class_)
         entry.class_, entry.stream = plan.class_, generation_request.stream
         entry.prompt_tokens = generation_request.prompt_tokens
         entry.reasoning_tokens, entry.fault = plan.reasoning_tokens, fault.kind if fault else None
         if fault is not None:
-            fault_injection.raise_fault_error(fault)
+            if fault.kind in _ERRORS:
+                status, error_type, message = _ERRORS[fault.kind]
+                after_s = fault.retry_after_s if fault.kind == "status_429" else None
+                raise VllmApiError(message, status=status, kind=error_type, retry_after_s=after_s)
             if fault.kind == "html":
-                return web.Response(text=fault_injection.SIGN_IN_PAGE, content_type="text/html")
+                return web.Response(text=SIGN_IN_PAGE, content_type="text/html")
             if fault.kind == "restart":
                 task = asyncio.create_task(self._restart(fault.seconds))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            plan = fault_injection.spoil_plan(plan, fault)
+            plan = spoil_plan(plan, fault)
         if settings.max_queue is not None and not engine.has_room and len(engine.waiting) >= settings.max_queue:
             if settings.runtime != "nxdi-v0":
                 self._metrics_page.rejections.inc()
             raise VllmApiError("the queue is full: try again later", status=503, kind="Service Unavailable")
-        frames = self._build_frames(generation_request, plan, fault, entry)
-        return await self._generate(request, ResponseStream(frames, max_tokens, fault, entry), entry)
-
-    def _build_frames(
-        self, request: GenerationRequest, plan: ResponsePlan, fault: FaultSettings | None, entry: RequestLogEntry
-    ) -> ResponseFrames:
-        kind, tokens = (fault.kind, fault.tokens) if fault else (None, 0)
-        return ResponseFrames(
-            request=request,
+        kind, fault_tokens = (fault.kind, fault.tokens) if fault else (None, 0)
+        frames = ResponseFrames(
+            request=generation_request,
             plan=plan,
-            settings=self._settings,
+            settings=settings,
             counts_usage=kind != "no_usage",
-            id=f"{'chatcmpl' if request.api == 'chat' else 'cmpl'}-{entry.request_id}",
-            model=fault_injection.WRONG_MODEL if kind == "wrong_model" else request.model,
-            extra_tokens=tokens if kind == "wrong_usage" else 0,
+            id=f"{'chatcmpl' if entry.api == 'chat' else 'cmpl'}-{entry.request_id}",
+            model=WRONG_MODEL if kind == "wrong_model" else settings.model,
+            extra_tokens=fault_tokens if kind == "wrong_usage" else 0,
         )
+        return await self._generate(request, ResponseStream(frames, max_tokens, fault, entry), entry)
 
     async def _generate(
         self, request: web.Request, stream: ResponseStream, entry: RequestLogEntry
@@ -238,3 +251,35 @@ async def _add_simulation_header(_: web.Request, response: web.StreamResponse) -
 def _json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
     return web.Response(text=content, status=status, content_type="application/json", headers=headers)
+
+
+def select_fault(settings: SimulatorSettings, number: int, class_: str) -> FaultSettings | None:
+    """Return what goes wrong with one request; None for nothing.
+
+    Args:
+        settings: the knobs.
+        number: of acceptance, from 1.
+        class_: of its prompt.
+    """
+    for index, fault in enumerate(settings.faults):
+        random_share = random.Random(f"{settings.seed}/{index}/{number}").random()  # noqa: S311 - repeatable, not secret
+        if (not fault.classes or class_ in fault.classes) and (number in fault.requests or random_share < fault.rate):
+            return fault
+    return None
+
+
+def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
+    """Return the answer as a fault spoils it: as garbage of the same length, or as if nobody had asked for an end."""
+    if fault.kind == "endless":
+        visible_tokens = [token for token in plan.tokens if token.visible_text] or list(plan.tokens)
+        return replace(plan, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(visible_tokens))
+    if fault.kind != "garbage":
+        return plan
+
+    def begin() -> Iterator[ResponseToken]:
+        for index, token in enumerate(plan.begin()):
+            piece = _GARBAGE_PIECES[index * index % len(_GARBAGE_PIECES)]
+            garbage = ResponseToken(token_id(piece), piece, piece if token.visible_text else "", token.part)
+            yield token if index == plan.count - 1 else garbage  # the last is the same
+
+    return replace(plan, begin=begin)

@@ -7,7 +7,6 @@ in `data/calibration.yaml`, `assumed` where there is none.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -47,20 +46,6 @@ class SimulatorCalibration(DataFile):
     acceptance: dict[str, dict[str, DataFigure[float]]] = Field(description="draft id to class to chance of acceptance")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptClassProfile:
-    """A class of prompts as a suite has it.
-
-    Args:
-        texts: by which a prompt is known. output_tokens, output_spread: how long its answers are. form: as the knob.
-    """
-
-    texts: tuple[str, ...]
-    output_tokens: int
-    output_spread: int
-    as_json: bool = False
-
-
 @cache
 def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
     """Read the calibration.
@@ -72,12 +57,12 @@ def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
 
 
 def build_variant_settings(
-    experiment: Experiment, catalogue: Catalogue, profiles: Mapping[str, PromptClassProfile], *, seed: int = 0
+    experiment: Experiment, catalogue: Catalogue, classes: Mapping[str, PromptClassSettings], *, seed: int = 0
 ) -> dict[str, SimulatorSettings]:
     """Return the knobs of each variant, by its name.
 
     Args:
-        profiles: the classes of the experiment's suites; the first whose text a prompt contains is its class.
+        classes: of the experiment's suites, before their acceptance; a prompt is of the first whose text it contains.
 
     Raises:
         SpecError: the calibration has no figure for a model of the experiment.
@@ -109,26 +94,21 @@ def build_variant_settings(
             "law": "none" if variant.mode == "none" else law,
             "num_speculative_tokens": variant.num_speculative_tokens or 0,
             "draft_ms": cost.step_ms.value * share,
-            "classes": _class_settings(variant, profiles),
+            "classes": _class_settings(variant, classes),
         }
         settings[variant.name] = check_settings(plain.model_copy(update=own))
     return settings
 
 
-def _class_settings(variant: Variant, profiles: Mapping[str, PromptClassProfile]) -> dict[str, PromptClassSettings]:
-    acceptance_by_class = read_calibration().acceptance.get(variant.draft or "", {})
-    default_acceptance = acceptance_by_class[DEFAULT_CLASS].value if acceptance_by_class else 0.0
-    classes = {
-        name: PromptClassSettings(
-            acceptance=acceptance_by_class[name].value if name in acceptance_by_class else default_acceptance,
-            output_tokens=profile.output_tokens,
-            output_spread=profile.output_spread,
-            form="json" if profile.as_json else "prose",
-            contains=profile.texts,
-        )
-        for name, profile in profiles.items()
+def _class_settings(variant: Variant, classes: Mapping[str, PromptClassSettings]) -> dict[str, PromptClassSettings]:
+    chances = {
+        name: figure.value for name, figure in read_calibration().acceptance.get(variant.draft or "", {}).items()
     }
-    return {**classes, DEFAULT_CLASS: PromptClassSettings(acceptance=default_acceptance)}
+    default = chances.get(DEFAULT_CLASS, 0.0)
+    own = {
+        name: class_.model_copy(update={"acceptance": chances.get(name, default)}) for name, class_ in classes.items()
+    }
+    return own | {DEFAULT_CLASS: PromptClassSettings(acceptance=default)}
 
 
 def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -> Sequence[SpecFault]:

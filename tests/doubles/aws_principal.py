@@ -25,16 +25,7 @@ _TRUST_POLICY = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RolePrincipal:
-    """The session of a role.
-
-    Args:
-        role: its ARN.
-        url: of the endpoint.
-        region: of the endpoint.
-        access_key: of the session.
-        secret: of the session.
-        token: of the session.
-    """
+    """The session of a role: its ARN, where the endpoint is, and the credentials."""
 
     role: str
     url: str
@@ -44,7 +35,7 @@ class RolePrincipal:
     token: str
 
     def environment(self, url: str = "") -> dict[str, str]:
-        """The variables that make boto3 in another process this principal, beside `Endpoint.client_environment`."""
+        """The variables that make boto3 in another process this principal, beside the endpoint's own."""
         return {
             "AWS_ENDPOINT_URL": url or self.url,
             "AWS_ENDPOINT_URL_S3": url or self.url,

@@ -67,13 +67,11 @@ def keys(values: Any, path: str) -> Iterator[str]:
 def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
     plain = {key: value for key, value in values.items() if key != "agents"}
     written = {*keys(plain, ""), *(key for agent in values["agents"] for key in keys(agent, "agent"))}
-
     assert written - {"agent/tolerations"} <= set(KNOWN)  # a comment of the chart names that one: "override root"
 
 
 def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]) -> None:
     enabled = {key: value["enabled"] for key, value in values.items() if isinstance(value, dict)}
-
     assert {key for key, on in enabled.items() if on} == {"containerInsights", "containerLogs"}
     assert {"applicationSignals", "otelContainerInsights", "neuronMonitor", "dcgmExporter"} <= enabled.keys()
 
@@ -169,7 +167,5 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
     name: str, pod: dict[str, Any], job: dict[str, Any]
 ) -> None:
     is_server = pod["labels"].get("app.kubernetes.io/component") == "server"
-
     found = scraped(pod, job)
-
     assert found == ({"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None)

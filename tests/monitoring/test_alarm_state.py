@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.cloudwatch.alarm_state import (
-    CompositeTick,
-    compute_state,
-    compute_states,
-    list_actions,
-)
+from rehearsal.cloudwatch.alarm_state import CompositeTick, compute_state, compute_states, list_actions
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.widget import MathExpression, MetricLine
@@ -64,7 +59,6 @@ CELLS = [
 @pytest.mark.parametrize(("datapoints", "points", "treatment", "told"), CELLS)
 def test_a_state_is_as_the_guides_tables_have_it(datapoints, points, treatment, told, before):
     found = compute_state(alarm(datapoints=datapoints, missing=treatment), looked_at(points), before)
-
     assert found == (before if told == "-" else told)
 
 
@@ -89,7 +83,6 @@ def test_an_alarm_needs_all_of_its_periods():
 
 def test_an_alarm_with_fewer_datapoints_than_periods_needs_no_row_of_them():
     watched = alarm(datapoints=2, missing="notBreaching")
-
     assert over_time(watched, {"m": [0, 1, 0, 1, 0, 0, 0]}, 7) == "OOOOAOOO"
 
 

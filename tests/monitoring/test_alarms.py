@@ -76,7 +76,6 @@ def test_an_alarm_keeps_cloudwatchs_limits(name):
 def test_names_are_unique_and_begin_with_the_environments(name):
     found = ALL[name]
     named = [one.name for one in (*found.alarms, *found.composites, *([found.suppressor] if found.suppressor else []))]
-
     assert max(Counter(named).values()) == 1
     assert all(one.startswith(f"{SCOPES[name].environment.name}-") for one in named)
 
@@ -84,9 +83,7 @@ def test_names_are_unique_and_begin_with_the_environments(name):
 @in_every_scope
 def test_each_alarm_belongs_to_one_composite_and_none_holds_the_suppressor(name):
     found = ALL[name]
-
     held = Counter(child for composite in found.composites for child in composite.alarms)
-
     assert held == Counter(alarm.name for alarm in found.alarms)
     assert all(composite.anchor == "when-you-are-called" for composite in found.composites)
 
@@ -105,7 +102,6 @@ def test_a_composite_keeps_cloudwatchs_limits(name):
 
 def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
     named = [composite.name for composite in ALL["130 variants"].composites]
-
     assert "post-us-east-2-notify-requests-1" in named
     assert "post-us-east-2-notify-requests-2" in named
     assert "post-us-east-2-notify-requests" not in named
@@ -159,7 +155,6 @@ def test_a_name_that_is_too_long_is_cut_and_stays_unique():
 )
 def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_fleet(environment, experiment, watched_):
     scope = watched(environment, only=[experiment])
-
     assert any(alarm.anchor == "not-started" for alarm in build_alarms(scope).alarms) is watched_
     gaps = list_coverage_gaps(scope)
     assert any(experiment in said and "fit the fleet" in said for said in gaps) is not watched_
@@ -199,7 +194,6 @@ def test_without_a_reference_no_latency_is_watched_and_it_is_said():
 )
 def test_a_regression_is_a_median_so_many_percent_above_the_reference(what, variant, percent, threshold):
     alarm = of(every(regression_percent=percent), what, variant)
-
     assert alarm.threshold == threshold
     assert lines(alarm)[0].statistic == "p50"
 
@@ -221,7 +215,6 @@ def test_the_look_back_holds_two_rounds_of_the_longest_suite():
 
 def test_what_no_publisher_sends_is_read_by_no_alarm():
     scope = watched()
-
     with pytest.raises(ValueError, match="sends nothing by PodName"):
         MetricSource(scope.environment, "container-insights", {"PodName": "x"}).line("m", "Sum", id_="m")
     assert not serving_alarms.is_published("neuron", "node_neuroncore_utilization")

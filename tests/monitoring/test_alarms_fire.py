@@ -33,13 +33,11 @@ def called(found: EnvironmentAlarms, happening: Happening, minutes: int) -> list
 
 def test_a_pod_that_runs_for_half_an_hour_and_is_not_ready_fires():
     alarm = of(ALARMS, "not-ready", DRAFTING)
-
     assert fired(alarm, Happening().container(DRAFTING, range(2, 60)), 60) == [32]
 
 
 def test_a_start_of_twenty_nine_minutes_does_not_fire():
     happening = Happening().container(DRAFTING, range(60)).ready(DRAFTING, range(29, 60))
-
     assert fired(of(ALARMS, "not-ready", DRAFTING), happening, 60) == []
 
 
@@ -47,13 +45,11 @@ def test_a_server_that_loses_readiness_fires_and_one_missed_reading_does_not():
     alarm = of(ALARMS, "not-ready", DRAFTING)
     lost = Happening().container(DRAFTING, range(120)).ready(DRAFTING, range(20))
     blinked = Happening().container(DRAFTING, range(120)).ready(DRAFTING, [at for at in range(120) if at != 50])
-
     assert (fired(alarm, lost, 120), fired(alarm, blinked, 120)) == ([50], [])
 
 
 def test_a_variant_that_nobody_raised_a_node_for_does_not_fire():
     happening = Happening().nodes(1, range(200)).serves(BASELINE, range(200))
-
     assert fired(of(ALARMS, "not-ready", DRAFTING), happening, 200) == []
 
 
@@ -62,7 +58,6 @@ def test_a_variant_that_nobody_raised_a_node_for_does_not_fire():
 
 def test_a_server_whose_claim_waits_beside_one_that_serves_fires():
     happening = Happening().nodes(1, range(60)).serves(BASELINE, range(3, 60))
-
     assert fired(of(ALARMS, "not-started", DRAFTING), happening, 60) == [33]
     assert fired(of(ALARMS, "not-started", BASELINE), happening, 60) == []
 
@@ -103,7 +98,6 @@ def test_exactly_as_many_failed_requests_as_are_allowed_do_not_fire():
 def test_a_round_that_is_sent_when_it_ends_five_hours_later_fires_then():
     alarm, now = of(ALARMS, "errors", DRAFTING), START + 5 * HOUR * MINUTE
     late = errors([8], asked=8)
-
     assert compute_state_at(alarm, Happening().series, now) == "OK"
     assert compute_state_at(alarm, late.series, now) == "ALARM"
 
@@ -121,16 +115,13 @@ REGRESSED = [
 @pytest.mark.parametrize(("what", "metric", "variant", "class_", "good", "bad"), REGRESSED)
 def test_a_figure_that_stays_worse_fires_at_its_third_quarter_hour(what, metric, variant, class_, good, bad):
     happening = rounds(metric, [good, good, bad, bad, bad, bad], apart=HOUR, variant=variant, class_=class_, load="4")
-
     assert fired(of(ALARMS, what, variant), happening, 8 * HOUR) == [4 * HOUR + QUARTER]
 
 
 @pytest.mark.parametrize(("values", "times"), [([1.0] * 4, [2 * HOUR + QUARTER]), ([1.06] * 4, []), ([1.0, 1.0], [])])
 def test_without_a_reference_drafts_of_which_none_is_accepted_fire(values, times):
     alarm = of(every(reference=None), "acceptance", DRAFTING)
-
     happening = rounds("acceptance_length", values, apart=HOUR, variant=DRAFTING)
-
     assert fired(alarm, happening, 6 * HOUR) == times
 
 
@@ -148,7 +139,6 @@ def test_without_a_reference_drafts_of_which_none_is_accepted_fire(values, times
 )
 def test_rounds_that_stay_unpublished_fire(values, times):
     happening = rounds("unpublished_rounds", values, variant=BASELINE)
-
     assert fired(of(ALARMS, "unpublished", BASELINE), happening, 3 * HOUR) == times
 
 
@@ -157,13 +147,11 @@ def test_rounds_that_stay_unpublished_fire(values, times):
 
 def test_whoever_is_called_is_called_once_by_kind_after_the_wait():
     happening = Happening().nodes(1, range(90)).serves(BASELINE, range(90)).container(DRAFTING, range(90))
-
     assert called(ALARMS, happening, 90) == [(30 + SUPPRESSOR_WAIT_S // MINUTE, "serving")]
 
 
 def test_a_parked_fleet_calls_nobody_whatever_the_bench_sends():
     happening = errors([8, 8, 8, 8], asked=8).nodes(0, range(240))
-
     assert of(ALARMS, "errors", DRAFTING)
     assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) != []
     assert called(ALARMS, happening, 240) == []

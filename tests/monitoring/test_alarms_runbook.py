@@ -78,7 +78,6 @@ def test_every_alarm_has_a_section_and_every_section_an_alarm():
 @pytest.mark.parametrize("section", sorted(wanted() - {CALLED, STOP_ANCHOR, "parked"}))
 def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section):
     body = SECTIONS[section]
-
     assert "\n```\n" in body or "Look as for" in body
     assert "| likely cause, the likeliest first |" in body
     assert re.search(r"^False when: ", body, flags=re.MULTILINE)
@@ -87,7 +86,6 @@ def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section)
 @pytest.mark.parametrize("line", commands("tandem"))
 def test_a_command_of_tandem_is_one(line):
     words = shlex.split(filled(line), comments=True)[1:]
-
     assert program.app.parse_args(words)
 
 

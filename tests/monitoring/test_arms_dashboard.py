@@ -87,7 +87,6 @@ def test_a_speed_up_is_above_one_where_the_arm_is_better(
     series = SeriesStore()
     put(series, name, BASE, base)
     put(series, name, FAST, fast, minute=7)
-
     assert in_the_range(graph(post(), f"{title}, speed-up"), series) == {FAST: [pytest.approx(expected)]}
 
 
@@ -124,14 +123,12 @@ def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_specu
 
 def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
     classes, loads = post().variables
-
     assert classes.values == (*suite("post").classes, *suite("real").classes, ALL_VALUES)
     assert loads.values == ("4", "1")
 
 
 def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:
     dashboard = posting(variants=[{"name": FAST, **DRAFTED}])
-
     assert not [one for one in graphs(dashboard) if "speed-up" in one.title]
     assert "there is no baseline" in words(dashboard)
 

@@ -59,7 +59,6 @@ def contrast(one: str, other: str) -> float:
 @pytest.mark.parametrize("palette", [(BASELINE_COLOR, *VARIANT_COLORS), FIGURES], ids=["arms", "figures"])
 def test_any_two_colors_of_a_graph_are_told_apart(palette: tuple[str, ...], sight: str) -> None:
     closest = min(math.dist(seen(one, sight), seen(other, sight)) for one, other in combinations(palette, 2))
-
     assert closest >= TOLD_APART
 
 

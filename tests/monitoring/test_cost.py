@@ -13,11 +13,7 @@ from tandem.bench import datapoints
 from tandem.metrics import CONTAINER_INSIGHTS, list_published_metrics
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.cost import (
-    MonitoringCost,
-    compute_monitoring_cost,
-    count_bench_series,
-)
+from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, count_bench_series
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.scope import MonitoringScope, SuiteTraffic
 from tandem.monitoring.widget import MetricLine
@@ -89,7 +85,6 @@ def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> No
 
 def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
     (part,) = [part for part in compute_monitoring_cost(watched(POST)).parts if part.name == "dashboards"]
-
     assert (part.amount, part.usd) == (2, 6.0)  # four, of which two name more than 50 metrics
 
 
@@ -136,15 +131,3 @@ def test_the_series_of_container_insights_are_those_recorded(dimensions: set[str
 
     assert len(recorded) == len(set(recorded)) == counted
     assert events(CONTAINER_INSIGHTS, "Node")
-
-
-# grows
-
-
-BASE = asking(POST, "post")
-
-
-# hours
-
-
-# limits and prices

@@ -9,14 +9,7 @@ from typing import Any
 from hosted import REGION, drawn
 
 from tandem.monitoring.dashboards import build_body
-from tandem.monitoring.widget import (
-    Dashboard,
-    DashboardVariable,
-    GraphMark,
-    GraphWidget,
-    MathExpression,
-    MetricLine,
-)
+from tandem.monitoring.widget import Dashboard, DashboardVariable, GraphMark, GraphWidget, MathExpression, MetricLine
 
 SPACE = "Tandem/home"
 CLASSES = DashboardVariable(dimension="PromptClass", label="Prompt class", values=("json", "open", "all"))
@@ -83,7 +76,6 @@ def test_a_hidden_line_is_read_and_not_drawn() -> None:
 def test_levels_and_moments_are_marked() -> None:
     marks = (GraphMark(label="budget", value=2000.0), GraphMark(label="block ends", moment="2026-12-08T11:30:00Z"))
     found = properties(graph(marks=marks))["annotations"]
-
     assert [(mark["label"], mark["value"]) for mark in found["horizontal"]] == [("budget", 2000.0)]
     assert [(mark["label"], mark["value"]) for mark in found["vertical"]] == [("block ends", "2026-12-08T11:30:00Z")]
 
@@ -91,7 +83,6 @@ def test_levels_and_moments_are_marked() -> None:
 def test_a_choice_stands_in_the_lines_and_searches_of_a_graph_that_varies() -> None:
     lines = (line(), MathExpression(text=SEARCH, label="", id="every"))
     first, second = properties(graph(lines=lines), CLASSES)["metrics"]
-
     assert first[4:6] == ["PromptClass", "chosen_PromptClass"]
     assert 'PromptClass="chosen_PromptClass"' in second[0]["expression"]
 

@@ -13,7 +13,6 @@ from tandem.monitoring.widget import (
     MetricLine,
     TextWidget,
     build_text,
-    count_text_rows,
 )
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
@@ -51,26 +50,12 @@ def test_no_committed_dashboard_has_a_hole_or_an_overlap(environment: str, part:
 
 def test_a_graph_stands_above_its_sentence_and_its_publisher() -> None:
     drawn_box, said = placed(graph(24))
-
     assert isinstance(drawn_box.content, GraphWidget)
     assert said.content == "It says something. *Published by: bench.*" == build_caption(graph(24))
     assert (said.x, said.y, said.width) == (0, 6, 24)
 
 
-def test_captions_of_a_row_are_as_high_as_the_longest_of_them() -> None:
-    found = placed(graph(12), graph(12, sentence=f"{'long ' * 60}."))
-
-    assert {one.height for one in found if isinstance(one.content, str)} == {count_text_rows("x" * 330, 12)}
-
-
-def test_a_text_beside_a_graph_is_as_high_as_graph_and_caption() -> None:
-    found = placed(graph(16), build_text("Said.", 8))
-
-    assert places(found)[-1] == (16, 0, 8, 6 + count_text_rows(build_caption(graph(16)), 16))
-
-
 def test_a_text_is_as_high_as_what_it_says() -> None:
     heights = [build_text("x" * length).height for length in (10, 400, 800, 1200)]
-
     assert heights == sorted(heights)
     assert len(set(heights)) > 2

@@ -37,7 +37,6 @@ def expressed(text: str) -> Dashboard:
 )
 def test_a_dashboard_is_refused_beyond_a_limit(within: Dashboard, beyond: Dashboard, limit: str, monkeypatch) -> None:
     monkeypatch.setattr(dashboards, "MAX_BODY_BYTES", 10**9)
-
     assert list(find_limit_faults(within)) == []
     (fault,) = find_limit_faults(beyond)
     assert fault.endswith(f"at most {limit}")
@@ -45,6 +44,5 @@ def test_a_dashboard_is_refused_beyond_a_limit(within: Dashboard, beyond: Dashbo
 
 def test_a_body_that_no_template_could_carry_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(dashboards, "MAX_BODY_BYTES", 10_000)
-
     (fault,) = find_limit_faults(drawn("post-us-east-2")["post"])
     assert fault.endswith("at most 10000")

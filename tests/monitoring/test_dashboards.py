@@ -42,7 +42,6 @@ def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_n
     environment: str, part: str
 ) -> None:
     named = {publisher for graph in graphs(drawn(environment)[part]) for publisher in graph.publishers}
-
     for read in reads(drawn(environment)[part]):
         recorded = [one for one in publishers(read) if sends(one, read.metric, read.dimensions)]
         assert set(recorded) & named, read
@@ -51,7 +50,6 @@ def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_n
 @pytest.mark.parametrize(("environment", "part"), ARMS)
 def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(environment: str, part: str) -> None:
     seen = {read.metric for read in reads(drawn(environment)[part])}
-
     assert seen == {metric.name for metric in list_published_metrics()}
 
 

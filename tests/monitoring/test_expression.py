@@ -94,16 +94,13 @@ def test_an_expression_gives_what_was_worked_by_hand(
     text: str, values: dict[str, list[float | None]], expected: list[float | None]
 ) -> None:
     found = drawn(text, **values)
-
     assert found == [*expected, *([GONE] * (5 - len(expected)))]
 
 
 def test_the_whole_range_is_one_period() -> None:
     series = stored(a=[1, 2, 9], b=[2, 2, 2])
     lines = [line("a", statistic="p50"), line("b", statistic="p50"), MathExpression(text="a / b", label="x", id="e")]
-
     (found,) = evaluate_range(lines, series, START, START + 180)
-
     assert found.points == ((START, 1.0),)
 
 
@@ -157,6 +154,5 @@ def test_statistics_of_1_to_100(statistic: str, expected: float) -> None:
 def test_refuses_what_is_of_no_known_form(text: str, says: str) -> None:
     with pytest.raises(ExpressionError, match=r"^shown") as refused:
         drawn(text, a=[1, 2, 3], empty=[None])
-
     assert says in str(refused.value)
     assert refused.value.text == text

@@ -51,7 +51,6 @@ def shown(text: str, label: str | None = None, period_s: int = 60) -> list[tuple
 
 def test_a_label_may_hold_the_value_of_a_dimension() -> None:
     text = f"SEARCH('{SCHEMA} MetricName=\"tpot_ms\" Concurrency=\"4\"', 'Sum')"
-
     assert shown(text, "${PROP('Dim.Variant')} p50") == [("base p50", 1), ("base-sd p50", 2)]
     assert shown(f"{text} / 2", "${PROP('Dim.Variant')}") == [("base", 0.5), ("base-sd", 1)]
 

@@ -44,20 +44,17 @@ def matches(pattern: str, event: dict[str, Any]) -> bool:
 
 def test_it_counts_the_event_of_an_accelerator_node(nodes: LogFilter) -> None:
     (event,) = events(CONTAINER_INSIGHTS, "Node")
-
     assert matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
 @pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
 def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogFilter) -> None:
     (event,) = events(CONTAINER_INSIGHTS, kind)
-
     assert not matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
 def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> None:
     (metric,) = sent(LOG_FILTER)
-
     assert (metric.name, metric.dimensions, metric.unit) == (nodes.name, frozenset(), nodes.unit)
     assert sample(LOG_FILTER)["read"] == "container-insights.json"
     assert nodes.namespace == "Tandem/post-us-east-2"
@@ -65,5 +62,4 @@ def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> 
 
 def test_without_container_insights_there_is_nothing_to_filter(environment: Environment) -> None:
     blind = environment.observability.model_copy(update={"container_insights": False})
-
     assert build_log_filters(environment.model_copy(update={"observability": blind})) == ()

@@ -96,7 +96,6 @@ def test_a_fleet_that_is_too_old_calls_while_its_nodes_count_as_parked():
 
 def test_an_instance_beyond_the_most_hours_fires_once_the_reaper_had_its_time():
     limit = float(ENVIRONMENT.guard.max_hours)
-
     assert fired(of("too-old"), *[limit + 0.1] * 8) == [25]
     assert fired(of("too-old"), *[limit + 0.1] * 4, 0, 0, 0, 0) == []
     assert fired(of("too-old"), *[limit] * 12) == []
@@ -105,7 +104,6 @@ def test_an_instance_beyond_the_most_hours_fires_once_the_reaper_had_its_time():
 def test_a_fleet_that_is_too_old_stays_in_alarm_while_nobody_can_see_it():
     alarm = of("too-old")
     store = series(alarm, *[ENVIRONMENT.guard.max_hours + 1.0] * 8)
-
     assert compute_states(alarm, store, START, START + MINUTE * 120)[START + MINUTE * 120] == "ALARM"
 
 
@@ -118,7 +116,6 @@ def test_more_nodes_than_the_lease_is_for_fire_in_one_pass():
 def test_a_paid_block_that_lies_idle_in_every_pass_fires_after_the_idle_minutes():
     minutes = ENVIRONMENT.guard.idle_minutes
     passes = -(-minutes // PASS)
-
     assert fired(of("idle-block"), *[5.0] * (passes + 4)) == [passes * PASS]
     assert fired(of("idle-block"), *([5.0] * (passes - 1) + [0.0]) * 3) == []
 

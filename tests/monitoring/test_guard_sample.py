@@ -78,5 +78,4 @@ def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
 
 def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
     known = {name: cloudwatch_unit(one) for (publisher, name), one in CLOUDWATCH_METRICS.items() if publisher == GUARD}
-
     assert known == METRIC_UNITS

@@ -85,13 +85,11 @@ def test_acceptance_by_the_server_is_one_and_the_accepted_a_draft() -> None:
 
 def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its_own() -> None:
     said = words(machine("post-us-east-2"))
-
     assert "On nxdi-v0 vLLM's spec_decode counters stay 0" in said
     assert not [one for one in graphs(machine("post-us-east-2")) if one.title.startswith("Acceptance")]
 
 
 def test_without_container_insights_nothing_is_drawn_and_that_is_said() -> None:
     dashboard = by_part(changed("post-us-east-2", observability={"container_insights": False}))["machine"]
-
     assert graphs(dashboard) == []
     assert "`observability.container_insights` is false" in words(dashboard)

@@ -43,21 +43,18 @@ def number(one: GraphWidget, series: SeriesStore, minutes: int) -> float:
 def test_an_hour_of_one_node_is_a_node_hour_at_the_stated_price() -> None:
     series = lived(*[1] * 60)
     dashboard = money(usd_per_hour=35.76)
-
     assert number(graph(dashboard, "Node-hours in the range"), series, 60) == pytest.approx(1)
     assert number(graph(dashboard, "Cost in the range"), series, 60) == pytest.approx(35.76)
 
 
 def test_hours_add_up_and_stay_where_no_node_lives() -> None:
     series = lived(*[1] * 10)
-
     assert points(graph(money(), "Node-hours since"), series, 20) == pytest.approx([5 / 60, 10 / 60, 10 / 60, 10 / 60])
 
 
 @pytest.mark.parametrize("title", ["Accelerator nodes alive", "Node-hours since", "Cost since"])
 def test_start_and_end_of_the_block_are_marked_over_time(title: str) -> None:
     marks = graph(money(**RESERVED, block=BLOCK), title).marks
-
     assert GraphMark(label="block starts", moment="2026-12-01T11:30:00Z") in marks
     assert GraphMark(label="block ends", moment="2026-12-08T11:30:00Z") in marks
 
@@ -95,7 +92,6 @@ def test_the_last_run_of_each_experiment_is_one_line_of_all_its_arms() -> None:
 
 def test_without_container_insights_no_node_is_counted_and_that_is_said() -> None:
     dashboard = by_part(changed(ENVIRONMENT, observability={"container_insights": False}))["money"]
-
     assert {one.publishers for one in graphs(dashboard)} == {("guard",), ("bench",)}
     assert "Nodes, hours and USD are not drawn" in words(dashboard)
 
@@ -113,7 +109,6 @@ def looked(metric: str, *values: float) -> SeriesStore:
 
 def test_idle_minutes_of_a_block_add_up_as_hours() -> None:
     one = graph(money(), "Idle hours of the block")
-
     assert points(one, looked("idle_block_minutes", 5, 0, 5, 5), 20) == pytest.approx(
         [5 / 60, 5 / 60, 10 / 60, 15 / 60]
     )

@@ -39,7 +39,6 @@ def test_a_case_worked_by_hand() -> None:
 
 def test_an_unknown_price_makes_the_total_a_lower_bound() -> None:
     found = parked(watched(DEV))
-
     assert found.is_lower_bound
     assert found.usd == pytest.approx(73.0 + compute_monitoring_cost(watched(DEV)).parked_usd)
 
@@ -47,9 +46,7 @@ def test_an_unknown_price_makes_the_total_a_lower_bound() -> None:
 def test_a_region_without_prices_knows_no_part() -> None:
     elsewhere = changed(DEV, capacity={"zone": "sae1-az1"})
     place = elsewhere.environment.model_copy(update={"region": "sa-east-1"})
-
     found = compute_parked_cost(place, compute_monitoring_cost(elsewhere), PRICES)
-
     assert {part.name for part in found.parts if part.usd is not None} == {"watching"}
 
 

@@ -31,21 +31,18 @@ def test_the_bench_was_recorded_to_send_every_published_metric_with_its_unit_and
 @pytest.mark.parametrize(("publisher", "name"), CLOUDWATCH_METRICS, ids=str)
 def test_a_watched_metric_has_the_unit_of_the_recording(publisher: str, name: str) -> None:
     units = {one.unit for one in sent(publisher) if one.name == name and one.unit}
-
     assert units <= {cloudwatch_unit(CLOUDWATCH_METRICS[publisher, name])}
 
 
 @pytest.mark.parametrize("publisher", PUBLISHERS)
 def test_a_publisher_without_a_recording_has_no_metric_to_draw(publisher: str) -> None:
     drawable = [name for by, name in CLOUDWATCH_METRICS if by == publisher]
-
     assert not drawable or PUBLISHERS[publisher].sample
 
 
 @pytest.mark.parametrize("publisher", [CONTAINER_INSIGHTS, VLLM_SCRAPE])
 def test_a_recorded_event_is_of_the_publishers_namespace(publisher: str) -> None:
     blocks = [block for event in sample(publisher)["events"] for block in event.get("CloudWatchMetrics", ())]
-
     assert {block["Namespace"] for block in blocks} == {format_namespace(publisher, "home", "tandem-home")}
 
 
@@ -63,12 +60,10 @@ def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:
     """It sends gauges, counters and summaries; vLLM's latencies are histograms."""
     watched = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
     kinds = {kind for page in pages().values() for name, kind in types(page).items() if name in watched}
-
     assert kinds == {"gauge", "counter"}
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in SAMPLES.iterdir() if path.name != "README.md"))
 def test_every_file_is_told_with_its_source_and_date(file: str) -> None:
     (row,) = [line for line in README.splitlines() if line.startswith(f"| `{file}`")]
-
     assert DATED.search(row)

@@ -49,7 +49,6 @@ def test_what_is_no_number_for_cloudwatch_is_not_sent(value):
 
 def test_a_digest_is_that_of_earlier_versions():
     (batch,) = build_batches([series([1.0, 2.0, 2.0])])
-
     assert batch.digest == "e1546df5b9225c20d53f588649c45c52cb549ee9f0d7323f6ccfd6254619c604"
 
 
@@ -97,6 +96,5 @@ def test_no_request_is_larger_than_it_was_taken_for(count, aws):  # noqa: ARG001
 )  # fmt: skip
 def test_a_class_that_cloudwatch_refuses_is_known_before(name, is_refused):
     fault = build_batches([class_named(name)])[0].find_name_fault()
-
     assert (fault is not None) == is_refused
     assert fault is None or f"PromptClass {name!r}" in fault

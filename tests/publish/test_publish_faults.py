@@ -82,15 +82,12 @@ def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(publi
 def test_credentials_of_another_account_are_refused_before_anything_is_sent(published, proxy):
     with pytest.raises(InputError, match="these credentials are of account 999988887777"):
         published.publish(clients=build_clients(proxy.url, published.endpoint.region, "999988887777"))
-
     assert {request.operation for request in proxy.log} == {"GetCallerIdentity"}
 
 
 def test_rounds_older_than_two_weeks_are_named_once_and_stored(published):
     published.made(first_s=minute_now(14 * DAY_S + 90), step_s=3600)
-
     first, second = published.publish(), published.publish()
-
     assert ["round 0" in sentence and "older than two weeks" in sentence for sentence in first.lost] == [True]
     assert (first.sent, second.is_whole, "records/round-00000.jsonl" in published.objects()) == (3, True, True)
 

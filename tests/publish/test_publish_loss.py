@@ -30,16 +30,13 @@ def rule_puts(fault, **when):
 )  # fmt: skip
 def test_a_request_that_was_not_done_is_sent_again(published, proxy, fault):
     proxy.use(rule_puts(fault, every=2, times=3))
-
     report = published.publish()
-
     assert (report.is_whole, report.rounds, proxy.fault_counts) == (True, [0, 1], (3,))
     assert published.counts() == published.expected()
 
 
 def test_a_lost_answer_counts_one_batch_twice_and_loses_none(published, proxy):
     proxy.use(rule_puts(AnswerLossFault(), skip=1, times=1))
-
     assert published.publish().is_whole
     assert (published.lost(), published.duplicates()) == (0, 1)
 
@@ -103,7 +100,6 @@ def test_records_are_in_s3_although_cloudwatch_refuses_all_and_are_stored_once(p
 
 def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, proxy):
     report = published.publish(end_s=0.0)
-
     assert (len(report.left), proxy.requests("PutMetricData")) == (1, ())
     assert published.publish().is_whole
     assert published.counts() == published.expected()
@@ -111,8 +107,6 @@ def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, prox
 
 def test_a_folder_that_cannot_be_written_sends_nothing(published, proxy):
     (published.folder / "published.jsonl").mkdir()
-
     with pytest.raises(ExternalError, match="Is a directory"):
         published.publish()
-
     assert proxy.requests("PutMetricData") == ()

@@ -15,10 +15,8 @@ pytestmark = pytest.mark.endpoint
 
 def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published):
     other = dataclasses.replace(published, environment=f"{published.environment}b")
-
     published.publish()
     other.publish()
-
     assert published.counts() == other.counts() == published.expected()
 
 
@@ -70,6 +68,5 @@ def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published,
 
 def test_records_that_cannot_be_read_are_named(published):
     figures = dataclasses.replace(next(published.rounds()), records_file=Path("gone.jsonl"))
-
     with pytest.raises(ExternalError, match=r"gone\.jsonl: the file cannot be read"):
         published.publish([figures])

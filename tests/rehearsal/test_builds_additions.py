@@ -63,7 +63,6 @@ def test_two_starts_with_one_token_are_one_build(played):
 
 def test_a_build_writes_the_commands_it_takes_to_its_log(endpoint, played):
     logs = played()["logs"]
-
     events = endpoint.client("logs").get_log_events(logGroupName=logs["groupName"], logStreamName=logs["streamName"])
     assert events["events"][0]["message"].startswith("Running command docker push")
 
@@ -71,12 +70,10 @@ def test_a_build_writes_the_commands_it_takes_to_its_log(endpoint, played):
 @pytest.mark.usefixtures("project")
 def test_a_tag_that_is_not_there_is_refused_as_ecr_refuses_it(endpoint, refusal):
     code = refusal(endpoint.client("ecr").describe_images, repositoryName="played", imageIds=[{"imageTag": "none"}])
-
     assert code == "ImageNotFoundException"
 
 
 def test_what_is_pushed_says_that_it_is_no_image(endpoint, played):
     played()
-
     (image,) = endpoint.client("ecr").batch_get_image(repositoryName="played", imageIds=[{"imageTag": "1"}])["images"]
     assert "no layers: put here by a played build" in image["imageManifest"]

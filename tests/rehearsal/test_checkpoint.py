@@ -46,7 +46,6 @@ def test_embeddings_can_be_tied_and_stored(tmp_path, embeddings, tied, stored):
     checkpoint = RandomCheckpoint(embeddings=embeddings)
     checkpoint.write(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-
     assert (config["tie_word_embeddings"], "lm_head.weight" in checkpoint.tensors()) == (tied, stored)
 
 
@@ -55,7 +54,6 @@ def test_a_family_has_its_own_tensors_and_type(tmp_path, family, norms):
     checkpoint = RandomCheckpoint(family=family)
     checkpoint.write(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-
     assert (config["model_type"], "model.layers.0.self_attn.q_norm.weight" in checkpoint.tensors()) == (family, norms)
 
 
@@ -72,7 +70,6 @@ def test_the_configuration_fits_the_tensors(tmp_path):
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
     RandomCheckpoint(seed=1).write(tmp_path / "a")
     RandomCheckpoint(seed=1).write(tmp_path / "b")
-
     assert digests(tmp_path / "a") == digests(tmp_path / "b")
 
 
@@ -108,7 +105,6 @@ def test_a_tokenizer_knows_every_byte_and_fits_the_vocabulary(tmp_path):
 
 def test_the_usual_files_are_there(tmp_path):
     written = RandomCheckpoint(shard_bytes=MIB).write(tmp_path)
-
     assert [path.name for path in written] == [
         "config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
     ]  # fmt: skip
@@ -118,7 +114,6 @@ def test_the_usual_files_are_there(tmp_path):
 @pytest.mark.parametrize("embeddings", ["untied", "tied"])
 def test_a_size_is_met_within_a_tenth(size, embeddings):
     checkpoint = RandomCheckpoint.from_size(size, shards=4, embeddings=embeddings)
-
     assert abs(checkpoint.size - size) < size / 10
     assert len(checkpoint.shards()) == 4
 

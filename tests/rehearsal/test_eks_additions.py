@@ -10,7 +10,6 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 def test_a_protected_cluster_refuses_its_deletion(endpoint, deploy, refusal):
     deploy(cluster("protected", DeletionProtection=True))
-
     assert refusal(endpoint.client("eks").delete_cluster, name="protected") == "InvalidRequestException"
 
 
@@ -21,7 +20,6 @@ def test_a_stack_with_a_protected_cluster_does_not_delete(deploy, delete):
 def test_a_cluster_goes_when_its_protection_is_lifted(endpoint, deploy, delete):
     stack = deploy(cluster("lifted", DeletionProtection=True))
     deploy(cluster("lifted", DeletionProtection=False), stack.name, update=True)
-
     assert delete(stack) == "DELETE_COMPLETE"
     assert "lifted" not in endpoint.client("eks").list_clusters()["clusters"]
 
@@ -30,13 +28,11 @@ def test_protection_can_be_lifted_by_the_api(endpoint, deploy):
     eks = endpoint.client("eks")
     deploy(cluster("by-api", DeletionProtection=True))
     eks.update_cluster_config(name="by-api", deletionProtection=False)
-
     assert eks.describe_cluster(name="by-api")["cluster"]["deletionProtection"] is False
 
 
 def test_rejects_the_deletion_of_a_cluster_with_node_groups(endpoint, deploy, refusal):
     deploy(nodegroup("with-nodes"))
-
     assert refusal(endpoint.client("eks").delete_cluster, name="with-nodes") == "ResourceInUseException"
 
 
@@ -52,7 +48,6 @@ def test_a_cluster_lies_in_the_vpc_of_its_subnets_with_a_group_of_its_own(endpoi
 
 def test_rejects_a_cluster_property_that_eks_does_not_know(deploy):
     reasons = deploy(cluster("odd", Colour="blue")).reasons
-
     assert "Encountered unsupported property Colour in AWS::EKS::Cluster" in reasons
 
 
@@ -104,10 +99,8 @@ def test_tags_are_added_and_removed_as_a_describe_call_tells(endpoint, deploy, k
 
 def test_rejects_a_desired_size_above_the_maximum(endpoint, deploy, refusal):
     deploy(nodegroup("too-many"))
-
     code = refusal(endpoint.client("eks").update_nodegroup_config, clusterName="too-many", nodegroupName="fleet",
                    scalingConfig={"desiredSize": 3})  # fmt: skip
-
     assert code == "InvalidParameterException"
 
 
@@ -150,13 +143,11 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
 
 def test_rejects_a_capacity_block_without_a_launch_template(deploy):
     reasons = deploy(nodegroup("no-template", CapacityType="CAPACITY_BLOCK")).reasons
-
     assert any("A launch template is required for capacity type CAPACITY_BLOCK" in reason for reason in reasons)
 
 
 def test_rejects_a_launch_template_that_is_not_there(deploy):
     reasons = deploy(nodegroup("lost", LaunchTemplate={"Id": "lt-0", "Version": "1"})).reasons
-
     assert any("Launch template lt-0 does not exist" in reason for reason in reasons)
 
 

@@ -120,13 +120,11 @@ def test_it_can_be_run_by_itself_until_interrupted():
 
 def test_the_caller_settings_do_not_reach_it(monkeypatch, endpoint):
     monkeypatch.setenv("AWS_PROFILE", "production")
-
     assert not [name for name in endpoint._environment_variables() if name.startswith("AWS_")]
 
 
 def test_clients_are_told_of_no_other_endpoint_or_credential(endpoint, tmp_path):
     said = endpoint.client_environment(tmp_path)
-
     assert {said["AWS_ENDPOINT_URL"], said["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
     assert said["AWS_ACCESS_KEY_ID"] == endpoint.account
     assert {said["AWS_CONFIG_FILE"], said["AWS_SHARED_CREDENTIALS_FILE"]} == {os.devnull}
@@ -193,6 +191,5 @@ def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
 
 def test_the_endpoint_of_an_environment_has_its_account_and_region():
     chosen = _build_parser().parse_args(["start", "--env", "dev-trn2-3xlarge"])
-
     assert _select_location(chosen) == ("111122223333", "ap-southeast-4")
     assert _select_location(_build_parser().parse_args(["start"])) == ("000000000000", "us-east-2")

@@ -92,13 +92,8 @@ def broken(connection, path="/x"):
 
 def test_an_answer_passes_unchanged(connection):
     answer, said = get(connection)
-
     assert (answer.status, answer.reason, said) == (200, "Fine", PAYLOAD)
     assert answer.headers.get_all("X-Twice") == ["a", "b"]
-
-
-def test_an_answer_without_a_length_passes_whole(connection):
-    assert get(connection, "/chunked")[1] == PAYLOAD
 
 
 def test_a_request_passes_unchanged(connection, asked):
@@ -112,31 +107,15 @@ def test_a_request_passes_unchanged(connection, asked):
     }  # fmt: skip
 
 
-def test_the_chunks_of_aws_pass_undecoded(connection, asked):
-    framed = b"5;chunk-signature=0\r\nhello\r\n0;chunk-signature=0\r\n\r\n"
-    get(connection, method="PUT", body=framed, headers={"Content-Encoding": "aws-chunked"})
-
-    assert asked[0][3] == framed
-
-
 def test_a_head_keeps_the_length_of_what_it_does_not_send(connection):
     answer, said = get(connection, method="HEAD")
-
     assert (answer.headers["Content-Length"], said) == (str(len(PAYLOAD)), b"")
 
 
 def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
     answer, said = get(connection, method="PUT", body=PAYLOAD)
-
     assert (answer.status, b"<Code>InternalError</Code>" in said, asked) == (500, True, [])
-
-
-def test_a_status_leaves_the_connection_usable(proxy, connection):
-    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, times=1))
-    get(connection, method="PUT", body=PAYLOAD)
-
-    assert get(connection)[1] == PAYLOAD
 
 
 def test_a_delay_holds_the_request_back(proxy, connection, asked):
@@ -154,14 +133,12 @@ def test_a_delay_holds_the_request_back(proxy, connection, asked):
 
 def test_a_dropped_request_is_never_asked(proxy, connection, asked):
     proxy.use(FaultRule(fault=DropFault()))
-
     assert isinstance(broken(connection), http.client.RemoteDisconnected)
     assert (asked, proxy.log[0].status, proxy.log[0].done) == ([], None, False)
 
 
 def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
     proxy.use(FaultRule(fault=AnswerLossFault()))
-
     assert isinstance(broken(connection), http.client.RemoteDisconnected)
     assert (len(asked), proxy.log[0].status, proxy.log[0].done) == (1, 200, True)
 
@@ -170,24 +147,19 @@ def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
 @pytest.mark.parametrize("after", [1, 300_000, 1_000_000])
 def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
     proxy.use(FaultRule(fault=AnswerCutFault(after=after)))
-
     ended = broken(connection, path)
-
     assert (isinstance(ended, http.client.IncompleteRead), proxy.log[0].answer_bytes) == (True, after)
 
 
 def test_a_cut_answer_without_a_body_is_lost(proxy, connection):
     proxy.use(FaultRule(fault=AnswerCutFault()))
-
     assert isinstance(broken(connection, "/empty"), http.client.RemoteDisconnected)
 
 
 @pytest.mark.parametrize("at", [None, 0, 300_000, len(PAYLOAD) - 1])
 def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
     proxy.use(FaultRule(fault=AnswerCorruptionFault(at=at)))
-
     said = get(connection)[1]
-
     differing = [place for place in range(len(PAYLOAD)) if said[place] != PAYLOAD[place]]
     assert (len(said), differing) == (len(PAYLOAD), [len(PAYLOAD) // 2 if at is None else at])
 
@@ -195,7 +167,6 @@ def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
 @pytest.mark.parametrize("path", ["/x", "/chunked"])
 def test_a_slow_answer_comes_whole_and_late(proxy, connection, path):
     proxy.use(FaultRule(fault=SlowAnswerFault(bytes_per_s=4 * len(PAYLOAD))))
-
     assert get(connection, path)[1] == PAYLOAD
     assert proxy.log[0].ended_s - proxy.log[0].began_s >= 0.2
 
@@ -206,7 +177,6 @@ def outcomes(connection, requests, path="/x"):
 
 def test_every_nth_request_can_fail(proxy, connection):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, skip=1, every=3, times=2))
-
     assert outcomes(connection, 11) == [200, 200, 200, 500, 200, 200, 500, 200, 200, 200, 200]
 
 
@@ -232,14 +202,12 @@ def test_a_probability_is_the_same_for_the_same_seed(proxy, connection):
 )
 def test_a_rule_fits_only_what_it_names(proxy, connection, rule, path, method):
     proxy.use(rule)
-
     assert [get(connection, "/b/k")[0].status, get(connection, path, method)[0].status] == [200, 500]
 
 
 def test_a_rule_for_a_service_looks_at_the_signature(proxy, connection):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, service="eks"))
     signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=AK/20261121/us-east-2/eks/aws4_request, SignedHeaders=host"}
-
     assert [get(connection)[0].status, get(connection, headers=signed)[0].status] == [200, 500]
 
 
@@ -271,37 +239,16 @@ def test_the_log_is_whole_when_the_client_has_its_answer(proxy, connection):
         proxy.forget()
 
 
-def test_a_client_that_goes_away_is_logged_with_what_came(proxy, connection):
-    connection.putrequest("PUT", "/b/k")
-    connection.putheader("Content-Length", "1000000")
-    connection.endheaders()
-    connection.send(b"x" * 300_000)
-    connection.close()
-    while not proxy.log or proxy.log[0].ended_s is None:
-        time.sleep(0.001)
-
-    assert (proxy.log[0].status, proxy.log[0].request_bytes >= 262_144) == (None, True)
-
-
 def test_a_watcher_is_called_before_the_request_and_before_the_answer(proxy, connection, asked):
     seen = []
     proxy.moment_callback = lambda moment, request: seen.append((moment, request.status, len(asked)))
     get(connection)
-
     assert seen == [("asked", None, 0), ("done", 200, 1)]
-
-
-def test_requests_of_another_protocol_than_aws_have_no_operation(proxy, connection):
-    proxy.is_aws = False
-    get(connection, "/b/k")
-
-    assert (proxy.log[0].service, proxy.log[0].operation) == ("", "")
 
 
 def test_an_endpoint_that_is_gone_ends_the_connection():
     with FaultProxy("http://127.0.0.1:9") as proxy:
         made = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]), timeout=10)
-
         assert isinstance(broken(made), http.client.RemoteDisconnected)
 
 
@@ -318,5 +265,4 @@ def test_a_proxy_starts_again_on_its_port(proxy, connection):
     address = proxy.url
     proxy.stop()
     proxy.start()
-
     assert (proxy.url, get(connection)[0].status) == (address, 200)

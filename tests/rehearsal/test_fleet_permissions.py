@@ -51,7 +51,6 @@ def allowed(action, resource, **condition):
 @pytest.mark.parametrize("call", ["describe_nodegroup", "update_nodegroup_config", "delete_nodegroup"])
 def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet, call):
     somebody = create_principal(fleet.endpoint, allowed("eks:*", fleet.arn)).client("eks")
-
     assert getattr(somebody, call)(**fleet.identity)["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
@@ -59,9 +58,7 @@ def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet, call):
 def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, refusal, resource):
     arn = f"arn:aws:eks:us-east-2:{fleet.endpoint.account}:{resource.format(name=fleet.name)}"
     somebody = create_principal(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", arn)).client("eks")
-
     code = refusal(somebody.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
-
     assert (code, len(fleet.instances())) == (DENIED, 1)
 
 
@@ -95,7 +92,6 @@ def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key
 def test_rejects_the_termination_of_an_instance_with_another_tag(fleet, refusal, key):
     somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: "other"})).client("ec2")
     [instance] = fleet.instances()
-
     assert refusal(somebody.terminate_instances, InstanceIds=[instance]) == "UnauthorizedOperation"
     assert fleet.instances() == [instance]
 
@@ -133,7 +129,6 @@ def test_an_auto_scaling_group_may_be_held_where_the_policy_names_its_tags(fleet
     somebody = holding(fleet, **{"cluster-name": fleet.name, "nodegroup-name": "fleet"})
     somebody.suspend_processes(AutoScalingGroupName=scaling_group(fleet), ScalingProcesses=["Launch"])
     somebody.update_auto_scaling_group(AutoScalingGroupName=scaling_group(fleet), MinSize=0, DesiredCapacity=0)
-
     assert until(fleet.instances, []) == []
 
 
@@ -149,7 +144,6 @@ def test_rejects_holding_an_auto_scaling_group_with_other_tags(fleet, refusal, c
 
 def test_rejects_launches_resumed_by_who_may_only_hold(fleet, refusal):
     somebody = holding(fleet, **{"cluster-name": fleet.name, "nodegroup-name": "fleet"})
-
     assert refusal(somebody.resume_processes, AutoScalingGroupName=scaling_group(fleet)).startswith("AccessDenied")
 
 
@@ -161,7 +155,6 @@ def publish(endpoint, allowed_namespace, namespace):
 
 def test_rejects_metrics_of_another_namespace(enforcing, refusal):
     code = refusal(publish, endpoint=enforcing, allowed_namespace="Tandem/post", namespace="Tandem/other")
-
     assert code.startswith("AccessDenied")
 
 
@@ -184,7 +177,6 @@ def test_a_schedule_is_allowed_by_its_own_group(enforcing, refusal, group, code)
 def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing, refusal, budget, code):
     arn = f"arn:aws:budgets::{enforcing.account}:budget/{budget}"
     somebody = create_principal(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
-
     for call in (somebody.describe_budget, somebody.describe_notifications_for_budget):
         assert refusal(call, AccountId=enforcing.account, BudgetName="mine") == code
 
@@ -196,5 +188,4 @@ def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing,
 def test_a_listing_of_all_is_allowed_by_the_arn_of_all(enforcing, service, arn, call):
     action = {"budgets": "budgets:ViewBudget", "ecr": "ecr:DescribeRepositories"}[service]
     somebody = create_principal(enforcing, allowed(action, arn.format(account=enforcing.account))).client(service)
-
     assert call(somebody, enforcing.account)["ResponseMetadata"]["HTTPStatusCode"] == 200

@@ -37,16 +37,13 @@ def limits(endpoint):
 def test_a_budget_takes_another_limit_in_place(endpoint, deploy, name):
     stack = deploy(budget(name))
     again = deploy(budget(name, 300), stack.name, update=True)
-
     assert (again.status, limits(endpoint)[name]) == ("UPDATE_COMPLETE", 300)
 
 
 def test_a_budget_keeps_whom_it_tells_while_its_limit_changes(endpoint, deploy, name):
     stack = deploy(budget(name))
     deploy(budget(name, 300), stack.name, update=True)
-
     told = client(endpoint, "budgets").describe_notifications_for_budget(AccountId=endpoint.account, BudgetName=name)
-
     assert [one["Threshold"] for one in told["Notifications"]] == [80]
 
 
@@ -74,21 +71,18 @@ def test_notifications_of_a_budget_are_listed_page_by_page(endpoint, deploy, nam
 
 def test_a_budget_takes_no_eleventh_notification(deploy, name):
     stack = deploy(budget(name, 250, *map(notification, range(10, 121, 10))))
-
     assert any("at most 10 notifications" in reason for reason in stack.reasons)
 
 
 def test_a_budget_of_another_name_takes_the_place_of_the_first(endpoint, deploy, name):
     stack = deploy(budget(name))
     deploy(budget(f"{name}-other"), stack.name, update=True)
-
     assert {one for one in limits(endpoint) if one.startswith(name)} == {f"{name}-other"}
 
 
 def test_a_stack_goes_whose_budget_is_gone_already(endpoint, deploy, delete, name):
     stack = deploy(budget(name))
     client(endpoint, "budgets").delete_budget(AccountId=endpoint.account, BudgetName=name)
-
     assert delete(stack) == "DELETE_COMPLETE"
 
 

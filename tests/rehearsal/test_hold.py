@@ -32,9 +32,7 @@ def test_a_resource_is_as_its_template_says(everything, logical_id):
 @pytest.mark.parametrize("logical_id", LOGICAL_IDS)
 def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logical_id):
     said = next(found["Resources"][logical_id] for found in templates.values() if logical_id in found["Resources"])
-
     item = everything[logical_id]
-
     assert set(item.matching_properties) | set(item.unverifiable_properties) - {"*"} == set(said["Properties"])
 
 
@@ -51,7 +49,6 @@ def test_every_type_that_is_not_only_recorded_can_be_described():
 
 def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held):
     stack = deploy({"Stream": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}})
-
     with pytest.raises(UnknownTypeError, match="AWS::Kinesis::Stream"):
         held(stack.name)
 
@@ -85,15 +82,12 @@ def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held)
 def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, deploy, held):
     stack = deploy({"Bucket": BUCKET})
     endpoint.client("s3").delete_bucket(Bucket=held(stack.name)["Bucket"].physical_id)
-
     item = held(stack.name)["Bucket"]
-
     assert ([part.property_path for part in item.differences], item.matching_properties) == (["*"], ())
 
 
 def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
     stack = deploy({"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Colour": "blue"}}})
-
     assert [part.property_path for part in held(stack.name)["Vpc"].differences] == ["Colour"]
 
 

@@ -177,7 +177,6 @@ def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_s
 def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, gone) -> None:
     stack = deploy_image(WHOLE, without="images/tandem/requirements.txt")
     gone(stack)
-
     assert '"/images/tandem/requirements.txt": not found' in stack.reasons
 
 

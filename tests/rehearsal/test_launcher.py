@@ -53,10 +53,8 @@ def test_an_addition_names_what_it_touches(path):
 @pytest.mark.parametrize("path", ADDITIONS, ids=lambda path: path.stem)
 def test_an_addition_imports_only_what_the_endpoint_environment_has(path):
     tree = ast.parse(path.read_text())
-
     roots = {node.module.partition(".")[0] for node in ast.walk(tree)
              if isinstance(node, ast.ImportFrom) and not node.level}  # fmt: skip
-
     assert roots <= {*sys.stdlib_module_names, "botocore", "ministack"}
 
 
@@ -80,9 +78,7 @@ def test_rejects_a_missing_name():
 def test_no_directory_but_its_own_is_ever_removed(tmp_path, name):
     kept = tmp_path / name
     kept.mkdir(exist_ok=True)
-
     _remove_work_folder(str(kept) if name else "")
-
     assert kept.exists()
 
 

@@ -12,9 +12,7 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, held, zone, name):
     stack = deploy({**NETWORK, "Subnet": subnet(AvailabilityZoneId=zone)})
     identity = held(stack.name)["Subnet"].physical_id
-
     (found,) = endpoint.client("ec2").describe_subnets(SubnetIds=[identity])["Subnets"]
-
     assert (found["AvailabilityZoneId"], found["AvailabilityZone"]) == (zone, name)
 
 
@@ -33,7 +31,6 @@ def test_a_vpc_is_described_with_every_range_of_it(endpoint):
 def test_rejects_a_nat_gateway_without_an_address(deploy):
     nat = {"Type": "AWS::EC2::NatGateway", "Properties": {"SubnetId": {"Ref": "Subnet"}}}
     stack = deploy({**NETWORK, "Subnet": subnet(), "Nat": nat})
-
     assert "The allocation ID '' does not exist" in stack.reasons
 
 
@@ -61,9 +58,7 @@ GROUP = {**NETWORK, "Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {
 def test_a_rule_resource_is_a_rule_of_its_group(endpoint, deploy, held):
     stack = deploy({**GROUP, "Rule": rule("https")})
     group = held(stack.name)["Group"].physical_id
-
     (found,) = endpoint.client("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
-
     assert [item["IpRanges"] for item in found["IpPermissions"]] == [[{"CidrIp": "10.0.0.0/8", "Description": "https"}]]
 
 

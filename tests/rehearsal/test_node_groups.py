@@ -83,27 +83,6 @@ def tags(instance):
 # raising and lowering
 
 
-def test_a_new_node_group_of_size_0_has_no_instance(group):
-    assert group().states() == []
-
-
-def test_raised_instances_are_pending_first(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(FROZEN)
-    fleet.scale(2)
-
-    assert fleet.states() == ["pending", "pending"]
-
-
-def test_surplus_instances_are_shutting_down_first(endpoint, group):
-    fleet = group()
-    fleet.raised(2)
-    endpoint.set_fleet(FROZEN)
-    fleet.scale(1)
-
-    assert fleet.states() == ["running", "shutting-down"]
-
-
 def test_size_0_terminates_every_instance(group):
     fleet = group()
     fleet.raised(2)
@@ -171,9 +150,7 @@ def test_a_new_size_is_taken_while_an_update_is_in_progress(endpoint, group):
 @pytest.mark.parametrize("scaling", [{"desiredSize": 3}, {"minSize": 1}, {"minSize": 2, "desiredSize": 1}])
 def test_rejects_sizes_out_of_order(group, refusal, scaling):
     fleet = group()
-
     code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig=scaling)
-
     assert (code, fleet.states()) == ("InvalidParameterException", [])
 
 
@@ -189,7 +166,6 @@ def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(grou
 
 def test_a_node_group_created_with_a_size_is_active_when_its_instances_run(group):
     fleet = group(ScalingConfig={"MinSize": 0, "DesiredSize": 2, "MaxSize": 2})
-
     assert (fleet.described()["status"], fleet.states()) == ("ACTIVE", ["running", "running"])
 
 
@@ -254,7 +230,6 @@ def from_template(group):
 
 def test_an_instance_is_of_the_launch_template_type_and_reservation(from_template):
     [instance] = from_template.instances()
-
     assert instance["InstanceType"] == "trn2.48xlarge"
     assert instance["InstanceLifecycle"] == "capacity-block"
     assert instance["CapacityReservationId"] == "cr-0123456789abcdef0"
@@ -325,7 +300,6 @@ def described(fleet):
 def test_the_auto_scaling_group_carries_the_tags_of_eks(group):
     fleet = group()
     named = {tag["Key"]: tag["Value"] for tag in described(fleet)["Tags"]}
-
     assert (named["eks:cluster-name"], named["eks:nodegroup-name"]) == (fleet.name, "fleet")
 
 
@@ -357,16 +331,6 @@ def test_resumed_launches_bring_what_is_wanted(group):
 
     assert until(fleet.states, ["running"]) == ["running"]
     assert described(fleet)["SuspendedProcesses"] == []
-
-
-def test_suspended_processes_are_listed_until_they_are_resumed(group):
-    fleet = group()
-    held(fleet, "Launch", "AZRebalance")
-    held(fleet, "Launch")
-    before = {one["ProcessName"] for one in described(fleet)["SuspendedProcesses"]}
-    fleet.scaling.resume_processes(AutoScalingGroupName=fleet.group_name())
-
-    assert (before, described(fleet)["SuspendedProcesses"]) == ({"Launch", "AZRebalance"}, [])
 
 
 def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoint, group):
@@ -408,9 +372,7 @@ def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, gro
 @pytest.mark.parametrize("sizes", [{"DesiredCapacity": 3}, {"MinSize": 3}, {"MaxSize": 1, "DesiredCapacity": 2}])
 def test_rejects_sizes_of_the_auto_scaling_group_out_of_order(group, refusal, sizes):
     fleet = group()
-
     code = refusal(fleet.scaling.update_auto_scaling_group, AutoScalingGroupName=fleet.group_name(), **sizes)
-
     assert (code, fleet.states()) == ("ValidationError", [])
 
 
@@ -422,30 +384,6 @@ def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
     fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, MaxSize=0)
 
     assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (["running"], [], 0)
-
-
-def test_an_instance_terminated_by_id_is_shutting_down_first(endpoint, group):
-    fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(FROZEN)
-    [instance] = fleet.instances()
-
-    answer = fleet.ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])["TerminatingInstances"]
-
-    assert [one["CurrentState"]["Name"] for one in answer] == ["shutting-down"]
-    assert "shutting-down" in fleet.states()
-
-
-def test_an_instance_terminated_by_id_is_replaced_while_the_size_stays(group):
-    fleet = group()
-    fleet.raised(1)
-    [first] = fleet.instances()
-    fleet.ec2.terminate_instances(InstanceIds=[first["InstanceId"]])
-    until(fleet.states, ["running"])
-
-    running = [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"]
-
-    assert (len(running), first["InstanceId"] in running) == (1, False)
 
 
 def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
@@ -478,7 +416,6 @@ def test_the_auto_scaling_group_goes_with_its_node_group(group):
     fleet = group()
     name = fleet.group_name()
     fleet.eks.delete_nodegroup(**fleet.identity)
-
     assert fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"] == []
 
 
@@ -496,7 +433,6 @@ def test_a_node_group_that_is_being_deleted_refuses_a_size(endpoint, group, refu
 def test_a_stack_with_a_raised_node_group_deletes_it_with_its_instances(group, delete):
     fleet = group()
     fleet.raised(2)
-
     assert delete(fleet.stack) == "DELETE_COMPLETE"
     assert fleet.states() == []
 
@@ -648,13 +584,11 @@ def test_instances_can_say_that_they_are_older(endpoint, group):
 def test_rejects_a_knob_that_is_none(endpoint, said):
     with pytest.raises(urllib.error.HTTPError) as refused:
         endpoint.put_fleet(said)
-
     assert refused.value.code == 400
 
 
 def test_the_endpoint_has_the_same_knobs_and_defaults_as_its_client(endpoint):
     endpoint.set_fleet()
-
     assert {name: endpoint.read_fleet()[name] for name in asdict(FleetBehavior())} == asdict(FleetBehavior())
     assert set(endpoint.read_fleet()) == {field.name for field in fields(FleetBehavior)} | {"now"}
 

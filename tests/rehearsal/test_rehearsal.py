@@ -91,7 +91,6 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
 def test_a_renewal_that_touches_another_stack_fails(play):
     leaky = play("leaky", "leaky")
     leaky.deploy()
-
     with pytest.raises(MissingEffectError, match=r"must change leaky-Fleet alone, it changed \['leaky-Network'"):
         leaky.renew()
 
@@ -102,7 +101,6 @@ def test_a_renewal_that_touches_another_stack_fails(play):
 def test_stacks_that_anybody_may_destroy_fail(play):
     open_ = play("open", "unprotected")
     open_.deploy()
-
     with pytest.raises(MissingEffectError, match=r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}"):
         open_.refuse_destroy()
 
@@ -122,7 +120,6 @@ def test_a_resource_that_differs_fails_its_step_by_name(changed, endpoint):
 @pytest.mark.xdist_group("endpoint")
 def test_a_change_of_the_app_is_a_difference(changed):
     changed.sandbox.renew_reservation()
-
     with pytest.raises(CdkError, match="cdk diff ended with code 1"):
         changed.diff()
 
@@ -144,7 +141,6 @@ def test_an_app_that_fails_ends_with_what_it_printed(play):
 
 def test_a_missing_cli_is_said(monkeypatch, tmp_path):
     monkeypatch.setattr(cdk_module, "CLI", tmp_path / "cdk")
-
     with pytest.raises(CdkError, match="make setup"):
         CdkCli(endpoint=None, sandbox=None, work_folder=tmp_path).run("diff")
 
@@ -190,7 +186,6 @@ def test_a_difference_or_a_failed_step_is_no_pass(faults, passed):
 
 def test_the_summary_says_what_is_not_rehearsed():
     said = "\n".join(format_summary(rehearsed()))
-
     assert all(sentence in said for sentence in REHEARSAL_LIMITS)
     assert "EC2::VPC: kept and described; no packet flows" in said
     assert "EC2::VPC Odd: nobody returns it" in said
@@ -198,7 +193,6 @@ def test_the_summary_says_what_is_not_rehearsed():
 
 def test_the_document_is_json_with_every_resource():
     found = json.loads(json.dumps(build_document(rehearsed(differs=True))))
-
     assert found["resources"][0]["differs"] == [{"property": "Colour", "template": "blue", "described": "red"}]
     assert (found["passed"], found["resources"][0]["level"], found["steps"][0]["seconds"]) == (False, "stored", 1.2)
 
@@ -206,7 +200,6 @@ def test_the_document_is_json_with_every_resource():
 @pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"failed": True}, 3)], ids=str)
 def test_the_exit_code_says_whether_it_passed(monkeypatch, capsys, faults, code):
     monkeypatch.setattr(command, "run_rehearsal", lambda _request, say: say("working") or rehearsed(**faults))
-
     assert command.main(["rehearse", "--env", "e", "--json"]) == code
     out, err = capsys.readouterr()
     assert (json.loads(out)["environment"], err) == ("e", "working\n")

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rehearsal.aws.intrinsic_functions import (
-    TemplateNames,
-    UnknownExpressionError,
-    is_condition_true,
-    resolve_value,
-)
+from rehearsal.aws.intrinsic_functions import TemplateNames, UnknownExpressionError, is_condition_true, resolve_value
 
 NAMES = TemplateNames(
     physical_ids={"Vpc": "vpc-1", "Bucket": "b"},

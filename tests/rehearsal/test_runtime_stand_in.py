@@ -158,7 +158,6 @@ def first(run: subprocess.CompletedProcess[str]) -> str:
 def test_every_list_of_a_program_has_source_and_date() -> None:
     listed = read_programs()
     named = [listed[name] for name in ("inference_demo", "vllm-nxdi", "vllm-native")]
-
     assert all(one["source"] and one["date"] for one in named)
     assert all(one["source"] and one["values"] for one in listed["variables"].values())
 
@@ -166,22 +165,18 @@ def test_every_list_of_a_program_has_source_and_date() -> None:
 @pytest.mark.parametrize("what", ["compile", "serve"])
 def test_the_first_line_says_that_it_is_no_runtime(nxdi: Image, what: str) -> None:
     run = nxdi.start(nxdi.compile_command() if what == "compile" else [*nxdi.serve_command(), "--nonsense"])
-
     assert first(run).startswith("STAND-IN: this is no ")
 
 
 def test_a_flag_that_is_not_listed_is_refused(nxdi: Image) -> None:
     run = nxdi.start(nxdi.compile_command("--nonsense"))
-
     assert (run.returncode, "unrecognized arguments: --nonsense" in run.stdout) == (2, True)
 
 
 def test_without_a_prompt_nothing_is_compiled(nxdi: Image) -> None:
     command = nxdi.compile_command()
     at = command.index("--prompt")
-
     run = nxdi.run(command[:at] + command[at + 2 :])
-
     assert "the following arguments are required: --prompt" in run.stdout
 
 
@@ -196,7 +191,6 @@ def test_a_variable_that_nobody_reads_or_that_means_nothing_is_refused(
     nxdi: Image, variables: dict[str, str], said: str
 ) -> None:
     run = nxdi.compile(**variables)
-
     assert (run.returncode, said in run.stdout) == (2, True)
 
 
@@ -235,7 +229,6 @@ def test_a_fused_draft_is_nested_with_settings_of_its_own(nxdi: Image) -> None:
 
 def test_the_environment_wins_over_the_flag_for_logical_cores(nxdi: Image) -> None:
     nxdi.compile("--logical-nc-config", "2", NEURON_LOGICAL_NC_CONFIG="1")
-
     assert nxdi.config["neuron_config"]["logical_nc_config"] == 1
 
 
@@ -265,7 +258,6 @@ CRASH = {name: status for name, (_, status) in settings.CRASH_KINDS.items()}
 @pytest.mark.parametrize("crash", CRASH)
 def test_it_crashes_as_told_with_the_log_of_that_crash(nxdi: Image, crash: str) -> None:
     run = nxdi.start(nxdi.compile_command(), TANDEM_STANDIN_CRASH=crash)
-
     assert run.returncode == CRASH[crash]
     assert settings.CRASH_KINDS[crash][0] in run.stdout
     assert nxdi.files == {"neuron_config.json"}
@@ -285,7 +277,6 @@ def test_a_crash_may_be_of_some_attempts_alone(nxdi: Image) -> None:
 
 def test_a_crash_leaves_a_lock_for_which_the_next_compiler_waits(nxdi: Image) -> None:
     nxdi.compile(TANDEM_STANDIN_CRASH="transient")
-
     with pytest.raises(subprocess.TimeoutExpired):
         subprocess.run(nxdi.compile_command(), env=nxdi.environment, timeout=2, check=False, capture_output=True)
 
@@ -315,7 +306,6 @@ def test_it_writes_half_and_ends_well_as_told(nxdi: Image, half: str) -> None:
 def test_it_is_slow_as_told(nxdi: Image) -> None:
     began = time.monotonic()
     nxdi.compile(TANDEM_STANDIN_SLOW_S="0.4")
-
     assert time.monotonic() - began >= 0.4
 
 
@@ -399,9 +389,7 @@ def test_a_server_that_misses_a_file_compiles_into_that_path(nxdi: Image) -> Non
 def test_a_read_only_folder_refuses_the_servers_own_compile(nxdi: Image) -> None:
     nxdi.output.mkdir()
     nxdi.output.chmod(0o555)
-
     run = nxdi.run(nxdi.serve_command(), NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
-
     assert (run.returncode, "Read-only file system" in run.stdout) == (1, True)
 
 
@@ -427,15 +415,12 @@ def test_plain_and_speculating_servers_have_other_defaults_for_sequence_parallel
 )
 def test_speculation_is_checked_as_vllm_does(nxdi: Image, config: dict[str, Any], said: str) -> None:
     told = json.dumps({"model": str(nxdi.draft), **config})
-
     run = nxdi.run([*nxdi.serve_command(), "--speculative-config", told])
-
     assert (run.returncode, said in run.stdout) == (1, True)
 
 
 def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: Image) -> None:
     cold, warm = serving(native).end(), serving(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
-
     assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
     assert [graph.state for graph in find_graphs(native.output)] == ["finished"] * 2
     assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in find_graphs(native.output))
@@ -447,9 +432,7 @@ def test_a_native_server_without_efa_needs_its_variable(
 ) -> None:
     monkeypatch.setattr(vllm, "EFA_DEVICES", native.folder / "infiniband")
     del native.environment["NEURON_SKIP_EFA_AFFINITY"]
-
     run = native.run(native.serve_command(), **({"NEURON_SKIP_EFA_AFFINITY": skipped} if skipped else {}))
-
     assert (run.returncode, "no EFA device is there" in run.stdout) == (1, True)
 
 
@@ -464,15 +447,12 @@ def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
 
 def test_a_native_cache_root_that_is_read_only_ends_the_server(warm: Image) -> None:
     (warm.output / "neuron/compile_cache").chmod(0o555)
-
     run = warm.run(warm.serve_command(), VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")
-
     assert (run.returncode, "Read-only file system" in run.stdout) == (1, True)
 
 
 def test_a_native_graph_may_be_half(native: Image) -> None:
     serving(native, TANDEM_STANDIN_HALF="half-graph").end()
-
     assert sorted(graph.state for graph in find_graphs(native.output)) == ["finished", "half"]
 
 

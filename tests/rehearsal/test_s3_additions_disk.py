@@ -60,7 +60,6 @@ def read_bytes(process):
 def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
     upload("k", PART, PART[::-1], b"end")
     whole = PART + PART[::-1] + b"end"
-
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == whole
     assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read() == whole[8388600:8388621]
 
@@ -108,12 +107,10 @@ def test_a_range_is_read_without_reading_the_whole(keeping, s3, bucket, upload):
 
 def test_an_object_outlives_a_restart_with_all_that_was_said_of_it(s3):
     head = s3.head_object(Bucket="kept", Key="a/b", ChecksumMode="ENABLED")
-
     assert s3.get_object(Bucket="kept", Key="a/b")["Body"].read() == b"x"
     assert (head["Metadata"], "ChecksumSHA256" in head) == ({"sha256": "abc"}, True)
 
 
 def test_objects_lie_in_the_directory_that_was_named(renewed, s3, bucket):
     s3.put_object(Bucket=bucket, Key="a/b", Body=b"x")
-
     assert [path.read_bytes() for path in renewed.folder.glob(f"objects/*/{bucket}/a/b")] == [b"x"]

@@ -49,7 +49,6 @@ def test_the_account_itself_may_do_all(enforcing):
 
 def test_a_writer_may_write_below_its_prefix(s3):
     s3.put_object(Bucket=BUCKET, Key="models/a", Body=b"x", IfNoneMatch="*")
-
     assert s3.get_object(Bucket=BUCKET, Key="models/a")["Body"].read() == b"x"
 
 
@@ -59,7 +58,6 @@ def test_a_writer_may_not_write_elsewhere(s3):
 
 def test_a_writer_may_not_delete_without_being_allowed_to(s3):
     s3.put_object(Bucket=BUCKET, Key="models/kept", Body=b"x")
-
     assert code(s3.delete_object, Bucket=BUCKET, Key="models/kept") == "AccessDenied"
 
 
@@ -75,7 +73,6 @@ def test_a_writer_may_upload_in_parts_below_its_prefix_only(s3):
 def test_uploads_may_be_listed_by_who_is_allowed_to_only(s3, enforcing):
     may = {"Effect": "Allow", "Action": "s3:ListBucketMultipartUploads", "Resource": f"arn:aws:s3:::{BUCKET}"}
     allowed = create_principal(enforcing, may).client("s3")
-
     assert code(s3.list_multipart_uploads, Bucket=BUCKET) == "AccessDenied"
     assert allowed.list_multipart_uploads(Bucket=BUCKET)["Bucket"] == BUCKET
 
@@ -91,7 +88,6 @@ def test_a_list_is_held_to_its_prefix(s3, prefix, allowed):
 def test_what_a_policy_denies_outweighs_what_it_allows(enforcing):
     deny = {"Effect": "Deny", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/models/secret/*"}
     s3 = create_principal(enforcing, WRITES, deny).client("s3")
-
     assert code(s3.put_object, Bucket=BUCKET, Key="models/secret/a", Body=b"x") == "AccessDenied"
 
 
@@ -121,7 +117,6 @@ def test_a_secret_is_read_by_who_is_allowed_to_only(enforcing, writer):
 
 def test_a_wrong_secret_is_refused(writer):
     forged = RolePrincipal(**{**{name: getattr(writer, name) for name in RolePrincipal.__slots__}, "secret": "x"})
-
     assert code(forged.client("s3").get_object, Bucket=BUCKET, Key="models/a") == "SignatureDoesNotMatch"
 
 

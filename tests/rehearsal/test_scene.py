@@ -34,7 +34,6 @@ def test_the_original_account_is_nowhere_in_the_copy(copied):
 
 def test_a_reservation_has_the_form_of_one_and_no_placeholder(copied):
     reservation = copied.environment.capacity.reservation_id
-
     assert re.fullmatch(r"cr-[0-9a-f]{17}", reservation)
     assert not copied.environment.capacity.awaits_reservation
 
@@ -50,7 +49,6 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
 
 def test_both_protections_are_lifted_together(copied):
     copied.set_protection(is_on=False)
-
     environment = copied.environment
     assert (environment.termination_protection, environment.cluster.deletion_protection) == (False, False)
 

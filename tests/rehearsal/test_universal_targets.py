@@ -126,7 +126,6 @@ def strict(enforcing):
 def test_a_due_schedule_terminates_the_fleet(scene):
     scene.schedule()
     scene.pass_time(61)
-
     assert until(scene.states, []) == []
     assert scene.size() == 0
 
@@ -134,13 +133,11 @@ def test_a_due_schedule_terminates_the_fleet(scene):
 def test_a_schedule_that_is_not_due_does_nothing(scene):
     scene.schedule()
     scene.pass_time(55)
-
     assert (scene.states(), scene.size(), scene.dead()) == (["running"], 1, [])
 
 
 def test_a_schedule_whose_time_is_past_fires_at_once(scene):
     scene.schedule(scene.at(-3600))
-
     assert until(scene.states, []) == []
 
 
@@ -171,7 +168,6 @@ def test_a_schedule_goes_after_it_fired_where_it_says_so(scene, after, left):
     scene.schedule(scene.at(60, ActionAfterCompletion=after))
     before = len(scene.there())
     scene.pass_time(61)
-
     assert (before, len(scene.there())) == (1, left)
 
 
@@ -207,7 +203,6 @@ def test_a_reset_forgets_what_fired(enforcing):
 def test_rejects_an_input_without_required_members_in_capitals(scene, said):
     with pytest.raises(ClientError, match=r"missing the following field\(s\): .*NodegroupName") as refused:
         scene.schedule(said=said)
-
     assert refused.value.response["Error"]["Code"] == "ValidationException"
     assert scene.there() == []
 
@@ -237,7 +232,6 @@ def test_rejects_a_time_in_another_form(scene, refusal, time):
 def test_a_target_of_another_service_is_dead_and_says_that_it_is_not_rehearsed(scene):
     scene.schedule(arn="arn:aws:scheduler:::aws-sdk:rds:stopDBCluster")
     scene.pass_time(61)
-
     assert [attributes["ERROR_CODE"] for _, attributes in scene.dead()] == ["NotRehearsed"]
 
 
@@ -296,7 +290,6 @@ def test_a_call_is_given_up_when_it_is_too_old(scene):
 def test_without_a_dead_letter_queue_a_failure_is_only_in_the_log(scene):
     scene.schedule(said=scene.input(NodegroupName="other"), DeadLetterConfig={})
     scene.pass_time(61)
-
     assert scene.dead() == []
     assert "has no dead-letter queue" in scene.endpoint.log.read_text()
 
@@ -350,7 +343,6 @@ def test_a_role_that_may_not_send_leaves_the_dead_letter_queue_empty(strict):
 ])  # fmt: skip
 def test_rejects_a_role_that_does_not_trust_scheduler(strict, refusal, trust):
     strict.have_role(strict.scale_statement(), trust=trust)
-
     assert refusal(strict.schedule) == "ValidationException"
 
 

@@ -79,9 +79,7 @@ def called(endpoint, named):
 
 def test_metric_math_is_described_as_it_was_asked_for(endpoint, deploy, named):
     deploy({"Share": alarm(named, Metrics=QUERIES)})
-
     (found,) = endpoint.client("cloudwatch").describe_alarms(AlarmNames=[named])["MetricAlarms"]
-
     assert found["Metrics"] == QUERIES
     assert "MetricName" not in found
 
@@ -90,14 +88,12 @@ def test_an_updated_alarm_is_as_its_new_template_says(deploy, held, named):
     stack = deploy({"Share": alarm(named, Metrics=QUERIES, Threshold=5)})
     deploy({"Share": alarm(named, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5)},
            stack.name, update=True)  # fmt: skip
-
     assert held(stack.name)["Share"].differences == ()
 
 
 def test_a_composite_tells_its_topic(endpoint, deploy, told, named):
     deploy(pair(named, told.topic, **muted(named)))
     into(endpoint, f"{named}-child", "ALARM")
-
     assert told() == [f"{named}-called"]
 
 
@@ -126,7 +122,6 @@ def test_rejects_a_suppressor_that_cannot_mute(deploy, named, more, reason):
 def test_rejects_a_rule_of_an_alarm_that_is_not_there(deploy, named):
     resources = pair(named, "arn:aws:sns:us-east-2:222233334444:t")
     resources["Called"]["Properties"]["AlarmRule"] = 'ALARM("nobody")'
-
     assert "do not exist" in str(deploy(resources).reasons)
 
 
@@ -136,7 +131,6 @@ def test_rejects_a_rule_of_an_alarm_that_is_not_there(deploy, named):
 )  # fmt: skip
 def test_rejects_a_dashboard_that_cannot_be_drawn(deploy, named, body):
     board = {"Type": "AWS::CloudWatch::Dashboard", "Properties": {"DashboardName": named, "DashboardBody": body}}
-
     assert "The dashboard body is invalid" in str(deploy({"Board": board}).reasons)
 
 

@@ -109,13 +109,11 @@ def test_errors_have_the_recorded_status_fields_and_words(simulators, case):
 @pytest.mark.parametrize("name", ["content-type", "transfer-encoding"])
 def test_a_streams_headers_are_the_recorded_ones(simulators, name):
     case = "ngram_chat_usage"
-
     assert replayed(simulators, case).headers[name] == recorded(case)[1].headers[name]
 
 
 def test_every_frame_carries_the_id_that_vllm_makes_of_the_requests_own(simulators):
     case = "ngram_chat_usage"
-
     assert {frame["id"] for frame in replayed(simulators, case).frames} == {
         frame["id"] for frame in recorded(case)[1].frames
     }
@@ -125,7 +123,6 @@ def test_every_frame_carries_the_id_that_vllm_makes_of_the_requests_own(simulato
 @pytest.mark.parametrize(("path", "file"), [("/v1/models", "models"), ("/version", "version")])
 def test_the_other_pages_have_the_recorded_fields(simulators, arm, path, file):
     expected = json.loads((STREAMS / f"{file}_{arm}.json").read_text())
-
     assert shape(ask(simulators[arm].url, path).json) == shape(expected)
 
 
@@ -139,7 +136,6 @@ def series(page: str) -> set[tuple[str, frozenset[str]]]:
 def test_the_metrics_have_the_recorded_names_and_labels(simulators, arm, file):
     of_simulator = series(ask(simulators[arm].url, "/metrics").body.decode())
     of_vllm = series((STREAMS / f"{file}.txt").read_text())
-
     assert {name for name, _ in of_vllm - of_simulator} == {"vllm:cache_config_info"}
     assert of_simulator - of_vllm == set()
 
@@ -149,5 +145,4 @@ def test_the_histograms_have_the_recorded_buckets(simulators):
         return set(re.findall(r'(vllm:\w+)_bucket\{.*le="([^"]+)"', page))
 
     of_vllm = buckets((STREAMS / "metrics_ngram_after.txt").read_text())
-
     assert buckets(ask(simulators["ngram"].url, "/metrics").body.decode()) == of_vllm

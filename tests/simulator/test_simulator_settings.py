@@ -60,7 +60,6 @@ def test_a_misspelt_knob_is_told_with_the_right_one(tmp_path):
 def test_every_knob_says_what_it_is():
     records = (SimulatorSettings, PromptClassSettings, FaultSettings, StartupSettings, ArtifactRequirement)
     fields = [field for record in records for field in record.model_fields.values()]
-
     assert [field for field in fields if not field.description] == []
 
 
@@ -68,18 +67,15 @@ def test_the_example_in_the_docs_can_be_read(tmp_path):
     (example,) = re.findall(r"```yaml\n(model: .*?)```", DOCS.read_text(), flags=re.DOTALL)
     file = tmp_path / "knobs.yaml"
     file.write_text(example)
-
     assert read_settings(file).law == "nxdi"
 
 
 def test_the_docs_name_every_knob():
     text = DOCS.read_text()
-
     assert [name for name in SimulatorSettings.model_fields if f"`{name}`" not in text] == []
 
 
 def test_the_docs_name_only_tests_that_exist():
     named = set(re.findall(r"`(test_\w+)`", DOCS.read_text().partition("## The server")[2]))
-
     assert len(named) > 5
     assert named <= {path.stem for path in Path(__file__).parent.glob("test_*.py")}

@@ -162,38 +162,25 @@ def test_it_is_warm_from_its_artifact_or_ends_as_admit_does(refused, tmp_path, s
     assert sentence in said
 
 
-def test_bad_knobs_are_bad_input(refused):
-    code, said = refused({"colour": "blue"})
-
-    assert code == 2
-    assert "colour" in said
-
-
-def test_a_port_that_is_taken_is_told(refused, simulator):
-    code, said = refused({}, "--port", simulator.url.rpartition(":")[2])
-
-    assert code == 3
-    assert "--port" in said
-
-
-def test_a_log_that_cannot_be_written_is_told(refused, tmp_path):
-    code, said = refused({}, "--log", str(tmp_path / "no" / "folder.jsonl"))
-
-    assert code == 3
-    assert "--log" in said
+@pytest.mark.parametrize(
+    ("knobs", "option", "value", "code", "word"),
+    [
+        ({"colour": "blue"}, "--port", "0", 2, "colour"),
+        ({}, "--port", "{port}", 3, "--port"),
+        ({}, "--log", "/nowhere/folder.jsonl", 3, "--log"),
+    ],
+)
+def test_what_cannot_be_used_is_told(refused, simulator, knobs, option, value, code, word):
+    status, said = refused(knobs, option, value.format(port=simulator.url.rpartition(":")[2]))
+    assert (status, word in said) == (code, True)
 
 
-def test_a_server_that_starts_is_not_healthy_and_answers_nothing(started):
+def test_a_server_that_starts_answers_nothing_until_its_time(started):
+    soon = started(start=StartupSettings(seconds=0.1)).url
     starting = started(start=StartupSettings(seconds=60)).url
-
     assert [ask(starting, path).status for path in ("/health", "/ping")] == [503, 503]
     assert ask(starting, CHAT, chat()).status == 503
-
-
-def test_it_is_healthy_after_its_time(started):
-    starting = started(start=StartupSettings(seconds=0.1)).url
-
-    assert until(lambda: ask(starting, "/health").status == 200)
+    assert until(lambda: ask(soon, "/health").status == 200)
 
 
 @pytest.fixture
@@ -240,17 +227,8 @@ def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
 def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
     path = tmp_path / "truth.jsonl"
     path.write_text('{"knobs": {}}\nnonsense\n')
-
     with pytest.raises(ValueError, match=r"truth.jsonl:2"):
         read_server_log(path)
-
-
-def test_a_twin_in_process_that_cannot_start_leaves_no_thread(simulator):
-    before = threading.active_count()
-    with pytest.raises(OSError, match="in use"):
-        SimulatorThread(SimulatorSettings(), port=int(simulator.url.rpartition(":")[2])).start()
-
-    assert threading.active_count() == before
 
 
 def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):

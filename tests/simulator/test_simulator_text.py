@@ -71,7 +71,6 @@ def test_a_seed_changes_the_text_above_temperature_0_alone():
 @pytest.mark.parametrize("tokens", [1, 2, 5, 128, 600])
 def test_an_answer_ends_by_itself_at_the_length_of_its_class(tokens):
     found = script(of_length(tokens))
-
     assert (len(found.tokens), found.finish_reason, found.tokens[-1].id) == (tokens, "stop", END_ID)
 
 
@@ -86,7 +85,6 @@ def test_lengths_spread_around_that_of_the_class_by_prompt():
 
 def test_ignore_eos_goes_on_to_the_limit():
     found = script(of_length(100), room=841, ignore_eos=True)
-
     assert (len(found.tokens), found.finish_reason) == (841, "length")
     assert END_ID not in {token.id for token in found.tokens}
 
@@ -107,7 +105,6 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(stops):
 def test_a_stop_string_is_found_across_tokens():
     whole = script().tokens
     across = whole[5].piece[-2:] + whole[6].piece + whole[7].piece[:2]
-
     found = script(stop=[across])
     assert (len(found.tokens), found.stop_reason) == (8, across)
 
@@ -147,7 +144,6 @@ def test_the_first_class_whose_text_the_prompt_contains_is_its_class():
 @pytest.mark.parametrize("number", range(20))
 def test_the_content_check_calls_the_prose_content(number, tokens):
     found = script(of_length(tokens), messages=[{"role": "user", "content": f"Question {number}"}])
-
     assert check_content(PROMPT, shown(found), "stop") == "ok"
 
 
@@ -165,11 +161,9 @@ def test_a_class_of_json_answers_json(tokens):
 
 def test_the_prose_is_counted_by_the_tokenizer_as_it_was_made():
     said = list(itertools.islice(generate_text("k"), 500))
-
     assert split_pieces("".join(said)) == said
 
 
 def test_every_word_of_the_prose_has_an_id_of_its_own():
     said = set(itertools.islice(generate_text("k"), 60_000))
-
     assert len({token_id(piece) for piece in said}) >= len(said) - 1

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import threading
 from collections.abc import Iterator
-from urllib.parse import urlsplit
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
@@ -50,7 +48,6 @@ def test_running_usage_counts_the_bursts_that_the_log_says(simulator):
 def test_the_end_token_counts_and_shows_nothing(simulator):
     (last,) = [frame for frame in ask(simulator.url, CHAT, chat(return_token_ids=True)).frames
                if frame["choices"][0]["finish_reason"]]  # fmt: skip
-
     assert last["choices"][0]["token_ids"][-1] == 0
     assert last["choices"][0]["finish_reason"] == "stop"
 
@@ -59,21 +56,18 @@ def test_the_end_token_counts_and_shows_nothing(simulator):
 def test_a_stream_says_the_same_text_as_the_whole_answer(simulator, path):
     body = {**chat(), "prompt": "Say something.", "max_tokens": 25}
     choice = ask(simulator.url, path, {**body, "stream": False}).json["choices"][0]
-
     assert ask(simulator.url, path, body).text == (choice["message"]["content"] if path == CHAT else choice["text"])
 
 
 def test_the_whole_answer_counts_what_the_log_says(simulator):
     headers = named()
     usage = ask(simulator.url, CHAT, chat(stream=False), headers).json["usage"]
-
     truth = truth_of(simulator, headers)
     assert (usage["prompt_tokens"], usage["completion_tokens"]) == (truth.prompt_tokens, truth.completion_tokens)
 
 
 def test_completions_without_a_limit_give_16_tokens(simulator):
     answered = ask(simulator.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
-
     assert answered["usage"]["completion_tokens"] == 16
     assert answered["choices"][0]["finish_reason"] == "length"
 
@@ -100,7 +94,6 @@ def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
 def test_a_thought_comes_first_and_apart(simulator):
     frames = ask(simulator.url, CHAT, chat(chat_template_kwargs={"enable_thinking": True})).frames
     parts = [name for frame in frames for name, text in frame["choices"][0]["delta"].items() if text and name != "role"]
-
     assert parts[0] == "reasoning"
     assert parts.index("content") >= len([one for one in parts if one == "reasoning"]) - 1
 
@@ -163,7 +156,6 @@ def test_an_older_vllm_has_its_error_at_the_top(old):
 )
 def test_refuses_what_vllm_refuses(simulator, body, status, says):
     answered = ask(simulator.url, CHAT, body)
-
     assert answered.status == status
     assert says in answered.json["error"]["message"]
     assert answered.json["error"]["code"] == status
@@ -172,7 +164,6 @@ def test_refuses_what_vllm_refuses(simulator, body, status, says):
 def test_a_refused_request_stands_in_the_log_too(simulator):
     headers = named()
     ask(simulator.url, CHAT, b"{", headers)
-
     truth = truth_of(simulator, headers)
     assert (truth.status, truth.bursts, truth.finish_reason) == (400, [], None)
 
@@ -187,7 +178,6 @@ def test_every_answer_says_that_it_is_simulated(simulator, path, body):
 
 def test_the_model_and_its_length_are_the_knobs(started):
     card = ask(started(model="org/name", max_model_len=777).url, "/v1/models").json["data"][0]
-
     assert (card["id"], card["max_model_len"]) == ("org/name", 777)
 
 
@@ -214,18 +204,4 @@ def test_who_goes_away_gives_its_place_to_the_next(started):
 def test_a_broken_engine_keeps_nobody_waiting(started):
     running = started()
     running._server._engine_loop.engine.begin = None
-
     assert ask(running.url, CHAT, chat()).broken
-
-
-def test_the_sockets_send_at_once(simulator):
-    """TCP_NODELAY is set on what the server accepted."""
-    place = urlsplit(simulator.url)
-    with socket.create_connection((place.hostname, place.port)) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
-        connection.recv(1024)
-        accepted = [one.transport.get_extra_info("socket") for one in simulator._server._runner.server.connections]
-        options = [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for one in accepted]
-
-    assert len(options) >= 1
-    assert all(options)

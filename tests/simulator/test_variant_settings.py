@@ -52,14 +52,12 @@ def test_the_posts_pair_differs_in_its_speculation_alone():
 )
 def test_law_window_and_counters_are_those_of_runtime_and_variant(name, variant, law, window, runtime, counters):
     knobs = of(name)[variant]
-
     found = (knobs.law, knobs.num_speculative_tokens, knobs.runtime, knobs.spec_counters)
     assert found == (law, window, runtime, counters)
 
 
 def test_what_the_spec_says_is_taken_over():
     declared, knobs = experiment("post"), of("post")["qwen-sd-vllm"]
-
     assert knobs.model == declared.target
     assert (knobs.max_num_seqs, knobs.max_model_len) == (declared.serving.max_num_seqs, declared.serving.max_model_len)
     assert knobs.version == load_catalogue().runtimes["nxdi-v0"].versions.vllm.value
@@ -82,19 +80,16 @@ def test_a_qwen3_target_thinks_unless_it_is_told_not_to_and_a_llama_does_not():
 
 def test_no_source_is_listed_that_no_figure_names():
     text = (ROOT / "tandem/simulator/data/calibration.yaml").read_text()
-
     assert [key for key in read_calibration().sources if f"source: {key}}}" not in text] == []
 
 
 def test_every_class_with_a_figure_is_one_of_a_suite():
     classes = {name for suite in BUILT_IN for name in load_suite(suite).classes} | {"default"}
-
     assert {name for chances in read_calibration().acceptance.values() for name in chances} <= classes
 
 
 def test_rejects_a_model_without_figures_and_names_the_file():
     other = experiment("post").model_copy(update={"target": "meta-llama/Llama-3.2-1B-Instruct"})
-
     with pytest.raises(SpecError, match="calibration"):
         build_variant_settings(other, load_catalogue(), SKETCHES)
 
@@ -102,7 +97,6 @@ def test_rejects_a_model_without_figures_and_names_the_file():
 @pytest.mark.parametrize("suite", sorted(BUILT_IN))
 def test_every_prompt_is_known_by_its_class(suite):
     knobs = of("post")["qwen-vllm"]
-
     assert [(prompt.id, classify_prompt(prompt.as_text(), knobs)) for prompt in load_suite(suite).prompts] == [
         (prompt.id, prompt.class_) for prompt in load_suite(suite).prompts
     ]

@@ -15,12 +15,7 @@ from doubles.runtime.http_server import serve_requests
 from doubles.runtime.model_folder import ModelFolder, ModelFolderError, read_model
 from doubles.runtime.native_cache import CacheMissError, NativeCompileCache
 from doubles.runtime.neuron_config import NeuronSettingsError
-from doubles.runtime.nxdi import (
-    NeuronCompileError,
-    build_application,
-    compile_application,
-    find_load_problem,
-)
+from doubles.runtime.nxdi import NeuronCompileError, build_application, compile_application, find_load_problem
 from doubles.runtime.programs import (
     USAGE_ERROR,
     UnknownVariableError,
