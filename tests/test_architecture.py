@@ -51,7 +51,6 @@ def test_every_contract_of_the_import_linter_holds() -> None:
 @pytest.mark.parametrize("path", modules("lambdas"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     libraries = {name.partition(".")[0] for name in imports(path)}
-
     assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore", "tandem"}
 
 
@@ -59,22 +58,18 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) -> None:
     names = {name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names}
     packed = {"boto3", "botocore", "tandem.guard", "tandem.errors", "tandem.aws.faults", "tandem.shell_command"}
-
     strangers = {name for name in names if not any(belongs(name, package) for package in packed)}
-
     assert strangers == set()
 
 
 def test_what_boto3_raises_is_told_by_boto3_alone() -> None:
     names = {name.partition(".")[0] for name in imports(ROOT / "tandem/aws/faults.py")}
-
     assert names - set(sys.stdlib_module_names) == {"botocore", "urllib3"}
 
 
 @pytest.mark.parametrize("module", ["errors.py", "metrics.py", "shell_command.py"])
 def test_faults_figures_and_shell_commands_need_the_standard_library_alone(module: str) -> None:
     libraries = {name.partition(".")[0] for name in imports(ROOT / "tandem" / module)}
-
     assert libraries <= set(sys.stdlib_module_names)
 
 
@@ -117,5 +112,4 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
 
 def test_every_npm_dependency_is_pinned_exactly() -> None:
     declared = json.loads((ROOT / "package.json").read_text())["devDependencies"]
-
     assert [version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []

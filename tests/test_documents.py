@@ -58,14 +58,12 @@ def committed() -> frozenset[str]:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_every_link_of_a_document_leads_to_a_page_and_a_heading(path: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text()))
-
     assert [link for link in links if "://" not in link and not leads(path, link)] == []
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
     files = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w/]+(?:\.\w+|(?=/)))", path.read_text()))
-
     assert {file for file in files if file not in committed()} == set()
 
 
@@ -82,7 +80,6 @@ CASES = [(path, line) for path in DOCUMENTS for line in commands(path.read_text(
 @pytest.mark.parametrize(("path", "line"), CASES, ids=[f"{named(path)}: {line}" for path, line in CASES])
 def test_a_command_in_a_block_of_code_parses(path: Path, line: str) -> None:
     words = shlex.split(re.split(r" (?:\d?>|&&|\|\|?) ?", line.replace(" URL", " http://HOST:8000"))[0], comments=True)
-
     with contextlib.suppress(BenchError):  # --resume reads the run's folder
         assert app.parse_args(words[1:]), path
 
@@ -91,9 +88,7 @@ def test_a_command_in_a_block_of_code_parses(path: Path, line: str) -> None:
 def test_a_document_names_only_make_targets_that_exist(path: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     text = path.read_text()
-
     said = {*re.findall(r"`make ([a-z-]+)", text), *re.findall(r"^make ([a-z-]+)", blocks(text), flags=re.MULTILINE)}
-
     assert said <= targets
 
 
@@ -115,7 +110,6 @@ def test_a_document_names_only_commands_that_exist(path: Path) -> None:
 
 def test_the_glossary_has_each_term_once_in_order() -> None:
     terms = re.findall(r"^\| (.+?) \| .+\|$", (ROOT / "docs/glossary.md").read_text(), flags=re.MULTILINE)[1:]
-
     assert terms == sorted({term.casefold(): term for term in terms}.values(), key=str.casefold)
 
 

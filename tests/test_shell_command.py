@@ -30,16 +30,13 @@ def test_a_shell_gets_back_each_word(word: str) -> None:
 @pytest.mark.parametrize("word", HOSTILE)
 def test_a_real_shell_runs_nothing_of_a_word(word: str) -> None:
     command = quote_command("printf", "<%s>", "--", word)
-
     said = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
-
     assert said == f"<--><{word}>"
 
 
 @pytest.mark.parametrize("word", CONTROLS)
 def test_a_control_character_never_reaches_the_screen(word: str) -> None:
     command = quote_command("aws", word)
-
     assert command.isprintable()
     assert shlex.split(command) == ["aws", clean_text(word)]
     assert REPLACEMENT in command

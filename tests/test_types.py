@@ -24,7 +24,5 @@ def used() -> set[str]:
 
 def test_each_module_of_aws_cdk_that_is_imported_is_checked_and_no_other_is_read() -> None:
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
-
     checked = {name for one in overrides if one.get("follow_imports") == "normal" for name in one["module"]}
-
     assert checked == used() | BETWEEN

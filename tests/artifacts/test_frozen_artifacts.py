@@ -36,8 +36,6 @@ def test_frozen_sets_are_whole(stored):
 
 def test_frozen_leases_are_read(stored):
     keys = [key for key in OBJECTS if key.endswith(LEASE_NAME)]
-
     held = {parse_lease(stored.read(key), key).holder: parse_lease(stored.read(key), key).is_active for key in keys}
-
     assert {holder for holder, state in held.items() if state} == {"job-1"}
     assert held["compile-tiny-0123"] is False

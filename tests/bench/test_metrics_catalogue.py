@@ -65,7 +65,6 @@ def test_the_catalogue_needs_nothing_but_the_standard_library() -> None:
     tree = ast.parse(Path(metrics.__file__).read_text())
     roots = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     roots |= {node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
-
     assert roots <= set(sys.stdlib_module_names)
 
 

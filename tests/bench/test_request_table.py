@@ -42,7 +42,6 @@ def test_figures_are_those_of_the_record(tmp_path: Path) -> None:
 
 def test_the_baseline_is_the_first_arm_of_the_manifest_whoever_was_asked_first(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()]))
-
     assert (seen.baseline, seen.variants, seen.control) == ("base", ("spec",), "base#2")
 
 
@@ -64,30 +63,25 @@ def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path: Path) -> N
 
 def test_token_ids_are_digested_where_the_server_gave_them(tmp_path: Path) -> None:
     records = [record(token_ids=(1, 2)), record(token_ids=(1, 2)), record(token_ids=(1, 3)), record()]
-
     one, same, other, none = read_request_table(write_run(tmp_path, records)).ids
-
     assert one == same != other
     assert none == NO_DIGEST
 
 
 def test_outputs_are_read_from_where_they_stand(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
-
     assert [output.text for output in read_outputs(seen, [1, 0])] == ["two", "é" * 100]
     assert next(read_outputs(seen, [1])).token_ids == (5,)
 
 
 def test_log_probabilities_come_as_the_server_gave_them(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path, [record(logprobs=msgspec.Raw(b'[{"token":"a","logprob":-0.5}]'))]))
-
     assert next(read_outputs(seen, [0])).logprobs == [{"token": "a", "logprob": -0.5}]
 
 
 def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path, [record(), record()]))
     (tmp_path / "records.jsonl").write_text("{}\n")
-
     with pytest.raises(BenchError, match="the records changed while they were read"):
         list(read_outputs(seen, [1]))
 
@@ -110,9 +104,7 @@ def scrape(began_s: float, **changes: object) -> MetricsScrape:
 )  # fmt: skip
 def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path, requests, scrapes, starts) -> None:
     pages = [scrape(began_s, **{"class_": "repeat", **changes}) for began_s, changes in scrapes]
-
     seen = read_request_table(write_run(tmp_path, [record(**changes) for changes in requests], pages))
-
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == starts
 
 
@@ -162,7 +154,6 @@ def test_lines_spelled_by_another_program_give_the_same(tmp_path: Path) -> None:
 def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [record()])
     (folder / "records.jsonl").unlink()
-
     with pytest.raises(BenchError, match="the records cannot be read"):
         read_request_table(folder)
 

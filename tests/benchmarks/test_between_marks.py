@@ -23,7 +23,6 @@ def document(tmp_path: Path) -> Path:
 
 def test_only_what_stands_between_the_marks_is_written(document: Path) -> None:
     write_between("bursts", "new", document)
-
     assert document.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
 
 
@@ -31,16 +30,13 @@ def test_what_is_written_again_is_the_same(document: Path) -> None:
     write_between("bursts", "new", document)
     once = document.read_bytes()
     write_between("bursts", "new", document)
-
     assert document.read_bytes() == once
 
 
 def test_marks_of_another_name_are_left_alone(document: Path) -> None:
     before = document.read_text()
-
     with pytest.raises(BenchError, match="no place for accuracy"):
         write_between("accuracy", "new", document)
-
     assert document.read_text() == before
 
 
@@ -67,13 +63,11 @@ def test_long_prose_is_wrapped_and_says_the_same(document: Path) -> None:
 
 def test_a_row_of_a_table_is_one_line() -> None:
     row = "| " + " | ".join(["cell"] * 60) + " |"
-
     assert wrapped(row) == row
 
 
 def test_no_line_ends_inside_of_a_code_span() -> None:
     command = "`" + " ".join(["--flag"] * 12) + "`"
-
     assert command in wrapped(f"{'word ' * 20}{command} {'word ' * 20}")
 
 
@@ -83,5 +77,4 @@ LLMPERF = [f"llmperf {name}" for name in ("comparison", "tokenizers", "machine")
 @pytest.mark.parametrize("name", [*load.PARTS, "coverage", real.FIGURES, *LLMPERF])
 def test_the_measurements_page_has_one_place_for_each_benchmark(name: str) -> None:
     page = MEASUREMENT.read_text()
-
     assert [page.count(f"{mark}\n") for mark in marks(name)] == [1, 1]

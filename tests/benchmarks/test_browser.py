@@ -88,20 +88,17 @@ def test_a_page_is_used_on_a_desktop_in_light() -> None:
 
 def test_what_a_script_evaluates_to_is_returned() -> None:
     played = loads(**{"Runtime.evaluate": {"result": {"result": {"value": 7}}}})
-
     assert use(played, lambda opened: opened.value("3 + 4")) == 7
 
 
 def test_a_script_that_fails_is_told() -> None:
     played = loads(**{"Runtime.evaluate": {"result": {"result": {}, "exceptionDetails": {"text": "x is not defined"}}}})
-
     with pytest.raises(RuntimeError, match="x is not defined"):
         use(played, lambda opened: opened.value("x"))
 
 
 def test_a_method_that_the_browser_refuses_is_told() -> None:
     played = loads(**{"Page.printToPDF": {"error": {"message": "not here"}}})
-
     with pytest.raises(RuntimeError, match=r"the browser refused Page\.printToPDF: not here"):
         use(played, lambda opened: opened.ask("Page.printToPDF"))
 
@@ -137,7 +134,6 @@ def test_a_word_that_is_no_warning_is_no_fault() -> None:
 
 def test_a_request_to_anywhere_is_a_fault_and_the_page_itself_is_none() -> None:
     seen = Seen(requests=[PAGE, "data:image/png;base64,AA==", "https://example.com/font.woff2"])
-
     assert faults(FINE, seen, PAGE) == ["a request to https://example.com/font.woff2"]
 
 

@@ -41,7 +41,6 @@ def test_medians_of_few_requests_call_servers_that_are_alike(rows: dict[str, Row
 
 def test_tasks_of_another_seed_have_seeds_of_their_own() -> None:
     first, other = ({number for _, number in coverage.list_tasks(1000, seed)} for seed in (0, 1))
-
     assert (len(first), len(other), first & other) == (4, 4, set())
 
 
@@ -52,7 +51,6 @@ def test_tasks_have_all_runs() -> None:
 def test_a_task_of_another_seed_draws_other_runs() -> None:
     told = Known(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
     first, again, other = (coverage.said(told, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS))
-
     assert first == again
     assert first != other
 
@@ -69,9 +67,7 @@ def test_a_seed_below_zero_is_refused(monkeypatch, capsys) -> None:
 
 def test_a_row_beyond_its_bounds_misses_the_promise() -> None:
     told = Known(Cell(1.5, 12), 10.0, math.log(1.5))
-
     shares = (0.929, 0.93, 0.95, 0.982, 0.983)
-
     assert [Row(told, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [False, True, True, True, False]
 
 

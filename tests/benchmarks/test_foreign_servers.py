@@ -73,20 +73,17 @@ def listening(*, name: str = "s", port: str = "{port}") -> ForeignServer:
 def test_every_measurement_asks_288_requests(measurement: Measurement) -> None:
     prompts = load_suite(ROOT / "benchmarks" / "real_prompts.jsonl").prompts
     per_class = PROMPTS // len(measurement.classes)
-
     assert PROMPTS * (len(measurement.servers) * measurement.rounds + 2) == REQUESTS
     assert all(sum(prompt.class_ == name for prompt in prompts) >= per_class for name in measurement.classes)
 
 
 def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(LLAMA_CPP)
-
     assert read_llama_cpp_log(tmp_path / "log") == [pytest.approx(16.92)]
 
 
 def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
     (tmp_path / "log").write_text('{"output_tokens": 3, "decode_ms": 30.0, "total_ms": 33.54}\n')
-
     assert read_xpyd_sim_log(tmp_path / "log") == [pytest.approx(11.18)]
 
 
@@ -138,7 +135,6 @@ def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
 def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "print('no such weights')")
     broken = ForeignServer(name="broken", command=command, log="broken.log")
-
     with pytest.raises(ForeignError, match=r"broken does not answer; run `make others`.*\nno such weights"):
         measure(Measurement(name="m", servers=(broken,), model="m", rounds=1, concurrency=1), tmp_path)
 
@@ -179,6 +175,5 @@ def test_held_server_and_its_children_end_with_their_starter() -> None:
 
 def test_recordings_are_of_the_servers_that_are_measured() -> None:
     heads = [json.loads(path.read_text().splitlines()[0]) for path in sorted(STREAMS.glob("*.jsonl"))]
-
     assert [head["server"]["owned_by"] for head in heads] == ["llamacpp", "llamacpp", "openai", "xpyd-sim"]
     assert len(heads) == sum(len(measurement.servers) for measurement in MEASUREMENTS)

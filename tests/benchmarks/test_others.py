@@ -13,7 +13,6 @@ from others import Taken, share, taken
 
 def test_what_is_ours_is_not_taken_for_others():
     before, after = Taken(all=1000, busy=500, ours=100), Taken(all=2000, busy=1300, ours=800)
-
     assert share(before, after) == pytest.approx(0.1)  # 800 busy ticks, 700 of them ours, of 1000
 
 
@@ -23,7 +22,6 @@ def test_a_machine_that_worked_for_us_alone_has_no_others():
 
 def test_an_unknown_load_stays_unknown(tmp_path, monkeypatch):
     monkeypatch.setattr(others, "PROC", tmp_path)
-
     assert taken() is None
     assert share(None, Taken(all=100, busy=90, ours=0)) is None
 

@@ -53,7 +53,6 @@ def test_both_pairs_are_kept(runs) -> None:
 
 def test_both_arms_answered_every_group(runs) -> None:
     answered = {name: {arm: {turn.class_ for turn in run.of(arm)} for arm in run.arms} for name, run in runs.items()}
-
     assert answered == {name: {arm: set(GROUPS[name]) for arm in run.arms} for name, run in runs.items()}
 
 
@@ -76,19 +75,16 @@ def test_streams_and_counters_of_kept_runs_agree(runs) -> None:
 
 def test_every_kept_request_has_its_time_to_first_token_and_end(runs) -> None:
     records = [record for run in runs.values() for turn in run.turns for record in turn.records]
-
     assert all(0 < record.chunks[0].at_s < record.end_s for record in records)
 
 
 def test_nobody_else_used_the_machine_meanwhile(restored) -> None:
     pairs = json.loads((restored / FACTS).read_text())["pairs"]
-
     assert all(pair["others"] <= others.MOST for pair in pairs.values())
 
 
 def test_a_verdict_is_made_from_kept_records(restored) -> None:
     verdict = judge_run(read_request_table(restored / "ngram"), JudgeOptions())
-
     assert {cell.class_ for cell in verdict.cells} == set(GROUPS["ngram"])
     assert verdict.equality[0].by == "token ids"
 
@@ -142,8 +138,6 @@ def test_a_folder_that_is_there_is_not_overwritten(tmp_path) -> None:
 
 def test_the_flag_keeps_the_records_of_a_measurement(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(real_records, "KEPT", tmp_path / "kept")
-
     assert real.main(["--report", str(RECORDED), "--no-docs", "--keep"]) == real.OK
-
     assert (tmp_path / "kept" / "ngram" / "records.jsonl.gz").exists()
     assert json.loads((RECORDED / FACTS).read_text())["machine"] in (tmp_path / "kept" / "README.md").read_text()

@@ -45,21 +45,18 @@ def test_streams_and_counters_of_the_recorded_run_agree_in_every_request(run):
 
 def test_accepted_tokens_by_the_stream_are_within_the_window_of_the_counters(run):
     ngram = seen(run.of("ngram"))
-
     assert ngram.accepted_counted > 0
     assert ngram.accepted_off <= WINDOWS["ngram"]
 
 
 def test_a_server_without_speculation_accepts_nothing_and_steps_once_a_token(run):
     base = seen(run.of("base"))
-
     assert base.accepted == base.joined
     assert base.steps_counted == base.tokens - base.requests
 
 
 def test_greedy_answers_of_the_recorded_run_are_equal(run):
     same = texts(run)
-
     assert same.pairs > 0
     assert same.equal == same.pairs
 
@@ -68,15 +65,12 @@ def test_a_text_that_differs_is_named_by_its_prompt(run):
     turn = run.of("ngram")[0]
     other = replace(turn, records=(msgspec.structs.replace(turn.records[0], text="another"),))
     changed = replace(run, turns=tuple(other if one is turn else one for one in run.turns))
-
     assert texts(changed).differ == (turn.records[0].prompt_id,)
 
 
 def test_a_counter_that_is_off_by_more_than_the_window_is_a_contradiction(run):
     counted = run.of("ngram")[0].change.counts["accepted_tokens"]
-
     said = contradictions(with_counts(run, "ngram", accepted_tokens=counted + 20))
-
     assert len(said) == 1
     assert "more than the window of 7" in said[0]
 
@@ -108,15 +102,12 @@ def test_a_failed_request_is_said(run):
 
 def test_the_table_has_a_row_for_each_class_and_one_for_all(run):
     names = [line.split("|")[1].strip() for line in effect_table(run)[2:]]
-
     assert names == [*run.classes, "all"]
 
 
 def test_llmperfs_definition_hides_what_speculation_gives(run):
     base, ngram = seen(run.of("base")), seen(run.of("ngram"))
-
     by_tokens, by_chunks = base.tpot_ms / ngram.tpot_ms, base.llmperf_ms / ngram.llmperf_ms
-
     assert by_chunks < by_tokens
 
 
@@ -134,28 +125,23 @@ def test_a_run_without_running_usage_is_refused(tmp_path):
 
 def test_the_tables_of_an_earlier_measurement_need_no_server(capsys):
     assert real.main(["--report", str(RECORDED), "--no-docs"]) == real.OK
-
     assert "| all |" in capsys.readouterr().out
 
 
 def test_a_folder_without_a_measurement_is_bad_input(tmp_path, capsys):
     assert real.main(["--report", str(tmp_path), "--no-docs"]) == real.BAD_INPUT
-
     assert "facts.json" in capsys.readouterr().err
 
 
 def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(others, "look", lambda: 0.5)
     monkeypatch.setattr(real, "ensure_python", pytest.fail)
-
     assert real.main(["--out", str(tmp_path), "--no-docs"]) == real.WORLD_FAILED
-
     assert "other programs take 50%" in capsys.readouterr().err
 
 
 def test_the_suite_fits_a_turn_of_one_request_in_abba():
     suite = load_suite(real.SUITE)
-
     assert {len(suite.class_prompts(name)) % 2 for name in suite.classes} == {0}  # two halves of as many requests each
 
 

@@ -15,7 +15,6 @@ from record_streams import CASES, OUT, Case, shortened, trimmed
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_recording_holds_the_request_that_the_script_sends(case: Case):
     head = json.loads((OUT / f"{case.name}.jsonl").read_text().splitlines()[0])
-
     assert head["request"]["body"] == shortened(case.body())
     assert head["server"]["arm"] == case.arm
 
@@ -28,19 +27,16 @@ def test_every_recording_has_its_case():
 def test_a_recording_holds_no_path_of_the_machine_that_made_it(path: Path):
     text = path.read_text()
     sent = b"".join(bytes.fromhex(piece) for piece in re.findall(r'"hex": "([0-9a-f]+)"', text)).decode()
-
     assert set(re.findall(r'"(/\w[^"]*)"', text + sent)) <= {"/v1/chat/completions", "/v1/completions"}
 
 
 def test_a_page_is_trimmed_to_the_servers_own_families():
     page = "# HELP vllm:a A.\n# TYPE vllm:a counter\nvllm:a 1.0\n# HELP python_gc G.\npython_gc 2.0\n"
-
     assert trimmed(page) == "# HELP vllm:a A.\n# TYPE vllm:a counter\nvllm:a 1.0\n"
 
 
 def test_a_very_long_prompt_is_cut_and_said_so():
     body = {"messages": [{"role": "user", "content": "word " * 3000}]}
-
     assert shortened(body)["messages"][0]["content"].endswith("... (15000 characters)")
     assert len(body["messages"][0]["content"]) == 15000
 

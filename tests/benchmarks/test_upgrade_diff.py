@@ -15,19 +15,16 @@ def test_the_tables_of_the_document_are_current(name: str) -> None:
     before, after = {"sdk": upgrade_diff.sdk_upgrade, "kubernetes": upgrade_diff.kubernetes_upgrade}[name]()
     begin, end = marks(name)
     written = upgrade_diff.DOCUMENT.read_text().partition(f"{begin}\n")[2].partition(f"\n{end}")[0]
-
     assert wrapped("\n".join(upgrade_diff.describe_upgrade(before, after))) == written
 
 
 def test_another_image_is_told_by_what_differs() -> None:
     changes = list(upgrade_diff.list_changes(POD, POD | {"image": "registry/vllm:2"}))
-
     assert changes == ["`.image`: `1` to `2`"]
 
 
 def test_another_digest_is_told_as_such() -> None:
     other = POD | {"env": [{"name": "KEY", "value": "key-ba9876543210"}]}
-
     assert list(upgrade_diff.list_changes(POD, other)) == ["`env.value`: another digest"]
 
 

@@ -29,7 +29,6 @@ def missed(world: World, *reports: ReportSummary) -> set[str]:
 @pytest.mark.parametrize("name", ["plain", "own 2 %, 20 s"])
 def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
     reports = worlds.judge_runs(BY_NAME[name], range(3))
-
     assert [(report.false_word, report.false_cell) for report in reports] == [(False, False)] * 3
 
 
@@ -71,21 +70,18 @@ def test_unreserved_false_word_misses_the_promise_everywhere() -> None:
 
 def test_cautions_in_most_reports_of_a_benign_world_miss_the_promise() -> None:
     reports = [summary(cautions=("drift",))] * 2
-
     assert missed(BY_NAME["plain"], *reports, summary()) == {"cautions"}
     assert missed(BY_NAME["plain"], *reports, summary(), summary()) == set()
 
 
 def test_gain_found_in_98_of_100_reports_misses_the_promise() -> None:
     found = [summary(word="faster within one start")]
-
     assert missed(BY_NAME["true 1.5"], *found * 98, summary(), summary()) == {"words"}
     assert missed(BY_NAME["true 1.5"], *found * 99, summary()) == set()
 
 
 def test_missed_promise_is_bold_in_the_table() -> None:
     row = WorldRow(BY_NAME["plain"], [summary(false_cell=True)])
-
     assert "| **100.0%** |" in worlds.format_table([row])[-1]
 
 

@@ -54,6 +54,5 @@ def test_status_shows_a_frozen_situation(fleet, meet, capsys, name, expected):
 def test_stop_ends_a_fleet_under_a_frozen_lease(fleet, meet):
     meet("live")
     code = fleet.tandem("stop", "--why", "frozen")
-
     fleet.until([])
     assert (code, fleet.get(FENCE_KEY)["run"]) == (0, "r1")

@@ -108,10 +108,8 @@ def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, ca
 
 def test_what_builds_refuses_it_as_well(specs):
     limited(specs, "100")
-
     with pytest.raises(SpecError) as refused:
         read_legal_inputs(select_post(specs))
-
     assert [fault.path for fault in refused.value.faults] == [LIMIT]
 
 
@@ -166,9 +164,7 @@ def test_a_reference_of_what_no_suite_asks_is_warned_of(specs, prompt_class, loa
 def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_class):
     told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
     edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
-
     inputs = read_legal_inputs(select_post(specs))
-
     assert not [fault for fault in inputs.faults if "reference" in fault.path]
 
 

@@ -19,25 +19,21 @@ def golden(files):
 @pytest.mark.parametrize("section", ["manifests", "artifact_keys"])
 def test_frozen_section_is_reproduced(section):
     files = freeze.SECTIONS[section]()
-
     assert files == golden(files)
 
 
 @pytest.mark.parametrize("name", freeze.RUNS)
 def test_recorded_run_gets_its_verdict(name, tmp_path):
     files = freeze.freeze_run(name, tmp_path)
-
     assert files == golden(files)
 
 
 def test_every_command_says_its_help():
     files = freeze.freeze_help()
-
     assert files == golden(files)
 
 
 @pytest.mark.parametrize("name", json.loads((freeze.FOLDER / "mistakes.json").read_text()))
 def test_mistake_is_told_as_before(name, tmp_path):
     frozen = json.loads((freeze.FOLDER / "mistakes_told.json").read_text())
-
     assert freeze.freeze_mistake(name, tmp_path) == frozen[name]

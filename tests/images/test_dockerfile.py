@@ -56,14 +56,12 @@ def test_the_linter_finds_a_spoilt_line(tmp_path: Path, image: ProjectImage, old
 @each_image
 def test_every_stage_stands_on_the_one_base_that_an_argument_replaces(image: ProjectImage) -> None:
     bases = {step.text.split()[0] for step in instructions(image) if step.word == "FROM"}
-
     assert bases == {"${BASE_IMAGE}"}
 
 
 @each_image
 def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage) -> None:
     base = image.base()
-
     assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.13\.\d+-slim-[a-z]+", base.reference)
     assert base.digest is not None
 
@@ -71,7 +69,6 @@ def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage)
 @each_image
 def test_it_runs_as_a_number_that_is_not_roots(image: ProjectImage) -> None:
     uid, gid = (int(part) for part in text("USER", image).split(":"))
-
     assert min(uid, gid) > 0
     assert {uid, gid} == {USER}  # as the pods say it
 
@@ -79,14 +76,12 @@ def test_it_runs_as_a_number_that_is_not_roots(image: ProjectImage) -> None:
 @each_image
 def test_nothing_is_run_or_copied_after_rights_are_given_up(image: ProjectImage) -> None:
     words = [step.word for step in last_stage(image)]
-
     assert set(words[words.index("USER") :]) == {"USER", "ENTRYPOINT"}
 
 
 @each_image
 def test_no_installer_is_left(image: ProjectImage) -> None:
     (run,) = [step.text for step in last_stage(image) if step.word == "RUN"]
-
     assert re.search(r"pip uninstall --yes \S* ?pip\b", run)
     assert "/ensurepip" in run
 
@@ -94,7 +89,6 @@ def test_no_installer_is_left(image: ProjectImage) -> None:
 @each_image
 def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: ProjectImage) -> None:
     variables = environment(Path("/"), image)
-
     assert {variables["HOME"], variables["TMPDIR"]} == {WORK_MOUNT}
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
 
@@ -102,7 +96,6 @@ def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: Proje
 @each_image
 def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: ProjectImage) -> None:
     installs = [step.text for step in instructions(image) if " install " in step.text]
-
     assert installs
     assert all("--only-binary=:all: --no-deps --require-hashes --requirement" in install for install in installs)
 
@@ -114,5 +107,4 @@ def pins(file: str) -> dict[str, str]:
 @pytest.mark.parametrize("file", [TOOLS.requirements, "images/llmperf/npm-requirements.txt"])
 def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
     tested = pins("requirements.txt")
-
     assert {name: version for name, version in pins(file).items() if tested.get(name) != version} == {}

@@ -47,7 +47,6 @@ def python(image: Path, code: str) -> str:
 
 def test_without_a_command_it_lists_every_command(image: Path) -> None:
     done = start(image, "--help")
-
     assert (done.returncode, done.stderr) == (0, "")
     assert [name for name in COMMANDS if not re.search(rf"^ +{name}\b", done.stdout, re.MULTILINE)] == []
 
@@ -55,7 +54,6 @@ def test_without_a_command_it_lists_every_command(image: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_runs(image: Path, command: str) -> None:
     done = start(image, command, "--help")
-
     assert (done.returncode, done.stderr) == (0, "")
     assert f"tandem.artifacts {command}" in done.stdout
 
@@ -75,7 +73,6 @@ def test_every_module_and_library_can_be_imported(image: Path) -> None:
 
 def test_everything_comes_from_the_image(image: Path) -> None:
     where = python(image, "import boto3, tandem; print(boto3.__file__, tandem.__file__)")
-
     assert all(path.startswith(str(FOLDER)) for path in where.split())
 
 

@@ -32,14 +32,12 @@ each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.n
 @each_image
 def test_the_allow_list_admits_every_module_that_is_imported(image: ProjectImage) -> None:
     missing = closure(ENTRIES[image]) - set(image.source_files())
-
     assert missing == set(), f"add to {image.allow_list}: {sorted(f'!{file}' for file in missing)}"
 
 
 @each_image
 def test_the_allow_list_admits_no_other_module(image: ProjectImage) -> None:
     needless = set(image.source_files()) - closure(ENTRIES[image]) - RECIPES[image]
-
     assert needless == set(), f"take out of {image.allow_list}: {sorted(f'!{file}' for file in needless)}"
 
 
@@ -51,7 +49,6 @@ def test_the_allow_list_admits_the_recipe(image: ProjectImage) -> None:
 @each_image
 def test_the_allow_list_begins_by_refusing_everything(image: ProjectImage) -> None:
     rules = [line for line in (ROOT / image.allow_list).read_text().splitlines() if not line.startswith("#")]
-
     assert rules[0] == "*"
     assert [rule for rule in rules[1:] if not rule.startswith("!")] == []
 
@@ -141,7 +138,6 @@ class TestTheClosure:
 
     def test_follows_imports_of_imports_also_inside_functions(self, root: Path) -> None:
         found = closure(["tandem.artifacts.stage"], root)
-
         assert {"tandem/spec/names.py", "tandem/spec/key.py", "tandem/spec/late.py"} <= found
 
     def test_leaves_out_what_nobody_imports_or_only_a_type_checker(self, root: Path) -> None:

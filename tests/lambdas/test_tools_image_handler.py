@@ -101,7 +101,6 @@ def told(aws: Aws, module: ModuleType) -> Told:
 
 def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, told: Told) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
-
     assert told()["Status"] == "SUCCESS"
     assert "StartBuild" not in aws.asked
 
@@ -119,9 +118,7 @@ def test_a_missing_tag_is_built_and_waited_for(aws: Aws, told: Told, request_: s
 
 def test_one_event_delivered_twice_starts_one_build(aws: Aws, told: Told) -> None:
     aws.answers = {"DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("SUCCEEDED")]}
-
     told()
-
     assert aws.asked["StartBuild"] == [{"projectName": "p", "idempotencyToken": "r-1"}]
 
 
@@ -144,13 +141,11 @@ def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(aws: Aws, tol
     aws.answers = {
         "DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("IN_PROGRESS")], "BatchGetBuilds": [FAILED],
     }  # fmt: skip
-
     assert told()["Status"] == "SUCCESS"
 
 
 def test_a_build_that_pushed_nothing_is_a_failure(aws: Aws, told: Told) -> None:
     aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [started("SUCCEEDED")]}
-
     assert "ended SUCCEEDED and pushed nothing" in told()["Reason"]
 
 
@@ -168,7 +163,6 @@ def test_it_answers_before_its_own_time_is_over(aws: Aws, told: Told) -> None:
 
 def test_a_delete_is_answered_and_does_nothing(aws: Aws, told: Told) -> None:
     answer = told("Delete", PhysicalResourceId="before")
-
     assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "before")
     assert aws.asked == {}
 
@@ -179,7 +173,6 @@ def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
 ) -> None:
     aws.answers = answers
     answer = told()
-
     assert answer["Status"] == "FAILED"
     assert "log: group group, stream stream" in answer["Reason"]
 
@@ -192,14 +185,12 @@ def test_an_event_without_properties_is_answered(aws: Aws, told: Told) -> None:
 def test_the_resource_keeps_its_identity(aws: Aws, told: Told) -> None:
     """Another one would make CloudFormation delete the old resource after an update."""
     aws.answers = {"DescribeImages": [PRESENT]}
-
     assert told("Update", PhysicalResourceId="first")["PhysicalResourceId"] == "first"
 
 
 def test_an_answer_names_the_event(aws: Aws, told: Told) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
     answer = told()
-
     assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == ("s", "r-1", "Image")
 
 
@@ -207,19 +198,16 @@ def test_an_answer_has_no_content_type(aws: Aws, told: Told) -> None:
     """The URL of CloudFormation is signed for none."""
     aws.answers = {"DescribeImages": [PRESENT]}
     told()
-
     assert aws.content_types == [""]
 
 
 def test_an_answer_that_is_lost_is_sent_again(aws: Aws, told: Told) -> None:
     aws.answers, aws.lost = {"DescribeImages": [PRESENT]}, 3
-
     assert told()["Status"] == "SUCCESS"
 
 
 def test_an_answer_that_never_gets_through_fails_the_function(aws: Aws, module: ModuleType) -> None:
     aws.answers, aws.lost = {"DescribeImages": [PRESENT]}, 99
-
     with pytest.raises(OSError, match="closed"):
         module.handler(event(aws), SimpleNamespace(get_remaining_time_in_millis=lambda: 900_000))
 

@@ -142,7 +142,6 @@ def test_rejects_a_wrong_type_at_its_key_alone(folder: Path) -> None:
 
 def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None:
     found = faults(folder, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
-
     assert [stripped(fault.path, known={path}) for fault in found] == [path], name
     assert all((found[0].got, found[0].allowed, found[0].change, found[0].line))
 

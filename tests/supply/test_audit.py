@@ -66,7 +66,6 @@ def lock(folder: Path, *pins: str) -> Path:
 
 def test_zero_where_no_vulnerability_is_known(tmp_path: Path, database: str) -> None:
     done = run(lock(tmp_path, "six==1.17.0", "urllib3==2.8.0"), "--osv-url", database)
-
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 packages, 0 known vulnerabilities\n", "")
 
 
@@ -87,7 +86,6 @@ def test_three_and_a_sentence_where_the_index_does_not_answer(tmp_path: Path) ->
 
 def test_three_where_the_database_fails(tmp_path: Path, database: str) -> None:
     done = run(lock(tmp_path, "broken==1.0"), "--osv-url", database)
-
     assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
 
 
@@ -130,12 +128,10 @@ class TestNpm:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: dict[str, object], code: int, lines: set[str]
     ) -> None:
         monkeypatch.setenv("PATH", str(program(tmp_path, "npm", json.dumps(output), code).parent), prepend=":")
-
         assert {known.describe() for known in audit.audit_npm()} == lines
 
     def test_an_answer_without_a_list_is_no_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         npm = program(tmp_path, "npm", json.dumps({"message": "405 Method Not Allowed", "statusCode": 405}), 1)
         monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
-
         with pytest.raises(audit.AuditError, match="405 Method Not Allowed"):
             audit.audit_npm()

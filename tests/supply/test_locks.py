@@ -74,14 +74,12 @@ def brought_along(requirements: list[Requirement]) -> set[str]:
 
 def test_every_requirements_file_has_an_input() -> None:
     files = [ROOT / name for name in tracked() if re.search(r"requirements[\w-]*\.txt$|constraints\.txt$", name)]
-
     assert set(files) == {lock_path(source) for source in INPUTS}
 
 
 @each_input
 def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
     packages = read_lock(lock_path(source))
-
     digests = [digest for package in packages for digest in package.hashes]
     assert len({package.name for package in packages}) == len(packages) > 0
     assert [digest for digest in digests if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest)] == []
@@ -96,7 +94,6 @@ def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None
 @each_input
 def test_every_choice_is_exact_and_stands_in_its_lock(source: Path) -> None:
     locked = {package.name: package.version for package in read_lock(lock_path(source))}
-
     assert {normalize_name(found.name): str(found.specifier) for found in all_choices(source)}.items() <= {
         name: f"=={version}" for name, version in locked.items()
     }.items()
@@ -105,7 +102,6 @@ def test_every_choice_is_exact_and_stands_in_its_lock(source: Path) -> None:
 @pytest.mark.parametrize("lock", CLOSED)
 def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> None:
     source = (ROOT / lock).with_suffix(".in")
-
     assert {package.name for package in read_lock(ROOT / lock)} == brought_along(all_choices(source))
 
 
@@ -121,7 +117,6 @@ def test_what_is_installed_is_what_is_locked() -> None:
 
 def test_what_two_locks_of_one_environment_hold_is_of_one_version() -> None:
     tested = {package.name: package.version for package in read_lock(ROOT / "requirements-test.txt")}
-
     for name in ("requirements.txt", "requirements-build.txt"):
         found = {package.name: package.version for package in read_lock(ROOT / name)}
         assert {name: version for name, version in found.items() if tested.get(name, version) != version} == {}
@@ -130,7 +125,6 @@ def test_what_two_locks_of_one_environment_hold_is_of_one_version() -> None:
 def test_the_build_backend_is_the_one_that_is_locked() -> None:
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
     locked = [f"{package.name}=={package.version}" for package in read_lock(ROOT / "requirements-build.txt")]
-
     assert set(requires) <= set(locked)
 
 
@@ -150,21 +144,18 @@ def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file: str
 def test_nothing_else_installs_packages() -> None:
     expression = re.compile(r"pip(?: --python \S+)? install -|pip\",\s+\"install\"")
     texts = {name: (ROOT / name).read_text() for name in tracked() if Path(name).suffix in {"", ".py", ".md", ".yaml"}}
-
     found = {name for name, text in texts.items() if expression.search(text) and not name.startswith("tests/")}
     assert found - {"docs/decisions/0019-locks-carry-hashes.md"} == set(INSTALLERS)
 
 
 def test_torch_has_a_hash_for_each_machine_and_python() -> None:
     [torch] = [package for package in read_lock(installation.REQUIREMENTS) if package.name == "torch"]
-
     assert (torch.version, len(set(torch.hashes))) == ("2.13.0+cpu", 6)
 
 
 def test_a_line_without_a_hash_is_refused(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text("# a comment\nsix==1.17.0\n")
-
     with pytest.raises(ValueError, match=r"'six==1\.17\.0' has no exact version or no hash; run `make lock`"):
         read_lock(lock)
 
@@ -173,5 +164,4 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     hashes = ("sha256:a", "sha256:b")
     package = LockedPackage(name="six", version="1.17.0", marker="python_version < '3.12'", hashes=hashes)
     write_lock(tmp_path / "requirements.txt", "a comment", [package])
-
     assert read_lock(tmp_path / "requirements.txt") == [package]

@@ -63,7 +63,6 @@ def test_a_package_without_a_file_for_a_target_is_refused() -> None:
 )
 def test_a_marker_stays_where_targets_differ(marker: str, written: str) -> None:
     package = make_locks.build_locked_package(entry("p-1-py3-none-any.whl", marker=marker), {})
-
     assert package is not None
     assert package.marker == written
 

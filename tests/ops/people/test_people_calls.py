@@ -81,26 +81,20 @@ def stopped(world: World, passes: int) -> None:
 def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
     world = raised_world()
     world.ignores = True
-
     stopped(world, passes=3)
-
     assert set(world.calls) == own("stop")
 
 
 def test_a_normal_end_makes_the_calls_of_its_table() -> None:
     world = raised_world()
-
     end_lease(world.clients, GUARDED, run="r1", clock=lambda: world.now,
               wait=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
-
     assert set(world.calls) == own("stop --end")
 
 
 def test_new_labels_make_the_calls_of_their_table() -> None:
     world = raised_world()
-
     relabel_nodes(world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
-
     assert set(world.calls) == own("relabel")
 
 
