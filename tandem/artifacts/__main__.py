@@ -34,7 +34,7 @@ COMMANDS = {
 # where the name is not the command's
 MODULES = {"compile": "driver.attempts", "keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
-EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
+EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"
 INTERRUPT_EXIT_CODE = 130
 SIGNAL_EXIT_BASE = 128  # plus its number, as shells tell it
 RETRY_ADVICE = "run the same command again: what was finished is kept"

@@ -103,7 +103,7 @@ def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
         sentences = monitoring_cost.list_blind_spots(inputs.workspace, name)
         if sentences:
             short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
-            print_rows([(f"{name}: beyond its alarms: {short} (why: --json)",)], indent=0)
+            print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)
 
 
 def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[VersionPin]:

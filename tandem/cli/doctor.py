@@ -27,7 +27,7 @@ from tandem.ops.doctor import CheckResult, DoctorContext, exit_code, run_checks
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS, build_policy
 from tandem.ops.doctor.context import MissingImageError, RegistryError
-from tandem.ops.doctor.runner import run_stop_proof
+from tandem.ops.doctor.runner import SKIPPED, run_stop_proof
 from tandem.spec.environment import Environment
 
 CHECK_COLUMNS = 24  # of a level and the name of a check
@@ -35,7 +35,7 @@ LEVELS = ("ok", "warn", "fail", "unknown")
 VERDICTS = {
     ExitCode.DONE: "nothing stands in the way",
     ExitCode.STALE: "nothing stands in the way, but not all is ok",
-    ExitCode.BAD_INPUT: "what is declared and the account do not fit",
+    ExitCode.BAD_INPUT: "the declaration and the account differ",
     ExitCode.EXTERNAL_FAILURE: "something that is needed failed or could not be seen",
 }
 PROOF_VERDICTS = {
@@ -87,14 +87,20 @@ def doctor(
         print_json(place | results)
         return code
     print_line(f"{environment.name}: account {environment.account}, {environment.region}")
-    for group in dict.fromkeys(line.group for line in lines):
+    asked = [line for line in lines if line.said != SKIPPED]
+    for group in dict.fromkeys(line.group for line in asked):
         print_line(group)
-        for line in (line for line in lines if line.group == group):
+        for line in (line for line in asked if line.group == group):
             print_rows(list_check_rows(line), label_columns=CHECK_COLUMNS)
             if line.command:
                 print_line(f"      {line.command}")
+    if len(asked) < len(lines):
+        print_line(f"skipped: no credentials for account {environment.account} ({len(lines) - len(asked)} checks)")
     verdict = (PROOF_VERDICTS if prove_stop else VERDICTS)[code]
-    print_line(f"{verdict}: {', '.join(f'{count} {level}' for level, count in counts.items())}; exit code {int(code)}")
+    print_line(
+        f"{len(lines)} checks: {', '.join(f'{count} {level}' for level, count in counts.items())}; "
+        f"{verdict}; exit code {int(code)}"
+    )
     return code
 
 

@@ -101,7 +101,7 @@ def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
 
 def _explain_cost(work: ArmWork, usd_per_hour: float | None, arm_count: int, *, has_limits: bool) -> Iterator[str]:
     if usd_per_hour is None:
-        yield "Nobody said what an hour of what the run occupied costs: give it, in USD, with --price."
+        yield "Cost not computed: pass `--price USD_PER_HOUR`, for all that the run occupied."
     elif not work.good_tokens:
         yield "There is no cost, because no output token of this arm counts."
     else:

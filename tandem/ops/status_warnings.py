@@ -113,7 +113,7 @@ def _list_resource_warnings(status: StatusReport) -> Iterator[StatusWarning]:
     if status.is_block_idle and reservation is not None:
         use = f"use it: tandem start --env {name} --hours H --experiment NAME"
         problem = f"{reservation.id} is paid for and nothing runs on it with a live lease"
-        yield StatusWarning(problem, f"{use}; what is paid comes not back")
+        yield StatusWarning(problem, f"{use}; a Capacity Block is prepaid: stopping early refunds nothing")
     capacity = status.environment.capacity
     is_missing = capacity.needs_reservation and not capacity.awaits_reservation and reservation is None
     if is_missing and "reservation" not in status.unknown:

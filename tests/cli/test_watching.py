@@ -194,7 +194,7 @@ def test_check_tells_of_each_environment_what_no_alarm_sees_within_a_screen(caps
     out = capsys.readouterr().out
     told = " ".join(out.split())
     names = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
-    assert [name for name in names if f"{name}: beyond its alarms: " not in told] == []
+    assert [name for name in names if f"{name}: no alarm covers this: " not in told] == []
     assert told.count("A bench that sends nothing at all is not seen; ") == len(names)
     assert max(map(len, out.splitlines())) <= 100
 

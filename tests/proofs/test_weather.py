@@ -81,7 +81,7 @@ def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, cha
             while tries < MOST_TRIES:
                 tries += 1
                 trial.code = bench.start(trial.bucket, 0).wait(120)
-                assert trial.code in {0, 3}, bench.said(trial.bucket)  # done, or the world outside failed
+                assert trial.code in {0, 3}, bench.said(trial.bucket)  # done, or an external service failed
                 if trial.code == 0:
                     break
                 failed += 1

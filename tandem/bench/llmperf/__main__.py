@@ -1,7 +1,7 @@
 """`python -m tandem.bench.llmperf`: parse, call, say.
 
 Invariant: no traceback for a foreseeable fault; what was measured is kept however it ends. Exit codes: 0 every call
-left its results; 1 some did not, and every server has some; 2 bad input; 3 a server has none, or the world outside
+left its results; 1 some did not, and every server has some; 2 bad input; 3 a server has none, or an external service
 failed.
 """
 

@@ -15,7 +15,7 @@ from tandem.spec.model import ModelConfig
 CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
-EXIT_MISMATCH = 2  # what is declared and what the account has do not fit; the same tomorrow, until somebody changes one
+EXIT_MISMATCH = 2  # the declaration and the account differ, until somebody changes one
 EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or what is needed could not be seen
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 

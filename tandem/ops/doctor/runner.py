@@ -71,6 +71,9 @@ CHECKS = (
 )
 
 
+SKIPPED = "skipped: no credentials for this account"
+
+
 def run_checks(
     context: DoctorContext, account: AllowlistedAccount, checks: Iterable[DoctorCheck] = CHECKS
 ) -> tuple[CheckResult, ...]:
@@ -81,7 +84,7 @@ def run_checks(
     all_checks = tuple(checks)
     credentials = list(_run_check(CREDENTIALS, context, account)) if CREDENTIALS in all_checks else []
     has_credentials = all(result.level == "ok" for result in credentials)
-    skipped = Finding("unknown", "not asked, for want of credentials of this account", "see credentials")
+    skipped = Finding("unknown", SKIPPED, "see credentials")
 
     def collect_results(check: DoctorCheck) -> list[CheckResult]:
         if check == CREDENTIALS:
