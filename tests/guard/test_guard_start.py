@@ -91,7 +91,7 @@ def test_a_start_behind_a_fence_is_refused(world, start, halt):
     halt("enough")
     told = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
     assert (size(world), world.schedules, told.exit_code) == (0, {}, 2)
-    assert "tandem stop --env home --release" in told.change
+    assert "tandem stop --release --env home" in told.change
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"state": 1}'])
