@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from tandem.cli import image_digests
-from tandem.cli.console import print_json, print_line, print_rows
+from tandem.cli.console import format_count, print_json, print_line, print_rows
 from tandem.cli.flags import EnvironmentName
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
@@ -98,7 +98,7 @@ def doctor(
         print_line(f"skipped: no credentials for account {environment.account} ({len(lines) - len(asked)} checks)")
     verdict = (PROOF_VERDICTS if prove_stop else VERDICTS)[code]
     print_line(
-        f"{len(lines)} checks: {', '.join(f'{count} {level}' for level, count in counts.items())}; "
+        f"{format_count(len(lines), 'check')}: {', '.join(f'{count} {level}' for level, count in counts.items())}; "
         f"{verdict}; exit code {int(code)}"
     )
     return code
