@@ -1,6 +1,7 @@
 """A command that is killed at random moments, beside a reader that never rests, and what must be true in the end.
 
-The command is a real process that speaks to the endpoint through the fault proxy. Nothing here knows which command.
+The command is a real process that speaks to the endpoint through the fault proxy: `upload` or `stage`, of sizes that
+the tests and the proofs choose.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import itertools
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +23,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from compiled import TARGET, variables, write_artifact, write_outcome
+from doubles.checkpoint import RandomCheckpoint
 from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
+from doubles.hub.server import LocalHub
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
@@ -267,3 +273,35 @@ def difference(found, expected):
         if found[key] != expected[key]:
             said.append(f"other {key}: {found[key][0][:200]!r} {found[key][1:]}, not {expected[key][0][:200]!r}")
     return "; ".join(sorted(said))
+
+
+def build_upload_command(endpoint: AwsEndpoint, folder: Path, rank_bytes: int) -> Command:
+    """An upload of two ranks, a graph and a configuration."""
+    artifact, work = write_artifact(folder / "artifact", rank_bytes=rank_bytes), write_outcome(folder / "work")
+    model = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
+    return Command(
+        argv=lambda bucket, _: ["upload", "--bucket", bucket, "--artifact", str(artifact), "--work", str(work)],
+        environment=variables(),
+        prepare=lambda bucket: endpoint.client("s3").put_object(Bucket=bucket, Key=model, Body=PLACEHOLDER),
+    )
+
+
+@contextlib.contextmanager
+def serve_stage_command(folder: Path, model: str, commit: str, size: int) -> Iterator[Command]:
+    """A stage of two shards and small files from a hub over HTTP; now and then another pod's empty disk."""
+    RandomCheckpoint.from_size(size, shards=2).write(folder / "hub" / model / commit)
+
+    def work(trial: int) -> Path:
+        return folder / "work" / str(trial)
+
+    def change_disk(chance: random.Random, trial: int) -> None:
+        if chance.random() < 0.5:
+            shutil.rmtree(work(trial), ignore_errors=True)
+
+    words = ["stage", "--model", model, "--revision", commit]
+    with LocalHub(folder / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000_000))) as hub:
+        yield Command(
+            argv=lambda bucket, trial: [*words, "--bucket", bucket, "--work", str(work(trial))],
+            environment={"TANDEM_HOLDER": "stage-1", "HF_ENDPOINT": hub.url},
+            between=change_disk,
+        )

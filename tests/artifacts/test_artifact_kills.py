@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import random
-import shutil
 
 import pytest
-from compiled import TARGET, variables, write_artifact, write_outcome
-from doubles.checkpoint import MIB, RandomCheckpoint
-from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
-from doubles.hub.server import LocalHub
-from killing import PLACEHOLDER, Bench, Command, difference
+from doubles.checkpoint import MIB
+from killing import Bench, build_upload_command, difference, serve_stage_command
 from staging_inputs import COMMIT, MODEL
 
 pytestmark = pytest.mark.endpoint
@@ -20,36 +16,13 @@ KILLS = 2  # proofs/ kill each fifty times
 
 @pytest.fixture
 def upload(endpoint, tmp_path):
-    """Two ranks of two parts each, a graph, a configuration."""
-    artifact = write_artifact(tmp_path / "artifact", rank_bytes=12 * MIB)
-    work = write_outcome(tmp_path / "work")
-    model = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
-    return Command(
-        argv=lambda bucket, _: ["upload", "--bucket", bucket, "--artifact", str(artifact), "--work", str(work)],
-        environment=variables(),
-        prepare=lambda bucket: endpoint.client("s3").put_object(Bucket=bucket, Key=model, Body=PLACEHOLDER),
-    )
+    return build_upload_command(endpoint, tmp_path, rank_bytes=12 * MIB)
 
 
 @pytest.fixture
 def stage(tmp_path):
-    """Two shards of two parts each, and small files; now and then another pod's empty disk."""
-    RandomCheckpoint.from_size(24 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
-
-    def work(trial):
-        return tmp_path / "work" / str(trial)
-
-    def change_disk(chance, trial):
-        if chance.random() < 0.5:
-            shutil.rmtree(work(trial), ignore_errors=True)
-
-    words = ["stage", "--model", MODEL, "--revision", COMMIT]
-    with LocalHub(tmp_path / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000_000))) as hub:
-        yield Command(
-            argv=lambda bucket, trial: [*words, "--bucket", bucket, "--work", str(work(trial))],
-            environment={"TANDEM_HOLDER": "stage-1", "HF_ENDPOINT": hub.url},
-            between=change_disk,
-        )
+    with serve_stage_command(tmp_path, MODEL, COMMIT, 24 * MIB) as command:
+        yield command
 
 
 @pytest.mark.parametrize("name", ["upload", "stage"])

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
-from compiled import TARGET, variables, write_artifact, write_outcome
-from doubles.checkpoint import RandomCheckpoint
-from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
-from doubles.hub.server import LocalHub
-from killing import PLACEHOLDER, Bench, Command, difference
+from killing import Bench, build_upload_command, difference, serve_stage_command
 
 pytestmark = pytest.mark.proof
 MIB = 1 << 20
@@ -20,35 +14,13 @@ MODEL, COMMIT = "tandem-proof/tiny", "5" * 40
 
 @pytest.fixture
 def upload(endpoint, tmp_path):
-    """Two ranks of three parts each, a graph, a configuration."""
-    artifact = write_artifact(tmp_path / "artifact", rank_bytes=40 * MIB)
-    work = write_outcome(tmp_path / "work")
-    staged = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
-    return Command(
-        argv=lambda bucket, _: ["upload", "--bucket", bucket, "--artifact", str(artifact), "--work", str(work)],
-        environment=variables(),
-        prepare=lambda bucket: endpoint.client("s3").put_object(Bucket=bucket, Key=staged, Body=PLACEHOLDER),
-    )
+    return build_upload_command(endpoint, tmp_path, rank_bytes=40 * MIB)
 
 
 @pytest.fixture
 def stage(tmp_path):
-    """Two shards of two parts each from a hub over HTTP, and small files; now and then another pod's empty disk."""
-    RandomCheckpoint.from_size(40 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
-
-    def work(trial):
-        return tmp_path / "work" / str(trial)
-
-    def another_disk(chance, trial):
-        if chance.random() < 0.5:
-            shutil.rmtree(work(trial), ignore_errors=True)
-
-    with LocalHub(tmp_path / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000_000))) as hub:
-        yield Command(
-            argv=lambda bucket, trial: ["stage", "--bucket", bucket, "--model", MODEL, "--revision", COMMIT,
-                                        "--work", str(work(trial))],
-            environment={"TANDEM_HOLDER": "stage-proof-1", "HF_ENDPOINT": hub.url}, between=another_disk,
-        )  # fmt: skip
+    with serve_stage_command(tmp_path, MODEL, COMMIT, 40 * MIB) as command:
+        yield command
 
 
 @pytest.mark.parametrize("name", ["upload", "stage"])
