@@ -69,15 +69,8 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
     # a name for the content: the same files are the same run, however often they are brought
     listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
     run_name = f"{RUN_PREFIX}{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
-    manifest = sets.Manifest(
-        schema_version=sets.SCHEMA_VERSION,
-        kind="artifact",
-        name=key.name,
-        folder=run_name,
-        fields=key.as_fields(),
-        files=files,
-        made={"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]},
-    )
+    made = {"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]}
+    manifest = sets.build_artifact_manifest(key, run_name, files, made)
     return _store_manifest(store, key, manifest, wait_s, local_files)
 
 

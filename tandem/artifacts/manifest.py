@@ -142,6 +142,23 @@ def require_key(manifest: Manifest, key: ArtifactKey, where: str) -> None:
         raise StaleError(problem, where=where, change="see who wrote it, remove the manifest, compile again")
 
 
+def build_artifact_manifest(
+    key: ArtifactKey, folder: str, files: tuple[ManifestFile, ...], made: dict[str, Any]
+) -> Manifest:
+    """Return the manifest of an artifact.
+
+    Args:
+        key: whose name and fields it has.
+        folder: of the files, below the manifest's own.
+        files: every file.
+        made: how it came to be.
+    """
+    return Manifest(
+        schema_version=SCHEMA_VERSION, kind="artifact", name=key.name, folder=folder, fields=key.as_fields(),
+        files=files, made=made,
+    )  # fmt: skip
+
+
 def manifest_key(prefix: str) -> str:
     """Return the key of a set's manifest."""
     return f"{prefix}/{MANIFEST_NAME}"

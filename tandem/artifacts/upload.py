@@ -148,15 +148,8 @@ class ArtifactUpload:
             if self._is_present():  # written by whoever held the lease before us
                 return
             made = self._describe_provenance(outcome) | ({sets.FAULTS_FIELD: list(faults)} if faults else {})
-            manifest = sets.Manifest(
-                schema_version=sets.SCHEMA_VERSION,
-                kind="artifact",
-                name=key.name,
-                folder=run_name,
-                fields=key.as_fields(),
-                files=upload_files(store, self.files, folder, check=lease.check),
-                made=made,
-            )
+            files = upload_files(store, self.files, folder, check=lease.check)
+            manifest = sets.build_artifact_manifest(key, run_name, files, made)
             lease.confirm()
             if faults:
                 store.create(f"{folder}/{sets.REJECTION_NAME}", manifest.to_bytes())
