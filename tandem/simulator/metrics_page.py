@@ -22,7 +22,7 @@ v1/metrics/stats.py, v1/metrics/buckets.py, v1/spec_decode/metrics.py. Unproven:
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import prometheus_client
@@ -250,15 +250,3 @@ class MetricsPage:
                     self._series[_ACCEPTED_BY_POSITION, str(position)].inc()
         self._series["generation_tokens"].inc(tokens)
         self._series["iteration_tokens_total"].observe(tokens)
-
-
-def build_virtual_page(
-    settings: SimulatorSettings, engine_run: Iterable[tuple[EngineSteps, list[EngineRequest]]]
-) -> MetricsPage:
-    """Return the figures of what `run_engine` yields, as the server would show them after it."""
-    page = MetricsPage(settings)
-    for steps, finished_requests in engine_run:
-        page.record_steps(steps)
-        for engine_request in finished_requests:
-            page.record_end(engine_request, "length", engine_request.output_tokens)
-    return page

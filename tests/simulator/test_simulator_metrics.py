@@ -10,10 +10,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from simulator_client import CHAT, ask, chat, until
 
 from tandem.simulator.engine import EngineRequest, EngineSteps, run_engine
-from tandem.simulator.metrics_page import build_virtual_page
+from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 Samples = dict[str, float]
+
+
+def build_virtual_page(settings, engine_run):
+    """The figures of what `run_engine` yields, as the server would show them after it."""
+    page = MetricsPage(settings)
+    for steps, finished_requests in engine_run:
+        page.record_steps(steps)
+        for engine_request in finished_requests:
+            page.record_end(engine_request, "length", engine_request.output_tokens)
+    return page
 
 
 def knobs(**more: object) -> SimulatorSettings:
