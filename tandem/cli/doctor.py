@@ -27,7 +27,7 @@ from tandem.ops.doctor import CheckResult, DoctorContext, exit_code, run_checks
 from tandem.ops.doctor.account import AllowlistedAccount
 from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS, build_policy
 from tandem.ops.doctor.context import MissingImageError, RegistryError
-from tandem.ops.doctor.runner import SKIPPED, run_stop_proof
+from tandem.ops.doctor.runner import run_stop_proof
 from tandem.spec.environment import Environment
 
 CHECK_COLUMNS = 24  # of a level and the name of a check
@@ -87,7 +87,7 @@ def doctor(
         print_json(place | results)
         return code
     print_line(f"{environment.name}: account {environment.account}, {environment.region}")
-    asked = [line for line in lines if line.said != SKIPPED]
+    asked = [line for line in lines if not line.is_skipped]
     for group in dict.fromkeys(line.group for line in asked):
         print_line(group)
         for line in (line for line in asked if line.group == group):

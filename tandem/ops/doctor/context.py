@@ -15,6 +15,7 @@ from tandem.spec.model import ModelConfig
 CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
+SKIPPED = "skipped: no credentials for this account"
 EXIT_MISMATCH = 2  # the declaration and the account differ, until somebody changes one
 EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or what is needed could not be seen
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
@@ -87,6 +88,11 @@ class CheckResult:
     do: str
     command: str
     code: int
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the check was not made, for want of credentials."""
+        return self.said == SKIPPED
 
     def as_json(self) -> dict[str, Any]:
         """Return its fields by name."""

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from tandem.errors import TandemError
 from tandem.ops.doctor import capacity, cluster, guard, identity, network, stop_proof, storage
 from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, CheckResult, DoctorContext, Finding
+from tandem.ops.doctor.context import (
+    EXIT_EXTERNAL,
+    EXIT_MISMATCH,
+    SKIPPED,
+    CheckGroup,
+    CheckResult,
+    DoctorContext,
+    Finding,
+)
 
 MAX_WORKERS = 8
 EXIT_STRICT = 1
@@ -69,9 +77,6 @@ CHECKS = (
     DoctorCheck("principals", "people", identity.check_principals, mandatory=False),
     DoctorCheck("subscriptions", "people", identity.check_subscriptions, mandatory=False),
 )
-
-
-SKIPPED = "skipped: no credentials for this account"
 
 
 def run_checks(
