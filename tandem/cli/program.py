@@ -114,14 +114,28 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run_command(words)
             sys.stdout.flush()
         except BrokenPipeError:  # nobody reads any more; a command that changes something may not have done it
-            with contextlib.suppress(OSError):  # what is left in the buffer goes nowhere
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            code = ExitCode.EXTERNAL_FAILURE if words[0] in WRITING_COMMANDS else ExitCode.DONE
+            _discard_output()
+            code = ExitCode.EXTERNAL_FAILURE if WRITING_COMMANDS.intersection(words[:1]) else ExitCode.DONE
         except KeyboardInterrupt:
             return INTERRUPT_EXIT_CODE
         except (TandemError, CycloptsError, OSError, RuntimeError) as error:
-            code = print_fault(_convert_error(error, words), as_json="--json" in words)
+            fault = _convert_error(error, words)
+            try:
+                code = print_fault(fault, as_json="--json" in words)
+            except BrokenPipeError:
+                _discard_output()
+                code = fault.exit_code
         return int(code)
+
+
+def _discard_output() -> None:
+    """Send what a closed pipe did not take nowhere, so that the interpreter's last flush raises nothing."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run_command(words: Sequence[str]) -> ExitCode:

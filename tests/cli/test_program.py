@@ -102,3 +102,11 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
         printed = process.stderr.read()
 
     assert (process.returncode, b"Error" in printed) == (0, False)
+
+
+@pytest.mark.parametrize("words", [[], ["stop", "--env", "nobody"], ["check", "--colour"]], ids=str)
+def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert subprocess.run([*TANDEM, *words], cwd=ROOT, stdout=writer, stderr=writer, check=False).returncode == 2
+    os.close(writer)
