@@ -94,11 +94,7 @@ audit: setup ## known vulnerabilities of every lock: 0 none, 1 some, 3 the datab
 	@$(BIN)/python -m supply.audit
 
 docs: setup ## write the generated references
-	$(BIN)/python -m tandem.spec.reference
-	$(BIN)/python -m tandem.rules.doc
-	$(BIN)/python -m tandem.ops.people.doc
-	$(BIN)/python -m tandem.judge.schema_docs
-	$(BIN)/python -m tandem.monitoring.metrics_docs
+	$(BIN)/python docs/write_pages.py
 
 look: setup ## the verdict's report in a real browser: build/look; needs chromium
 	rm -rf build/look && mkdir -p build/look/judged

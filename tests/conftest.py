@@ -18,6 +18,7 @@ sys.path[:0] = [
     str(ROOT),
     *MODULES,
     str(ROOT / "benchmarks"),
+    str(ROOT / "docs"),
 ]  # a test imports what another folder of tests shares by its bare name
 
 import _node  # noqa: E402, F401  # before anything imports jsii

@@ -18,7 +18,7 @@ from tandem.cli.program import OLD_WORDS, app
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
-    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "pages"),  # templates
 ]
 FOLDERS = "tandem|rehearsal|tests|docs|benchmarks|stacks|charts|lambdas|images|supply"
 

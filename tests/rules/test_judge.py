@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,7 +13,6 @@ from known import EXPERIMENT, judged
 
 from tandem.rules import RULES, check_workspace
 from tandem.rules.contexts import DateContext
-from tandem.rules.doc import render_page
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.workspace import load_workspace
 
@@ -231,12 +228,6 @@ def test_rejects_further(changes: dict[str, object], expected: list[str]) -> Non
     assert [f"{fault.rule} {fault.path}" for fault in judged(changes)] == expected
 
 
-@pytest.mark.parametrize("module", ["tandem.spec.reference", "tandem.rules.doc"])
-def test_the_generated_pages_are_checked_from_the_command_line(module: str) -> None:
-    done = subprocess.run([sys.executable, "-m", module, "--check"], cwd=ROOT, capture_output=True, check=False)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
 def test_without_a_moment_no_date_is_judged() -> None:
     assert {rule.id for rule in RULES if rule.context_type is DateContext} == {"block-over", "price-to-come"}
     assert [fault.rule for fault in judged(EXAMPLES["price-to-come"].found, now=None)] == []
@@ -245,10 +236,6 @@ def test_without_a_moment_no_date_is_judged() -> None:
 def test_two_independent_faults_are_both_told() -> None:
     faults = judged({**native(draft="made-up/eagle3-narrow"), "account": "123456789012"})
     assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size", "principal-own"]
-
-
-def test_the_committed_page_of_rules_is_current() -> None:
-    assert (ROOT / "docs" / "rules.md").read_text() == render_page()
 
 
 def changes_proposed(rule: str, changes: dict[str, object]) -> list[str]:

@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from complete import ENVIRONMENT, EXPERIMENT, OTHER_ENVIRONMENT, removed, replaced, value
+from write_pages import SchemaKey, walk_schema_keys
 
 from tandem.spec.document import read_document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.record import SpecRecord, parse_record
-from tandem.spec.reference import SchemaKey, walk_schema_keys
 
 WHOLE: dict[str, tuple[type[SpecRecord], dict[str, Any]]] = {
     "environment": (Environment, ENVIRONMENT),

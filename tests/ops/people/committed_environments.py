@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
-from tandem.ops.people.doc import ROOT
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
+
+ROOT = Path(__file__).parents[3]
 
 
 @cache

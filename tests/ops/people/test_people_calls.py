@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from botocore import xform_name
@@ -19,8 +20,8 @@ from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
 from tandem.ops.leftovers import BALANCER_KINDS, LISTED_KINDS
 from tandem.ops.people.command_calls import COMMAND_CALLS, IDENTITY_CALLS, OBSERVE_CALLS
-from tandem.ops.people.doc import ROOT
 
+ROOT = Path(__file__).parents[3]
 BY_COMMAND = {  # what the commands themselves ask beside the modules of tandem.guard
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
               ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),

@@ -10,7 +10,6 @@ import pytest
 from committed_environments import committed
 from policy_trial import allows, documents, meant, requests
 
-from tandem.ops.people import doc
 from tandem.ops.people.command_calls import COMMAND_CALLS, list_command_actions
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
 from tandem.ops.people.policy_targets import build_targets
@@ -216,7 +215,3 @@ def test_an_operator_fences_and_ends_what_lies_where_releases_before_kept_it(ful
     assert allows(held, "s3:PutObject", f"{former}/runs/r1/lease.json", {})
     assert not allows(held, "s3:PutObject", f"{former}/runs/r1/heartbeat.json", {})
     assert allows(held, "s3:GetObject", f"{former}/runs/r1/lease.json", {})
-
-
-def test_the_committed_page_is_what_the_rights_say() -> None:
-    assert (doc.ROOT / "docs" / "people.md").read_text() == doc.render_page(doc.load_example())

@@ -1,0 +1,219 @@
+"""Write the pages that say what the code says: `python docs/write_pages.py [--check]`.
+
+Each page is a template of docs/pages/ and the tables of one module. `--check` writes nothing and exits 1 where a page
+is stale. Invariant: every key of a schema, every rule, metric, right and field of the verdict is one row.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
+
+import jinja2
+import msgspec
+from pydantic.fields import FieldInfo
+
+from tandem import metrics
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.judge import schema
+from tandem.ops.people import cluster_rights, policies, rights
+from tandem.ops.people.command_calls import COMMAND_CALLS
+from tandem.ops.people.policy_targets import build_targets
+from tandem.rules.check import RULES
+from tandem.rules.contexts import DateContext, EnvironmentContext, ExperimentContext, HostingContext
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.names import PEOPLE, people_policy_name
+from tandem.spec.record import SpecRecord, describe_allowed_values, list_record_types
+from tandem.spec.workspace import load_workspace
+
+DOCS = Path(__file__).parent
+EXAMPLE = "post-us-east-2"
+LIMIT_WORDS = {"Gt": "above", "Ge": "from", "Lt": "below", "Le": "to"}
+REFERENCES: dict[str, type[SpecRecord]] = {"environment.md": Environment, "experiment.md": Experiment}
+RULE_SECTIONS = {
+    ExperimentContext: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
+    EnvironmentContext: ("Of an environment", "Told in the environment's file."),
+    DateContext: (
+        "Of an environment, today",
+        "Told in the environment's file, by `tandem check` alone: the same files give the same templates on every day.",
+    ),
+    HostingContext: (
+        "Of an experiment in an environment",
+        "Told in the environment's file, at the entry that hosts the experiment.",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaKey:
+    """One key that takes a value.
+
+    Args:
+        path: dotted key path, `[]` after a list, `NAME` for a key of the operator's own.
+        only_kind: the `kind` that the key belongs to, where a section has several kinds; empty otherwise.
+        field: type, limits, default and description.
+    """
+
+    path: str
+    only_kind: str
+    field: FieldInfo
+
+    @property
+    def takes(self) -> str:
+        """Return the allowed values with their limits."""
+        limits = {type(note).__name__: note for note in self.field.metadata}
+        words = [
+            f"{word} {getattr(limits[name], name.lower())}" for name, word in LIMIT_WORDS.items() if name in limits
+        ]
+        allowed = describe_allowed_values(self.field)
+        return f"{allowed}, {' '.join(words)}" if words else allowed
+
+    @property
+    def default(self) -> str:
+        """Return the default as YAML spells it, or `required`."""
+        if self.field.is_required():
+            return "required"
+        value = self.field.get_default(call_default_factory=True, validated_data={})
+        spellings = {"None": "null", "True": "true", "False": "false", "()": "[]"}
+        return spellings.get(str(value), str(value))
+
+    @property
+    def meaning(self) -> str:
+        """Return what the key means, and with which kind of its section alone."""
+        kind_note = f" (only with `{self.only_kind}`)" if self.only_kind and not self.path.endswith(".kind") else ""
+        return f"{self.field.description}{kind_note}"
+
+
+def walk_schema_keys(record: type[SpecRecord], path: str = "", only_kind: str = "") -> Iterator[SchemaKey]:
+    """Yield every key of a schema that takes a value, in its order."""
+    for name, field in record.model_fields.items():
+        key_path = f"{path}.{name}" if path else name
+        members = list_record_types(field)
+        for member in members:
+            kind = get_args(member.model_fields["kind"].annotation)[0] if len(members) > 1 else None
+            list_path = f"{key_path}[]" if str(field.annotation).startswith("tuple[") else key_path
+            yield from walk_schema_keys(member, list_path, f"{key_path}.kind: {kind}" if kind else only_kind)
+        if not members:
+            yield SchemaKey(path=key_path, only_kind=only_kind, field=field)
+
+
+def list_sections(record: type[SpecRecord]) -> list[dict[str, Any]]:
+    """Return the tables of a schema's reference: that of the file's own keys first, then one of each section."""
+    keys: dict[str, list[SchemaKey]] = {"": []}
+    for key in walk_schema_keys(record):
+        if key.path != "name":
+            section, _, inner = key.path.partition(".")
+            keys.setdefault(section.removesuffix("[]") if inner else "", []).append(key)
+    return [{"name": name, "keys": keys[name], "text": describe_section(record, name)} for name in keys]
+
+
+def describe_section(record: type[SpecRecord], name: str) -> str:
+    """Return what a section is for; empty for the file's own keys."""
+    if not name:
+        return ""
+    field = record.model_fields[name]
+    text = field.description or ""
+    return f"{text[:1].upper()}{text[1:]}.{'' if field.is_required() else ' May be left out as a whole.'}"
+
+
+def list_structs() -> Iterator[dict[str, Any]]:
+    """Yield what the page of verdict.json says of each of its structs, the verdict's own first."""
+    kinds = [kind for kind in vars(schema).values() if inspect.isclass(kind) and issubclass(kind, msgspec.Struct)]
+    for kind in sorted(kinds, key=lambda kind: kind is not schema.Verdict):
+        summary, _, fields_text = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:\n")
+        yield {
+            "name": kind.__name__,
+            "summary": summary.replace("\n\n", "\n"),
+            "fields_text": inspect.cleandoc(fields_text),
+            "fields": [(field.encode_name, kind.__annotations__[field.name]) for field in msgspec.structs.fields(kind)],
+        }
+
+
+def load_example() -> Environment:
+    """Return the environment whose policies the page of people shows."""
+    workspace = load_workspace(DOCS.parent / "environments", DOCS.parent / "experiments", (EXAMPLE,))
+    environment = workspace.environments[EXAMPLE].environment
+    assert environment is not None, EXAMPLE
+    return environment
+
+
+def build_people_values(environment: Environment) -> dict[str, Any]:
+    """Return what the page of people shows: the rights, and the policies that the Guard stack makes of them."""
+    arns = {name: target.arns for name, target in build_targets(environment).items()}
+    wildcard_targets = (right.target for right in rights.RIGHTS if any("*" in arn for arn in arns[right.target]))
+    return {
+        "people": PEOPLE,
+        "policies": {
+            kind: (people_policy_name(environment, kind), policies.build_policy(environment, kind)) for kind in PEOPLE
+        },
+        "max_characters": policies.MAX_POLICY_CHARACTERS,
+        "commands": COMMAND_CALLS,
+        "can_run_command": rights.can_run_command,
+        "rights": rights.RIGHTS,
+        "cluster_kinds": cluster_rights.CLUSTER_KINDS,
+        "cluster_rights": (*cluster_rights.CLUSTER_RIGHTS, *cluster_rights.DENIED_RIGHTS),
+        "target_reasons": {target: rights.TARGET_REASONS[target] for target in wildcard_targets},
+        "action_reasons": rights.WILDCARD_REASONS,
+        "count_characters": policies.count_policy_characters,
+    }
+
+
+def render_pages() -> dict[str, str]:
+    """Return the text of each page by its file's name."""
+    # the pages are Markdown, and nothing in them is a stranger's
+    templates = jinja2.Environment(  # noqa: S701
+        loader=jinja2.FileSystemLoader(DOCS / "pages"), trim_blocks=True, keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    templates.filters |= {
+        "cell": lambda text: text.replace("|", "\\|"),
+        "quote_words": lambda words: ", ".join(f"`{word}`" for word in words),
+        "dump_json": partial(json.dumps, indent=2),
+    }
+    sections = [(texts, [rule for rule in RULES if rule.context_type is kind]) for kind, texts in RULE_SECTIONS.items()]
+    values: dict[str, dict[str, Any]] = {
+        "rules.md": {"sections": sections},
+        "metrics.md": {
+            "bench_metrics": metrics.CATALOGUE.values(),
+            "other_metrics": metrics.CLOUDWATCH_METRICS.values(),
+            "publishers": metrics.PUBLISHERS.values(),
+        },
+        "verdict.md": {
+            "schema": schema.SCHEMA,
+            "fewest_rounds": FEWEST_ROUNDS,
+            "cell_words": get_args(schema.CellWord),
+            "variant_findings": get_args(schema.VariantFinding),
+            "overall_verdicts": get_args(schema.OverallVerdict),
+            "structs": list(list_structs()),
+        },
+        "people.md": build_people_values(load_example()),
+    }
+    values |= {name: {"sections": list_sections(record)} for name, record in REFERENCES.items()}
+    return {name: templates.get_template(name).render(page_values) for name, page_values in values.items()}
+
+
+def write_pages(pages: dict[str, str], folder: Path, arguments: Iterable[str]) -> int:
+    """Write the pages that differ to `folder`, or with `--check` name them.
+
+    Returns:
+        0, or with `--check` 1 where a page is stale.
+    """
+    paths = {folder / name: text for name, text in pages.items()}
+    stale = {path: text for path, text in paths.items() if not path.is_file() or path.read_text() != text}
+    if "--check" in arguments:
+        sys.stderr.writelines(f"docs/{path.name} is stale: run `make docs`\n" for path in stale)
+        return int(bool(stale))
+    for path, text in stale.items():
+        path.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(write_pages(render_pages(), DOCS, sys.argv[1:]))

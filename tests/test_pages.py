@@ -1,0 +1,45 @@
+"""The generated pages say what the code says."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from write_pages import DOCS, REFERENCES, render_pages, walk_schema_keys, write_pages
+
+PAGES = render_pages()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_committed_page_is_current(name: str) -> None:
+    assert (DOCS / name).read_text() == PAGES[name]
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_every_key_but_the_name_is_a_row_and_says_what_it_means(name: str) -> None:
+    keys = list(walk_schema_keys(REFERENCES[name]))
+    assert [key.path for key in keys if not key.field.description] == []
+    assert [key.path for key in keys if f"| `{key.path}` |" not in PAGES[name]] == ["name"]
+
+
+def test_a_row_says_type_limits_default_and_meaning() -> None:
+    row = "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever have |"
+    assert row in PAGES["environment.md"]
+
+
+def test_fields_of_the_verdict_are_spelled_as_in_the_file() -> None:
+    assert "| `class` | `str` |" in PAGES["verdict.md"]
+
+
+def test_a_stale_page_is_named_or_written(tmp_path: Path) -> None:
+    assert write_pages({"page.md": "new"}, tmp_path, ["--check"]) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert write_pages({"page.md": "new"}, tmp_path, []) == 0
+    assert write_pages({"page.md": "new"}, tmp_path, ["--check"]) == 0
+
+
+def test_the_pages_are_checked_from_the_command_line() -> None:
+    done = subprocess.run([sys.executable, DOCS / "write_pages.py", "--check"], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
