@@ -12,15 +12,13 @@ from markupsafe import Markup
 
 from tandem.judge.schema import FILE, ClassAcceptance, Verdict
 from tandem.judge.text_format import ABSENT, filter_speculation, format_number, format_percent, shorten_text
-from tandem.report import colors
+from tandem.report import charts, colors
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.markup import build_sentence, build_table, render_template
-from tandem.report.row_layout import build_row_spec, compute_row_layout
 
 MAX_ROWS = 20
 MAX_LINES = 6
 _BAR_PX = 16
-_ROW_GAP_PX = 10
 _DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 6], [12, 4])
 _SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
 _LINE_COLORS = ("var(--text)", "var(--arm-1)", "var(--same)", "var(--arm-3)", "var(--arm-2)", "var(--arm-0)")
@@ -69,29 +67,28 @@ def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> Markup:
 def _build_bar_spec(
     rows: Sequence[ClassAcceptance], class_names: list[str], arm_colors: dict[str, str], width: int
 ) -> VegaSpec:
-    row_layout = compute_row_layout(width, class_names, figure_px=45, step=_BAR_PX * len(arm_colors) + _ROW_GAP_PX)
-    half_bar, values = (_BAR_PX - 4) / 2 / row_layout.step, []
-    for acceptance in rows:
-        offset = (list(arm_colors).index(acceptance.arm) - (len(arm_colors) - 1) / 2) * _BAR_PX / row_layout.step
-        row, length = class_names.index(acceptance.class_) + row_layout.shift + offset, acceptance.acceptance_length
-        place = {"row": row, "top": row - half_bar, "foot": row + half_bar, "zero": 0}
-        values.append({**place, "arm": shorten_text(acceptance.arm), "length": length, "told": format_number(length)})
-    x = row_layout.encode_values("linear", 0, max(2.0, *(row.acceptance_length or 0 for row in rows)))
-    if row_layout.narrow:
-        x["scale"]["range"][1] -= 35
-    axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
-    y = row_layout.encode_rows(len(class_names))
-    scale = {shorten_text(arm): color for arm, color in arm_colors.items()}
-    legend = {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30}
-    ends = {"x": x | {"field": "zero", "axis": axis}, "x2": {"field": "length"}}
-    ends |= {"y": y | {"field": "top"}, "y2": {"field": "foot"}}
-    figure = {"x": x | {"field": "length"}, "y": y, "text": {"field": "told"}}
-    layers = [
-        build_layer("rect", ends | {"color": encode_nominal("arm", scale, legend=legend)}),
-        build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]),
-        build_layer("text", figure, align="left", baseline="middle", dx=7),
+    values = [
+        {
+            "row": shorten_text(row.class_),
+            "arm": shorten_text(row.arm),
+            "length": row.acceptance_length,
+            "told": format_number(row.acceptance_length),
+        }
+        for row in rows
     ]
-    return build_row_spec(row_layout, class_names, values, layers)
+    scale = {shorten_text(arm): color for arm, color in arm_colors.items()}
+    highest = max([2.0, *(row.acceptance_length or 0 for row in rows)])
+    axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
+    x = charts.encode_values("linear", 0, highest, figure_px=45) | {"field": "length", "axis": axis, "stack": None}
+    place = {"y": charts.encode_rows([shorten_text(name) for name in class_names], width)}
+    place["yOffset"] = {"field": "arm", "type": "nominal", "scale": {"domain": list(scale)}}
+    legend = {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30}
+    layers = [
+        build_layer("bar", {**place, "x": x, "color": encode_nominal("arm", scale, legend=legend)}),
+        build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]),
+        build_layer("text", {**place, "x": x, "text": {"field": "told"}}, align="left", baseline="middle", dx=7),
+    ]
+    return charts.build_fit_spec(width, {"step": _BAR_PX}, data={"values": values}, layer=layers)
 
 
 def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportChart]:
@@ -131,14 +128,13 @@ def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpe
     y_axis = {"format": ".0%", "tickCount": 5, "title": None}
     x = {"field": "position", "type": "quantitative", "scale": {"zero": False, "nice": False}, "axis": x_axis}
     y = {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": y_axis}
-    return {
-        "width": width,
-        "height": 230,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"values": values},
-        "encoding": {"x": x, "y": y, "color": encode_class(_LINE_COLORS)},
-        "layer": [
+    return charts.build_fit_spec(
+        width,
+        230,
+        data={"values": values},
+        encoding={"x": x, "y": y, "color": encode_class(_LINE_COLORS)},
+        layer=[
             build_layer("line", {"strokeDash": encode_class(_DASHES)}, strokeWidth=2),
             build_layer("point", {"shape": encode_class(_SHAPES)}, filled=True, size=40, opacity=1),
         ],
-    }
+    )

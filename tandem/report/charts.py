@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ VegaSpec = dict[str, Any]
 NARROW_PX = 330  # pixels: a phone's 390 without the page's and the card's edges
 HALF_PX = 540
 FULL_PX = 1030
+_NARROW_LIMIT_PX = 500
+_NAME_PX, _NARROW_NAME_PX = 210, 100  # of a row's name
+_FIT_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
 _SPANS = {NARROW_PX: "third", HALF_PX: "half", FULL_PX: "whole"}
 SLIDE_PX = 1600  # pixels of a PNG
 _SLIDE_CHART_PX = 800  # of the chart on it, which is drawn twice as large
@@ -97,6 +100,36 @@ def build_layer(
     return layer if rows is None else {"data": {"values": rows}, **layer}
 
 
+def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
+    """Return the vertical channel of a chart with a named row for each datum's `row`; long names are cut."""
+    limit = _NARROW_NAME_PX if is_narrow(width) else _NAME_PX
+    axis = {"title": None, "grid": False, "labelColor": "var(--text)", "labelLimit": limit, "labelPadding": 10}
+    return {"field": "row", "type": "nominal", "sort": None, "scale": {"domain": list(names)}, "axis": axis}
+
+
+def encode_values(kind: str, first: float, last: float, *, figure_px: int, **scale: Any) -> dict[str, Any]:
+    """Return the horizontal channel of a value axis; `kind` is linear or log, `figure_px` the room right of it."""
+    ends = {"domain": [first, last], "range": [0, {"expr": f"width - {figure_px}"}]}
+    return {"type": "quantitative", "scale": {"type": kind, "nice": False, **ends, **scale}}
+
+
+def build_figure_layer(encoding: Mapping[str, Any], right_px: int = 0, **style: Any) -> dict[str, Any]:
+    """Return a layer of figures as text that end so many pixels from a row's right edge."""
+    place: dict[str, Any] = {"x": {"expr": f"width - {right_px}"}, "align": "right", "baseline": "middle"}
+    return build_layer("text", encoding, **place, **style)
+
+
+def build_fit_spec(width: int, height: int | dict[str, int], **spec: Any) -> VegaSpec:
+    """Return the specification of a chart that fits its axes into its width."""
+    fit = {"type": "fit-x", "contains": "padding"}
+    return {"width": width, "height": height, "autosize": fit, "padding": _FIT_PADDING, **spec}
+
+
+def is_narrow(width: int) -> bool:
+    """Return whether a chart of so many pixels is for a phone."""
+    return width < _NARROW_LIMIT_PX
+
+
 def render_figure(chart: ReportChart) -> Markup:
     """Return a chart with its title, what it shows and its table."""
     sizes = ((NARROW_PX, "any"),) if chart.width_px == NARROW_PX else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
@@ -115,9 +148,7 @@ def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path
 def compose_slide(chart: ReportChart, band: str | None) -> VegaSpec:
     """Return the specification of a chart's PNG."""
     spec = _apply_theme(chart.spec(_SLIDE_CHART_PX - 2 * _SLIDE_MARGIN_PX))
-    spec |= {"background": LIGHT["card"], "padding": _SLIDE_MARGIN_PX}
-    if "autosize" in spec:
-        spec["width"] = _SLIDE_CHART_PX  # it fits its edges in too
+    spec |= {"background": LIGHT["card"], "padding": _SLIDE_MARGIN_PX, "width": _SLIDE_CHART_PX}  # edges included
     title = {"anchor": "start", "fontSize": 17, "offset": 14, "color": LIGHT["text"]}
     spec["title"] = {"text": shorten_text(chart.title, 240), **title}
     if band is not None:
@@ -153,7 +184,6 @@ def _apply_theme(spec: VegaSpec) -> VegaSpec:
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",
         "background": None,
-        "padding": {"left": 2, "right": 2, "top": 4, "bottom": 2},
         **spec,
         "config": {
             "aria": False,

@@ -5,7 +5,6 @@ Invariant: requests as they were measured, not pairs: what is drawn here shows t
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +14,9 @@ from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
-from tandem.report import colors, sampling
+from tandem.report import charts, colors, sampling
 from tandem.report.charts import FULL_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.markup import build_sentence, build_table
-from tandem.report.row_layout import RowLayout, add_text_halo, build_row_spec, compute_row_layout, is_narrow
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 MAX_ROWS = 10
@@ -27,9 +25,7 @@ MAX_DOTS = 480
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BOX_PX = 17  # pixels of an arm in a row
-_ROW_GAP_PX = 14  # and of what parts rows
 _AXIS_MARGIN = 1.05  # beyond the ends of a logarithmic axis
-_WIDE_RATIO = 100.0  # largest over smallest from which on a phone has powers of ten alone
 _LOG_RATIO = 30.0  # largest over smallest from which on the axis is logarithmic
 _MAX_AXIS_RATIO = 1e9  # times the shortest that an axis reaches down to: a nanosecond beside a second
 
@@ -116,56 +112,31 @@ def _build_box_chart(plot: _BoxPlot, omission_note: str) -> ReportChart:
 
 
 def _build_box_spec(plot: _BoxPlot, width: int) -> VegaSpec:
-    names = plot.short if is_narrow(width) else plot.names
-    row_layout = compute_row_layout(width, names, figure_px=80, step=_BOX_PX * len(plot.arms) + _ROW_GAP_PX)
+    narrow = charts.is_narrow(width)
+    names = [fmt.shorten_text(name) for name in (plot.short if narrow else plot.names)]
     values: list[dict[str, Any]] = []
     dots: list[dict[str, Any]] = []
     for box in plot.boxes:
-        offset = (box.arm - (len(plot.arms) - 1) / 2) * _BOX_PX / row_layout.step
-        row = {"row": box.row + row_layout.shift + offset, "arm": fmt.shorten_text(plot.arms[box.arm])}
+        place = {"row": names[box.row], "arm": fmt.shorten_text(plot.arms[box.arm])}
         quantiles = dict(zip(("p5", "p25", "p50", "p75", "p95"), box.quantiles, strict=True))
-        values.append({**row, "median": fmt.format_number(box.quantiles[2]), **quantiles})
-        dots += [{"at": dot, **row} for dot in box.values if plot.has_dots]
+        values.append({**place, "median": fmt.format_number(box.quantiles[2]), **quantiles})
+        dots += [{"at": dot, **place} for dot in box.values if plot.has_dots]
     low = min(box.quantiles[0] for box in plot.boxes)
     high = max(max(box.quantiles[-1], *box.values) if plot.has_dots else box.quantiles[-1] for box in plot.boxes)
-    low = max(low, high / _MAX_AXIS_RATIO) if low > 0 else low
     is_log = low > 0 and high / low > _LOG_RATIO
-    ends = (low / _AXIS_MARGIN, high * _AXIS_MARGIN) if is_log else (0, high)
-    x = row_layout.encode_values("log" if is_log else "linear", *ends, clamp=True)
+    ends = (max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN, high * _AXIS_MARGIN) if is_log else (0, high)
+    x = charts.encode_values("log" if is_log else "linear", *ends, figure_px=65, clamp=True)
     axis = {"grid": True, "tickSize": 4, "labelExpr": "format(datum.value, ',')", "title": plot.label}
-    axis |= {"values": _choose_log_ticks(low, high, row_layout)} if is_log else {}
-    axis |= {} if is_log else {"tickCount": 4 if row_layout.narrow else 8}
-    y = row_layout.encode_rows(len(names))
+    axis |= {"labelOverlap": True, "tickCount": 4 if narrow else 8}
     scale = {fmt.shorten_text(name): colors.arm_color(place) for place, name in enumerate(plot.arms)}
-    color = encode_nominal("arm", scale, legend={"symbolType": "square", "columnPadding": 30})
-    look = {"y": y, "color": color | {"legend": None}}
-    line = {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, "y": y, "color": color}
+    color = encode_nominal("arm", scale, legend={"symbolType": "square", "symbolOpacity": 1, "columnPadding": 30})
+    look = {"y": charts.encode_rows(names, width), "color": color}
+    look["yOffset"] = {"field": "arm", "type": "nominal", "scale": {"domain": list(scale)}}
     layers = [
-        build_layer("rule", line, strokeWidth=1.5),
+        build_layer("rule", {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, **look}, strokeWidth=1.5),
         build_layer("rule", {"x": x | {"field": "p25"}, "x2": {"field": "p75"}, **look}, strokeWidth=11, opacity=0.35),
         build_layer("tick", {"x": x | {"field": "at"}, **look}, dots, size=11, thickness=1, opacity=0.55),
         build_layer("tick", {"x": x | {"field": "p50"}, **look}, size=15, thickness=3, opacity=1),
-        *_build_median_layers(row_layout, look, plot),
+        charts.build_figure_layer({**look, "text": {"field": "median"}}, fontWeight="bold"),
     ]
-    return build_row_spec(row_layout, names, values, layers)
-
-
-def _build_median_layers(row_layout: RowLayout, look: dict[str, Any], plot: _BoxPlot) -> list[dict[str, Any]]:
-    """Return the layers of the medians as figures: beside their boxes, on a phone in one line with the row's name."""
-    style: dict[str, Any] = {"x": row_layout.width - 4, "align": "right", "baseline": "middle"}
-    if not row_layout.narrow:
-        return [build_layer("text", {**look, "text": {"field": "median"}}, fontWeight="bold", **style)]
-    medians: dict[int, list[str]] = {}
-    for box in plot.boxes:
-        medians.setdefault(box.row, []).append(fmt.format_number(box.quantiles[2]))
-    rows = [{"row": row + row_layout.name_offset, "medians": " \u2192 ".join(arms)} for row, arms in medians.items()]
-    text = build_layer("text", {"y": look["y"], "text": {"field": "medians"}}, rows, **style)
-    return add_text_halo(text, row_layout)
-
-
-def _choose_log_ticks(low: float, high: float, row_layout: RowLayout) -> list[float]:
-    """Return the ticks of a logarithmic axis: 1, 2 and 5 of each power of ten, or on a phone the powers alone."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1,) if row_layout.narrow and high / low > _WIDE_RATIO else (1, 2, 5)
-    ticks = [step * 10.0**power for power in powers for step in steps]
-    return [tick for tick in ticks if low <= tick <= high]
+    return charts.build_fit_spec(width, {"step": _BOX_PX}, data={"values": values}, layer=layers)

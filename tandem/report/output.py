@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
+from tandem.report import charts
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer
 from tandem.report.markup import build_sentence, build_table, clean_value, render_template
-from tandem.report.row_layout import build_row_spec, compute_row_layout
 
 MAX_EXAMPLES = 6
 MAX_CLASSES = 24
@@ -101,32 +101,25 @@ def _compute_share(share: schema.ShareEstimate) -> float:
 
 
 def _build_share_spec(classes: Sequence[schema.ClassEquality], width: int) -> VegaSpec:
-    names = [entry.class_ for entry in classes]
-    row_layout = compute_row_layout(width, names, figure_px=90, step=26)
-    values = []
-    for row, entry in enumerate(classes):
+    names, values = [fmt.shorten_text(entry.class_) for entry in classes], []
+    for name, entry in zip(names, classes, strict=True):
         identical, yardstick, share = entry.identical, entry.yardstick, _compute_share(entry.identical)
-        ends = (share if end is None else end for end in (identical.low, identical.high))
-        marks = {"row": row + row_layout.shift, "share": share, **dict(zip(("low", "high"), ends, strict=True))}
-        own = _compute_share(yardstick) if yardstick is not None and yardstick.of else None
-        if identical.of:
-            values.append({**marks, "own": own, "told": f"{identical.n:,} of {identical.of:,}"})
-    x, y = row_layout.encode_values("linear", 0, 1), row_layout.encode_rows(len(names))
+        ends = {"low": share if identical.low is None else identical.low}
+        ends["high"] = share if identical.high is None else identical.high
+        own = None if yardstick is None else _compute_share(yardstick)
+        values.append({"row": name, "share": share, **ends, "own": own, "told": f"{identical.n:,} of {identical.of:,}"})
+    x, y = charts.encode_values("linear", 0, 1, figure_px=85), charts.encode_rows(names, width)
     axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}
     interval = {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y}
     yardstick_style: dict[str, Any] = {"orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"}
     point_style: dict[str, Any] = {"filled": True, "size": 80, "opacity": 1, "shape": "square", "color": "var(--same)"}
-    point_style |= {"stroke": "var(--card)", "strokeWidth": 1}
-    text_style: dict[str, Any] = {"x": row_layout.width - 4, "align": "right", "baseline": "middle"}
-    dy = (row_layout.name_offset - row_layout.shift) * row_layout.step if row_layout.narrow else 0
     layers = [
         build_layer("rule", interval, color="var(--same)", strokeWidth=2.5),
-        build_layer("tick", {"x": x | {"field": "own"}, "y": y}, **yardstick_style)
-        | {"transform": [{"filter": "isValid(datum.own)"}]},
+        build_layer("tick", {"x": x | {"field": "own"}, "y": y}, **yardstick_style),
         build_layer("point", {"x": x | {"field": "share"}, "y": y}, **point_style),
-        build_layer("text", {"y": y, "text": {"field": "told"}}, dy=dy, **text_style),
+        charts.build_figure_layer({"y": y, "text": {"field": "told"}}),
     ]
-    return build_row_spec(row_layout, names, values, layers)
+    return charts.build_fit_spec(width, {"step": 26}, data={"values": values}, layer=layers)
 
 
 def _build_divergence_chart(equality: schema.OutputEquality, place: int) -> ReportChart:
@@ -154,17 +147,11 @@ def _build_histogram_spec(bars: Sequence[schema.HistogramBin], unit: str, width:
     axis = {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > _MAX_LEVEL_LABELS else 0}
     x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25}, "axis": axis}
     y = {"field": "n", "type": "quantitative", "axis": None}  # each column has its figure
-    return {
-        "width": width,
-        "height": 190,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "data": {"values": values},
-        "encoding": {"x": x, "y": y},
-        "layer": [
-            {"mark": {"type": "bar", "color": "var(--same)"}},
-            build_layer("text", {"text": {"field": "told"}}, dy=-8),
-        ],
-    }
+    layers = [
+        {"mark": {"type": "bar", "color": "var(--same)"}},
+        build_layer("text", {"text": {"field": "told"}}, dy=-8),
+    ]
+    return charts.build_fit_spec(width, 190, data={"values": values}, encoding={"x": x, "y": y}, layer=layers)
 
 
 def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str, object]:

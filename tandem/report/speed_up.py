@@ -18,11 +18,11 @@ from markupsafe import Markup
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
+from tandem.report import charts
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
 from tandem.report.markup import build_sentence, build_table, render_template
-from tandem.report.row_layout import RowLayout, add_text_halo, build_row_spec, compute_row_layout, is_narrow
 
 MAX_FOREST_ROWS = 30
 MAX_TABLE_ROWS = 160
@@ -36,7 +36,7 @@ _COLORS_OF_FASTER: Mapping[schema.OutputFinding, str] = {
     "not shown": " Faster is amber: that outputs are the same is not shown.",
     "not the same": " Faster is red: outputs are not the same.",
 }
-_FINE_TICK_SPAN, _MIDDLE_TICK_SPAN = 2.2, 7.0  # spans up to which ticks are tenths, and halves
+_TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 2.5, 3, 5, 10, 20, 50)
 
 
 def build_speed_section(verdict: schema.Verdict) -> ReportSection:
@@ -183,70 +183,50 @@ def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -
 
 
 def _build_forest_spec(plot: _ForestPlot, width: int) -> VegaSpec:
-    format_place = fmt.format_short_load if is_narrow(width) else fmt.format_load
+    narrow = charts.is_narrow(width)
+    format_place = fmt.format_short_load if narrow else fmt.format_load
     names = [f"{cell.class_}, {format_place(cell.load)}" if plot.load_count > 1 else cell.class_ for cell in plot.cells]
-    step = _SMALL_STEP_PX if plot.is_small else _STEP_PX
-    row_layout = compute_row_layout(width, names, figure_px=290, step=step)
+    names = list(map(fmt.shorten_text, names))
     ratios = [cell.speed_up for cell in plot.cells if cell.speed_up is not None]
     low = min([1 / _MIN_SPAN, *(ratio.low or ratio.value for ratio in ratios)]) / _AXIS_MARGIN
     high = max([_MIN_SPAN, *(ratio.high or ratio.value for ratio in ratios)]) * _AXIS_MARGIN
     low, high = max(low, 1 / _MAX_SPEED_UP), min(high, _MAX_SPEED_UP)
-    x, y = row_layout.encode_values("log", low, high, clamp=True), row_layout.encode_rows(len(names))
+    x = charts.encode_values("log", low, high, figure_px=100 if narrow else 290, clamp=True)
     title = f"speed-up: left of 1{fmt.TIMES} slower, right of it faster"
     axis = {"grid": True, "orient": "bottom", "tickSize": 4, "title": None if plot.is_small else title}
-    axis |= {"values": _choose_ticks(low, high, is_sparse=row_layout.narrow)}
+    axis |= {"values": [tick for tick in _TICKS if low <= tick <= high], "labelOverlap": True}
     axis |= {"labelExpr": f"format(datum.value, '~g') + '{fmt.TIMES}'"}
     values = []
-    for row, (cell, ratio) in enumerate(zip(plot.cells, ratios, strict=True)):
+    for name, cell, ratio in zip(names, plot.cells, ratios, strict=True):
         floor, value = cell.noise_floor or 1.0, ratio.value
-        ends = {"low": value if ratio.low is None else ratio.low, "high": value if ratio.high is None else ratio.high}
-        texts = {"figure": fmt.format_times(value), "short": f"{fmt.format_times(value)} {cell.verdict}"}
-        texts["interval"] = fmt.format_interval(ratio) if ratio.low is not None else "no interval"
+        ends = {"low": ratio.low or value, "high": ratio.high or value}
         floor_ends = {"floor": max(1 / floor, low), "ceiling": min(floor, high)}
-        marks = {"row": row + row_layout.shift, "value": value, "verdict": cell.verdict}
-        values.append({**marks, **ends, **floor_ends, **texts})
-    margin_row = {"from": 1 / (1 + plot.margin), "to": 1 + plot.margin}
-    color = encode_nominal("verdict", plot.colors, legend=None)
-    point = {"x": x | {"field": "value"}, "y": y, "color": color}
-    point["shape"] = encode_nominal("verdict", SHAPES, legend=None)
+        texts = {"figure": fmt.format_times(value), "interval": fmt.format_interval(ratio), "verdict": cell.verdict}
+        short = f"{fmt.format_times(value)} {cell.verdict}"
+        values.append({"row": name, "value": value, **ends, **floor_ends, **texts, "short": short})
+    color, y = encode_nominal("verdict", plot.colors, legend=None), charts.encode_rows(names, width)
+    shape = encode_nominal("verdict", SHAPES, legend=None)
     point_style: dict[str, Any] = {"filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1}
-    margin_ends = {"x": x | {"axis": axis, "field": "from"}, "x2": {"field": "to"}}
+    margin_row = {"from": 1 / (1 + plot.margin), "to": 1 + plot.margin}
     floor_bar = {"x": x | {"field": "floor"}, "x2": {"field": "ceiling"}, "y": y}
-    interval = {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": color}
+    texts_right = [("short", 0)] if narrow else [("figure", 220), ("interval", 100), ("verdict", 0)]
     layers = [
-        build_layer("rect", margin_ends, [margin_row], color="var(--band)"),
-        build_layer("rule", floor_bar, color="var(--floor)", strokeWidth=9, opacity=0.45)
-        | {"transform": [{"filter": "datum.ceiling > 1"}]},
+        build_layer(
+            "rect", {"x": x | {"axis": axis, "field": "from"}, "x2": {"field": "to"}}, [margin_row], color="var(--band)"
+        ),
+        build_layer("rule", floor_bar, color="var(--floor)", strokeWidth=9, opacity=0.45),
         build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--muted)", strokeWidth=1),
-        build_layer("rule", interval, strokeWidth=2.5, strokeCap="round"),
-        build_layer("point", point, **point_style),
-        *_build_text_layers(row_layout, y, color),
+        build_layer(
+            "rule",
+            {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": color},
+            strokeWidth=2.5,
+            strokeCap="round",
+        ),
+        build_layer("point", {"x": x | {"field": "value"}, "y": y, "color": color, "shape": shape}, **point_style),
+        *(
+            charts.build_figure_layer({"y": y, "text": {"field": name}, "color": color}, right)
+            for name, right in texts_right
+        ),
     ]
-    return build_row_spec(row_layout, names, values, layers)
-
-
-def _build_text_layers(row_layout: RowLayout, y: dict[str, Any], color: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the figures of each row as text: on the right, on a phone above the marks."""
-    figure, interval, verdict = ({"y": y, "text": {"field": name}} for name in ("figure", "interval", "verdict"))
-    if row_layout.narrow:
-        dy = (row_layout.name_offset - row_layout.shift) * row_layout.step
-        short = {"y": y, "text": {"field": "short"}, "color": color}
-        style: dict[str, Any] = {"x": row_layout.width - 4, "align": "right", "baseline": "middle", "dy": dy}
-        return add_text_halo(build_layer("text", short, **style), row_layout)
-    build_text = partial(build_layer, "text", baseline="middle")
-    return [
-        build_text(figure | {"color": color}, x=row_layout.last + 70, align="right", fontWeight="bold"),
-        build_text(interval, x=row_layout.last + 84, align="left"),
-        build_text(verdict | {"color": color}, x=row_layout.last + 200, align="left", fontWeight="bold"),
-    ]
-
-
-def _choose_ticks(low: float, high: float, *, is_sparse: bool) -> list[float]:
-    span = high / low
-    if span < _FINE_TICK_SPAN:
-        ticks = [tenth / 10 for tenth in range(5, 25) if not is_sparse or tenth % 2 == 0]
-    elif span < _MIDDLE_TICK_SPAN:
-        ticks = [0.25, 0.5, 1, 2, 3, 5] if is_sparse else [0.25, 0.5, 0.75, 1, 1.5, 2, 2.5, 3, 4, 5, 6]
-    else:
-        ticks = [0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50]
-    return [value for value in ticks if low <= value <= high]
+    step = _SMALL_STEP_PX if plot.is_small else _STEP_PX
+    return charts.build_fit_spec(width, {"step": step}, data={"values": values}, layer=layers)

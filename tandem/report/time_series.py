@@ -19,7 +19,7 @@ from tandem.bench.request_table import RequestTable
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
 from tandem.metrics import find_metric, list_post_figures
-from tandem.report import colors, sampling
+from tandem.report import charts, colors, sampling
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.markup import build_sentence, build_table
 from tandem.report.sampling import ChartCell
@@ -34,7 +34,6 @@ _DASHES = ([1, 0], [5, 3])
 _SHAPES = ("circle", "diamond")
 _NO_DATA_TEXT = "None of the requests that would be drawn here succeeded."
 _MAX_GAP_WINDOWS = 2.5  # windows from one point to the next: farther, the line between them is faint
-_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
 
 
 class _ChartLine(NamedTuple):
@@ -182,16 +181,10 @@ def _build_line_spec(chart_lines: list[_ChartLine], points: dict[str, list[_Wind
     dash = encode_line([_DASHES[line.kind] for line in chart_lines])
     shape = encode_line([_SHAPES[line.kind] for line in chart_lines])
     color = encode_line([colors.arm_color(line.arm) for line in chart_lines])
-    return {
-        "width": width,
-        "height": 230,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        "padding": _PADDING,
-        "data": {"values": values},
-        "encoding": {"x": x, "y": y, "color": color},
-        "layer": [
-            {"mark": {"type": "line", "strokeWidth": 1, "opacity": 0.35}},
-            build_layer("line", {"strokeDash": dash, "detail": {"field": "part"}}, strokeWidth=2),
-            build_layer("point", {"shape": shape}, filled=True, size=36, opacity=1),
-        ],
-    }
+    layers = [
+        {"mark": {"type": "line", "strokeWidth": 1, "opacity": 0.35}},
+        build_layer("line", {"strokeDash": dash, "detail": {"field": "part"}}, strokeWidth=2),
+        build_layer("point", {"shape": shape}, filled=True, size=36, opacity=1),
+    ]
+    encoding = {"x": x, "y": y, "color": color}
+    return charts.build_fit_spec(width, 230, data={"values": values}, encoding=encoding, layer=layers)

@@ -81,8 +81,7 @@ def test_other_metrics_have_the_same_rows_in_the_same_order(verdict: Verdict) ->
     first, *others = speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)
 
     def names(chart: ReportChart) -> list[str]:
-        named = chart.spec(NARROW_PX)["layer"][-1]["data"]["values"]
-        return [each["name"] for each in named]
+        return [row["row"] for row in rows(chart, NARROW_PX)]
 
     assert len(others) == 3
     assert all(names(other) == names(first) for other in others)
@@ -156,6 +155,11 @@ def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict: Verd
     section = acceptance.build_acceptance_section(verdict)
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
+
+
+def test_acceptance_of_arms_that_the_verdict_does_not_name_draws_nothing(verdict: Verdict) -> None:
+    other = msgspec.structs.replace(verdict, baseline="other", variants=())
+    assert rows(charts(acceptance.build_acceptance_section(other))["acceptance-length"]) == []
 
 
 def test_identical_shares_stand_beside_their_yardstick(verdict: Verdict) -> None:
