@@ -9,20 +9,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.bench.terminal_text import fit_width, wrap_text
+from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.compare.schema import ComparisonRow, RunComparison
 from tandem.judge.pairs import DECIDING_METRIC
+from tandem.report.terminal import WIDTH, format_table
 
-WIDTH = 100
 MAX_CLASSES = 40
 """Classes of one table; called ones go first where there are more, and --json has all."""
 
-_CLASS = 20
-_HEADING = (
-    f"  {'class':<{_CLASS}} {'prompts':>7} {'before':>7} {'after':>7} {'E2E':>6} {'95 %':>15} {'':<11} "
-    f"{'TPOT':>7} {'TTFT':>7}"
-)
+_HEADS = ("class", "prompts", "before", "after", "E2E", "95 %", "", "TPOT", "TTFT")
 _MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": " "}
 
 
@@ -81,32 +77,30 @@ def _render_table(rows: Sequence[ComparisonRow]) -> Iterator[str]:
     by_class: dict[str, dict[str, ComparisonRow]] = {}
     for row in rows:
         by_class.setdefault(row.class_, {})[row.metric] = row
-    if len(by_class) > MAX_CLASSES:
-        open_classes = {
-            name: all(row.verdict == "no evidence" for row in metrics.values()) for name, metrics in by_class.items()
-        }
-        by_class = {name: by_class[name] for name in sorted(by_class, key=lambda name: open_classes[name])}
-    yield _HEADING
-    for name, metrics in list(by_class.items())[:MAX_CLASSES]:
-        yield fit_width(_format_line(name, metrics), WIDTH).rstrip()
-    if len(by_class) > MAX_CLASSES:
-        yield f"  and {len(by_class) - MAX_CLASSES} more classes: --json"
+    classes = list(by_class.items())
+    if len(classes) > MAX_CLASSES:
+        classes.sort(key=lambda entry: all(row.verdict == "no evidence" for row in entry[1].values()))
+    table = [_format_class(name, metrics) for name, metrics in classes[:MAX_CLASSES]]
+    yield from format_table(_HEADS, table, numbers=(1, 2, 3, 4, 5, 7, 8))
+    if len(classes) > MAX_CLASSES:
+        yield f"and {len(classes) - MAX_CLASSES} more classes: --json"
 
 
-def _format_line(class_: str, metrics: Mapping[str, ComparisonRow]) -> str:
-    row, others = metrics.get(DECIDING_METRIC), ""
-    for name in ("tpot_ms", "ttft_ms"):
-        other = metrics.get(name)
-        others += f" {_format_ratio(other):>6}{_MARKS[other.verdict]}" if other else f" {fmt.ABSENT:>7}"
-    columns = [fmt.ABSENT, fmt.ABSENT, fmt.ABSENT, fmt.ABSENT, fmt.ABSENT, ""]
-    if row is not None:
-        format_value = fmt.format_times if row.kind == "gain" else fmt.format_number
-        values = (format_value(row.before), format_value(row.after))
-        columns = [str(row.prompts), *values, _format_ratio(row), fmt.format_interval(row.speed_up), row.verdict]
-    prompts, before, after, ratio, interval, word = columns
-    figures = f"{prompts:>7} {before:>7} {after:>7} {ratio:>6} {interval:>15} {word:<11}"
-    return f"  {fit_width(class_, _CLASS)} {figures}{others}"
+def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str]:
+    row = metrics.get(DECIDING_METRIC)
+    others = [
+        f"{_format_ratio(metrics.get(name))}{_mark_verdict(metrics.get(name))}" for name in ("tpot_ms", "ttft_ms")
+    ]
+    if row is None:
+        return [class_, *[fmt.ABSENT] * 5, "", *others]
+    format_value = fmt.format_times if row.kind == "gain" else fmt.format_number
+    figures = [format_value(row.before), format_value(row.after), _format_ratio(row), fmt.format_interval(row.speed_up)]
+    return [class_, str(row.prompts), *figures, row.verdict, *others]
 
 
-def _format_ratio(row: ComparisonRow) -> str:
-    return fmt.format_times(row.speed_up.value if row.speed_up else None)
+def _mark_verdict(row: ComparisonRow | None) -> str:
+    return _MARKS[row.verdict] if row else ""
+
+
+def _format_ratio(row: ComparisonRow | None) -> str:
+    return fmt.format_times(row.speed_up.value if row and row.speed_up else None)

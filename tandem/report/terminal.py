@@ -6,57 +6,75 @@ whatever names the records hold; what is left out is counted, and verdict.json h
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Column, Table
+from rich.text import Text
 
 from tandem.bench.simulation import SIMULATED_BAND
-from tandem.bench.terminal_text import fit_width, wrap_text
+from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import FILE, Headline, OutputEquality, Verdict
-from tandem.judge.verdict_reason import describe_sample_sizes
+from tandem.judge.schema import FILE, Headline, Verdict
 
 WIDTH = 100
 MOST_ROWS = 48
 """Of a table: a screen and a half."""
 
-MOST_LINES = 6
-"""Of what is said line by line, such as cells that more prompts would decide."""
 
-_COLUMNS = (("load", 7), ("metric", 11), ("baseline", 8), ("variant", 8), ("speed-up", 8), ("interval", 14))
-_UNITS = {"ms": "ms", "tokens": "tokens"}  # tokens/s says it by its name
-_VERDICT = 11  # no evidence
-_NAME = WIDTH - _VERDICT - 1 - sum(width + 1 for _, width in _COLUMNS)
-_ARM = 18
-_RESULT = 8  # caution
-_CLAIM = 4
-_ANSWER = 15  # not comparable
+def format_table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Collection[int] = (),
+    flexible: int = 0,
+    folds: bool = False,
+) -> list[str]:
+    """Return the lines of a table of at most WIDTH columns.
+
+    Args:
+        heads: of the columns; none prints the rows alone.
+        rows: cells of each.
+        numbers: columns that are figures and stand on the right.
+        flexible: the column that gives way where the table is too wide: it is folded, or cut with an ellipsis.
+        folds: whether it is folded.
+    """
+    cells = [list(map(fmt.clean_text, row)) for row in [*([heads] if heads else []), *rows]]
+    columns = [
+        Column(no_wrap=place != flexible, justify="right" if place in numbers else "left")
+        for place in range(max(map(len, cells), default=0))
+    ]
+    table = Table(*columns, box=None, show_header=False, pad_edge=False)
+    for row in cells:
+        table.add_row(*(Text(cell, no_wrap=not folds, overflow="fold" if folds else "ellipsis") for cell in row))
+    console = Console(width=WIDTH, color_system=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
 def render_lines(verdict: Verdict) -> Iterator[str]:
     """Yield the verdict: the headline of each variant, its cells, then what stands behind them."""
-    void_reasons = verdict.controls.void
     if verdict.simulated:
         yield SIMULATED_BAND
-    if void_reasons:
+    if verdict.controls.void:
         yield "VOID: this run does not support a verdict"
-        for reason in void_reasons:
-            yield from _wrap_text(f"- {reason}")
-        yield ""
+        yield from _list_items(verdict.controls.void)
     for headline in verdict.headlines:
-        names = [fit_width(name, 30).rstrip() for name in (headline.variant, verdict.baseline)]
-        yield from _wrap_text(f"{' against '.join(names)}: {headline.verdict.upper()}")
-        yield from _wrap_text(headline.sentence, "")
-        for reason in headline.reasons:
-            yield from _wrap_text(f"- {reason}")
-        yield ""
-    if not verdict.headlines and not void_reasons:
-        yield from _wrap_text(f"no verdict: no variant was measured against {verdict.baseline}", "")
+        names = " against ".join(fmt.shorten_text(name, 30) for name in (headline.variant, verdict.baseline))
+        yield from _wrap_text(f"{names}: {headline.verdict.upper()}")
+        yield from _wrap_text(headline.sentence)
+        yield from _list_items(headline.reasons)
+    if not verdict.headlines and not verdict.controls.void:
+        yield from _wrap_text(f"no verdict: no variant was measured against {verdict.baseline}")
         yield ""
     for headline in verdict.headlines:
         yield from _render_cells(headline, verdict)
     yield from _render_controls(verdict)
     for equality in verdict.equality:
-        yield from _render_equality(equality)
+        yield from _wrap_text(f"output of {fmt.shorten_text(equality.variant, 60)}: {equality.result}")
+        yield from _wrap_text(equality.sentence)
+        yield ""
     yield from _render_acceptance(verdict)
     yield from _render_cost(verdict)
     yield from _render_claims(verdict)
@@ -64,81 +82,54 @@ def render_lines(verdict: Verdict) -> Iterator[str]:
         yield from _wrap_text(f"note: {note}", "      ")
 
 
-def _wrap_text(text: str, indent: str = "  ", first: str = "") -> list[str]:
-    return wrap_text(text, WIDTH, indent=indent, first=first)
+def _wrap_text(text: str, indent: str = "") -> list[str]:
+    return wrap_text(text, WIDTH, indent=indent)
+
+
+def _list_items(sentences: Iterable[str]) -> Iterator[str]:
+    for sentence in sentences:
+        yield from _wrap_text(f"- {sentence}", "  ")
+    yield ""
 
 
 def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
     all_cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
     if not all_cells:
         return
-    deciding_cells = fmt.select_cells(verdict, headline)
-    candidates = all_cells if len(all_cells) <= MOST_ROWS else deciding_cells or all_cells
-    rows = fmt.choose_telling_cells(candidates, MOST_ROWS)
+    candidates = all_cells if len(all_cells) <= MOST_ROWS else fmt.select_cells(verdict, headline)
+    rows = []
+    for cell in fmt.choose_telling_cells(candidates, MOST_ROWS):
+        metric = f"{fmt.format_metric(cell.metric)} {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
+        figures = [*map(fmt.format_number, (cell.baseline, cell.measured))]
+        figures += [
+            fmt.format_times(cell.speed_up.value if cell.speed_up else None),
+            fmt.format_interval(cell.speed_up),
+        ]
+        rows.append([cell.class_, fmt.format_short_load(cell.load), metric, *figures, cell.verdict])
     if len(verdict.headlines) > 1:
-        yield f"{fit_width(headline.variant, WIDTH - 1).rstrip()}:"
-    headings = [f"{fmt.format_level(verdict)} {name}" if name == "interval" else name for name, _ in _COLUMNS]
-    yield _format_row("class", headings, "verdict")
-    for cell in rows:
-        metric = f"{fmt.format_metric(cell.metric)} {_UNITS.get(fmt.metric_unit(cell.metric), '')}"
-        ratio, values = cell.speed_up, map(fmt.format_number, (cell.baseline, cell.measured))
-        speed_up = (fmt.format_times(ratio.value if ratio else None), fmt.format_interval(ratio))
-        yield _format_row(cell.class_, [fmt.format_short_load(cell.load), metric, *values, *speed_up], cell.verdict)
-    if len(rows) < len(all_cells):
-        row_ids = {id(cell) for cell in rows}
-        counts = Counter(cell.verdict for cell in all_cells if id(cell) not in row_ids).most_common()
-        counts_text = ", ".join(f"{number:,} {word}" for word, number in counts)
-        text = f"… {len(all_cells) - len(rows):,} more cells ({counts_text}); shown are those by"
-        yield from _wrap_text(f"{text} {fmt.format_metric(headline.metric)} that say most; all are in {FILE}")
-    open_cells = [cell for cell in deciding_cells if describe_sample_sizes(cell)]
-    for cell in open_cells[:MOST_LINES]:
-        plans = " or ".join(f"{size} in all" for size in describe_sample_sizes(cell))
-        place = f"{fit_width(cell.class_, _NAME).rstrip()} at {fmt.format_load(cell.load)}"
-        yield from _wrap_text(f"{place}: {plans} would decide it")
-    yield from _count_omitted(len(open_cells), MOST_LINES, "undecided")
+        yield from _wrap_text(f"{headline.variant}:")
+    interval = f"{fmt.format_level(verdict)} interval"
+    heads = ["class", "load", "metric", "baseline", "variant", "speed-up", interval, "verdict"]
+    yield from format_table(heads, rows, numbers=range(3, 7))
+    yield from _count_omitted(len(all_cells), len(rows), "cells")
     yield ""
 
 
-def _format_row(class_: str, columns: Sequence[str], word: str) -> str:
-    """Return a line of the table of cells; figures stand on the right of their columns."""
-    cells = [
-        fit_width(text, width, align_right=name not in {"load", "metric"})
-        for text, (name, width) in zip(columns, _COLUMNS, strict=True)
-    ]
-    return " ".join([fit_width(class_, _NAME), *cells, word])
-
-
-def _count_omitted(count: int, limit: int, words: str = "") -> Iterator[str]:
+def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
     if count > limit:
-        yield f"… {count - limit:,} more{words and f' {words}'}: {FILE}"
+        yield f"… {count - limit:,} more {noun}: {FILE}"
 
 
 def _render_controls(verdict: Verdict) -> Iterator[str]:
     controls = verdict.controls
-    if not controls.checks and not controls.cautions and not controls.marked:
-        return
-    yield "controls"
-    for check in controls.checks:
-        yield from _wrap_text(f"{check.result:<{_RESULT}} {check.name}: {check.sentence}", " " * (_RESULT + 1))
-    for caution in controls.cautions:
-        yield from _wrap_text(f"caution: {caution}")
-    for bottleneck in controls.marked[:MOST_LINES]:
-        yield from _wrap_text(f"round {bottleneck.round} is left out: {bottleneck.sentence}")
-    yield from _count_omitted(len(controls.marked), MOST_LINES, "rounds are left out")
-    yield ""
-
-
-def _render_equality(equality: OutputEquality) -> Iterator[str]:
-    yield f"output of {fit_width(equality.variant, 60).rstrip()}: {equality.result}"
-    yield from _wrap_text(equality.sentence, "  ", "  ")
-    figures = []
-    for label, share in (("identical", equality.identical), ("the baseline against itself", equality.yardstick)):
-        if share is not None:
-            percent = fmt.format_percent(share.n / share.of if share.of else None)
-            figures.append(f"{label} {share.n:,} of {share.of:,} ({percent})")
-    if figures:
-        yield from _wrap_text(f"by {equality.by}: {'; '.join(figures)}", "  ", "  ")
-    yield ""
+    rows: list[tuple[str, str]] = [(check.result, f"{check.name}: {check.sentence}") for check in controls.checks]
+    rows += [("caution", caution) for caution in controls.cautions]
+    rows += [("left out", f"round {marked.round}: {marked.sentence}") for marked in controls.marked[:MOST_ROWS]]
+    if rows:
+        yield "controls"
+        yield from format_table((), rows, flexible=1, folds=True)
+        yield from _count_omitted(len(controls.marked), MOST_ROWS, "rounds are left out")
+        yield ""
 
 
 def _render_acceptance(verdict: Verdict) -> Iterator[str]:
@@ -147,24 +138,22 @@ def _render_acceptance(verdict: Verdict) -> Iterator[str]:
         for sentence in [row.sentence for row in verdict.acceptance if row.sentence][:1]:
             yield from _wrap_text(f"acceptance: {sentence}")
         return
-    name_width = WIDTH - _ARM - 10 - 13 - 4 - len("steps of the counters")
-    heads = (fit_width("acceptance: class", name_width), fit_width("arm", _ARM))
-    yield f"{' '.join(heads)} {'tokens/step':>11} {'steps/token':>12} from"
+    heads = ["acceptance: class", "arm", "tokens/step", "steps/token", "from"]
+    cells = []
     for row in rows[:MOST_ROWS]:
-        names = f"{fit_width(row.class_, name_width)} {fit_width(row.arm, _ARM)}"
-        length, steps = fmt.format_number(row.acceptance_length), fmt.format_number(row.target_steps_per_token)
-        yield f"{names} {length:>11} {steps:>12} {row.method}"
-    yield from _count_omitted(len(rows), MOST_ROWS)
+        figures = map(fmt.format_number, (row.acceptance_length, row.target_steps_per_token))
+        cells.append([row.class_, fmt.shorten_text(row.arm, 20), *figures, row.method])
+    yield from format_table(heads, cells, numbers=(2, 3))
+    yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     yield ""
 
 
 def _render_cost(verdict: Verdict) -> Iterator[str]:
     rows = [row for row in verdict.cost if row.usd_per_million_good_tokens is not None]
     for row in rows[:MOST_ROWS]:
-        place = f"{fit_width(row.arm, 40).rstrip()} at {fmt.format_load(row.load)}"
         usd = f"{row.usd_per_million_good_tokens:,.2f} USD per million good output tokens"
-        yield from _wrap_text(f"cost of {place}: {usd}", "")
-    yield from _count_omitted(len(rows), MOST_ROWS)
+        yield from _wrap_text(f"cost of {fmt.shorten_text(row.arm, 40)} at {fmt.format_load(row.load)}: {usd}")
+    yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     if verdict.cost and not rows:
         yield from _wrap_text(f"cost: {verdict.cost[0].sentence}")
     if verdict.cost:
@@ -178,8 +167,6 @@ def _render_claims(verdict: Verdict) -> Iterator[str]:
     if not verdict.claims:
         return
     yield f"the post's claims (why: {FILE} and the report)"
-    for claim in verdict.claims:
-        against = fmt.clean_text(f" (against {', '.join(claim.against)})" if claim.against else "")
-        text = fit_width(claim.text, WIDTH - _CLAIM - _ANSWER - 2 - len(against)).rstrip()
-        yield f"{fit_width(claim.claim, _CLAIM)} {claim.answer:<{_ANSWER}} {text}{against}"
+    rows = [(claim.claim, claim.answer, claim.text, ", ".join(claim.against)) for claim in verdict.claims]
+    yield from format_table(("claim", "answer", "", "against"), rows, flexible=2)
     yield ""
