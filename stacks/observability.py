@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 
-import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_logs as logs
 from constructs import Construct
@@ -20,6 +19,7 @@ from stacks.identity import PodRole
 from stacks.policy import allow, locate_environment
 from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
+from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_body, build_dashboards, find_limit_faults
@@ -27,7 +27,6 @@ from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-MAX_RESOURCES = 500  # of a template: CloudFormation user guide, quotas
 # CreateLogGroup too: Fluent Bit asks to make its groups (auto_create_group) and is content that they are there
 _LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
 # the agent's own look at the node that it is on; neither takes a narrower resource
@@ -38,11 +37,11 @@ class ObservabilityStack(EnvironmentStack):
     """What an environment is watched by; without Container Insights its dashboards and alarms alone.
 
     Args:
-        monitoring_scope: the environment, its experiments and their traffic.
+        monitoring_scope: the environment, its experiments and what their suites ask.
         agent_version: of the add-on; None leaves it to EKS.
 
     Raises:
-        TemplateLimitError: there are more alarms than a template takes, or a dashboard is unsound.
+        TemplateLimitError: a dashboard passes a limit of CloudWatch.
     """
 
     def __init__(
@@ -57,14 +56,6 @@ class ObservabilityStack(EnvironmentStack):
         if environment.observability.container_insights:
             key_arn = _add_log_key(Construct(self, "Key"), environment)
             _add_container_insights(Construct(self, "ContainerInsights"), environment, key_arn, agent_version)
-        resources = [child for child in self.node.find_all() if isinstance(child, cdk.CfnResource)]
-        if len(resources) > MAX_RESOURCES:
-            alarm_count = sum(isinstance(child, cloudwatch.CfnAlarm) for child in resources)
-            raise TemplateLimitError(
-                f"{len(resources)} resources, {alarm_count} of them alarms, and a template takes {MAX_RESOURCES}",
-                where=self.stack_name,
-                change="host fewer variants in this environment, or take values out of observability.reference",
-            )
 
 
 def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
@@ -72,7 +63,9 @@ def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None
     for dashboard in build_dashboards(monitoring_scope):
         fault_texts = list(find_limit_faults(dashboard))
         if fault_texts:
-            raise TemplateLimitError("; ".join(fault_texts), where=dashboard.name, change="mend tandem/monitoring")
+            raise TemplateLimitError(
+                "; ".join(fault_texts), where=dashboard.name, change="host fewer experiments in this environment"
+            )
         body = json.dumps(build_body(dashboard, monitoring_scope.environment.region), separators=(",", ":"))
         cloudwatch.CfnDashboard(scope, dashboard.name, dashboard_name=dashboard.name, dashboard_body=body)
 
@@ -93,8 +86,8 @@ def _add_container_insights(scope: Construct, environment: Environment, key_arn:
     for kind in names.CONTAINER_LOG_KINDS:
         name = names.container_log_group_name(environment, kind)
         groups[name] = add_log_group(scope, kind, environment.log_retention_days, name=name, key_arn=key_arn)
-    for log_filter in agent.build_log_filters(environment):
-        _add_metric_filter(scope, log_filter).add_resource_dependency(groups[log_filter.log_group])
+    performance_group = names.container_log_group_name(environment, "performance")
+    _add_node_filter(scope, environment, performance_group).add_resource_dependency(groups[performance_group])
     addon = add_addon(
         scope, agent.ADDON, cluster_ref=names.cluster_name(environment), versions={agent.ADDON: version},
         configuration=agent.build_addon_configuration(environment), role=_add_agent_role(scope, environment),
@@ -103,15 +96,16 @@ def _add_container_insights(scope: Construct, environment: Environment, key_arn:
         addon.add_resource_dependency(group)  # the agent would make it, kept for ever and under no key of ours
 
 
-def _add_metric_filter(scope: Construct, log_filter: agent.LogFilter) -> logs.CfnMetricFilter:
-    """Count matching events; a minute with events, none of which matches, is 0, and one without any is no value."""
+def _add_node_filter(scope: Construct, environment: Environment, log_group: str) -> logs.CfnMetricFilter:
+    """Count accelerator nodes; a minute with events, none of which matches, is 0, and one without any is no value."""
+    name = agent.ACCELERATOR_NODES
     transformation = logs.CfnMetricFilter.MetricTransformationProperty(
-        metric_name=log_filter.name, metric_namespace=log_filter.namespace, metric_value="1",
-        default_value=0, unit=log_filter.unit,
+        metric_name=name, metric_namespace=names.bench_namespace(environment), metric_value="1", default_value=0,
+        unit=cloudwatch_unit(CLOUDWATCH_METRICS[LOG_FILTER, name]),
     )  # fmt: skip
     return logs.CfnMetricFilter(
-        scope, log_filter.name, filter_name=log_filter.name, log_group_name=log_filter.log_group,
-        filter_pattern=log_filter.pattern, metric_transformations=[transformation],
+        scope, name, filter_name=name, log_group_name=log_group,
+        filter_pattern=agent.build_node_pattern(environment), metric_transformations=[transformation],
     )  # fmt: skip
 
 

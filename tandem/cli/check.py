@@ -20,6 +20,7 @@ from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.show import compute_environment_cost, format_parked_cost, list_cost_rows, parked_cost_as_dict
 from tandem.errors import ExitCode
+from tandem.monitoring.alarms import list_coverage_gaps
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
 
@@ -75,8 +76,7 @@ def _build_document(
     environments, watching = inputs.environments(), {}
     for environment, cost in inputs.list_watching_costs():
         document = monitoring_cost.cost_as_dict(cost, environment.observability.monthly_limit_usd)
-        blind_spots = monitoring_cost.list_blind_spots(inputs.workspace, environment.name)
-        watching[environment.name] = {**document, "unwatched": list(blind_spots)}
+        watching[environment.name] = {**document, "unwatched": list(list_coverage_gaps(cost.scope))}
     costs = {environment.name: compute_environment_cost(inputs, environment) for environment in environments}
     pins = {environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments}
     return {
@@ -100,10 +100,8 @@ def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
         name, limit = environment.name, environment.observability.monthly_limit_usd
         print_line(f"{name}: watching costs at most {cost.usd:.2f} USD a month (limit {limit:g})")
         print_rows(monitoring_cost.list_cost_rows(cost), label_columns=USD_COLUMNS)
-        sentences = monitoring_cost.list_blind_spots(inputs.workspace, name)
-        if sentences:
-            short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
-            print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)
+        short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in list_coverage_gaps(cost.scope))
+        print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)
 
 
 def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[VersionPin]:

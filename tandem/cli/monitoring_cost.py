@@ -14,7 +14,7 @@ from tandem.metrics import ALL_VALUES
 from tandem.monitoring import alarms
 from tandem.monitoring.alarm import MAX_ALARMS
 from tandem.monitoring.cost import HOURS_PER_MONTH, MonitoringCost, compute_monitoring_cost
-from tandem.monitoring.scope import ExperimentScope, MonitoringScope, SuiteTraffic
+from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.spec.document import YamlDocument
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -43,8 +43,7 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
         suites = [read_suite(name) for name in experiment.suites]
         concurrencies = sorted({streams for suite in suites for streams in suite.defaults.concurrency})
         classes = {suite.name: suite.classes for suite in suites}
-        traffic = SuiteTraffic(suites=classes, concurrencies=tuple(concurrencies))
-        scopes.append(ExperimentScope(experiment=experiment, traffic=traffic))
+        scopes.append(ExperimentScope(experiment=experiment, suites=classes, concurrencies=tuple(concurrencies)))
     return MonitoringScope(environment=environment, experiments=tuple(scopes))
 
 
@@ -54,29 +53,12 @@ def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str
     cost_by_name = {}
     for name, declaration in workspace.environments.items():
         environment = declaration.environment
-        declarations = [workspace.experiments.get(entry) for entry in environment.experiments] if environment else []
-        files = {declaration.document.file, *(entry.document.file for entry in declarations if entry)}
-        if environment and not files & refused_files and all(entry and entry.experiment for entry in declarations):
-            cost_by_name[name] = compute_monitoring_cost(_read_scope(workspace, name))
+        experiments = [workspace.experiments.get(entry) for entry in environment.experiments] if environment else []
+        files = {declaration.document.file, *(entry.document.file for entry in experiments if entry)}
+        if environment and not files & refused_files:
+            hosted = [entry.experiment for entry in experiments if entry and entry.experiment]
+            cost_by_name[name] = compute_monitoring_cost(build_scope(environment, hosted))
     return cost_by_name
-
-
-def list_blind_spots(workspace: Workspace, name: str) -> tuple[str, ...]:
-    """Return what no alarm of an environment sees, a sentence each.
-
-    Args:
-        workspace: of what was declared.
-        name: of an environment that is legal, with all that it hosts.
-    """
-    return alarms.list_coverage_gaps(_read_scope(workspace, name))
-
-
-def _read_scope(workspace: Workspace, name: str) -> MonitoringScope:
-    """Return the scope of an environment that is legal, with all that it hosts."""
-    environment = workspace.environments[name].environment
-    assert environment is not None, "a legal environment was read"
-    experiments = [workspace.experiments[entry].experiment for entry in environment.experiments]
-    return build_scope(environment, [entry for entry in experiments if entry])
 
 
 def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]) -> Iterator[SpecFault]:
@@ -87,7 +69,7 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
     be asked by flags of `tandem bench run`, so that it may stand.
     """
     for name, cost in cost_by_name.items():
-        document, scope = workspace.environments[name].document, _read_scope(workspace, name)
+        document, scope = workspace.environments[name].document, cost.scope
         limit, count = scope.environment.observability.monthly_limit_usd, len(alarms.build_alarms(scope).alarms)
         if cost.usd > limit:
             dearest = max(cost.parts, key=lambda part: part.usd)
@@ -113,12 +95,15 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
 
 
 def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> Iterator[SpecFault]:
-    traffic_by_experiment = {entry.experiment.name: entry.traffic for entry in scope.experiments}
-    reference, change = scope.environment.observability.reference, "write one of them, or measure it by a flag of "
+    """Yield the reference values that no suite asks; a rule refuses those of what is not hosted."""
+    members = {member.experiment.name: member for member in scope.experiments}
+    reference = scope.environment.observability.reference
     for index, value in enumerate(reference.values if reference else ()):
-        traffic = traffic_by_experiment.get(value.experiment, SuiteTraffic(suites={}, concurrencies=()))
-        known_classes: tuple[object, ...] = (*traffic.classes, ALL_VALUES)
-        for key, known in (("prompt_class", known_classes), ("concurrency", traffic.concurrencies)):
+        member = members[value.experiment]
+        known_values: dict[str, tuple[object, ...]] = {
+            "prompt_class": (*member.classes, ALL_VALUES), "concurrency": member.concurrencies,
+        }  # fmt: skip
+        for key, known in known_values.items():
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"
                 yield SpecFault(
@@ -126,7 +111,8 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
                     path=path,
                     got=f"{getattr(value, key)}, which no suite of the experiment asks",
                     allowed=", ".join(map(str, known)),
-                    change=f"{change}`tandem bench run`: until then its alarm sees nothing",
+                    change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm "
+                    "sees nothing",
                     line=document.lines.get(path),
                     severity="warning",
                 )
@@ -136,11 +122,11 @@ def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
     """Yield the parts of what watching an environment costs: USD, and of what."""
     for part in watching_cost.parts:
         if part.usd >= MIN_ROW_USD:
-            mark = UNVERIFIED_MARK if part.name in watching_cost.unverified_parts else " "
+            mark = " " if part.is_verified else UNVERIFIED_MARK
             yield f"{part.usd:9.2f}{mark}", f"{part.name}: {part.explanation}"
     hours = f"{HOURS_PER_MONTH:.0f} hours of a month; the budget buys {watching_cost.hours:.1f}"
     yield f"{watching_cost.whole_month_usd:9.2f}", f"if the fleet lived all {hours}"
-    if watching_cost.unverified_parts:
+    if not all(part.is_verified for part in watching_cost.parts):
         yield UNVERIFIED_MARK, "price not verified: read in others' records of AWS's prices, not in AWS's own text"
     yield "", f"prices of {watching_cost.region}; another region may ask more"
 
@@ -155,7 +141,7 @@ def cost_as_dict(watching_cost: MonitoringCost, limit: float) -> dict[str, Any]:
         "prices_of": watching_cost.region,
         "parts": [
             {"name": part.name, "usd": round(part.usd, 4), "amount": round(part.amount, 4), "price": part.price}
-            | {"says": part.explanation, "verified": part.name not in watching_cost.unverified_parts}
+            | {"says": part.explanation, "verified": part.is_verified}
             for part in watching_cost.parts
         ],
     }

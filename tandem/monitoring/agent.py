@@ -12,10 +12,9 @@ CRD and the agent's own schema (2026-11-21). Unproven: that the managed add-on's
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
-from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, PUBLISHERS, VLLM_SCRAPE, cloudwatch_unit, format_namespace
+from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE, cloudwatch_unit, format_namespace
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -142,41 +141,10 @@ def _emf_configuration(environment: Environment) -> AddonValues:
     }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogFilter:
-    """One metric that CloudWatch Logs makes of log events, without dimensions, so that it is one whatever they say.
+def build_node_pattern(environment: Environment) -> str:
+    """Return the metric filter of `accelerator_nodes`: events of type Node, one a minute of the agent on each node.
 
-    Args:
-        name: of the filter and of the metric.
-        log_group: whose events it reads.
-        pattern: in CloudWatch Logs' own language for JSON events.
-        namespace: of the metric.
-        unit: as CloudWatch spells it.
+    Events of the system nodes keep the log group going, so that 0 is reported while no accelerator node lives. It does
+    not see a node whose agent is dead, nor one that has not joined the cluster: EC2 bills both.
     """
-
-    name: str
-    log_group: str
-    pattern: str
-    namespace: str
-    unit: str
-
-
-def build_log_filters(environment: Environment) -> tuple[LogFilter, ...]:
-    """Return the metric filters of an environment; none without Container Insights, whose events they read.
-
-    `accelerator_nodes` counts the events of type Node, of which the agent on each node writes one a minute. Events of
-    the system nodes keep the log group going, so that 0 is reported while no accelerator node lives. It does not see a
-    node whose agent is dead, nor one that has not joined the cluster: EC2 bills both.
-    """
-    if not environment.observability.container_insights:
-        return ()
-    instance_type = environment.capacity.instance_type
-    return (
-        LogFilter(
-            name=ACCELERATOR_NODES,
-            log_group=names.container_log_group_name(environment, "performance"),
-            pattern=f'{{ ($.Type = "Node") && ($.InstanceType = "{instance_type}") }}',
-            namespace=names.bench_namespace(environment),
-            unit=cloudwatch_unit(CLOUDWATCH_METRICS[LOG_FILTER, ACCELERATOR_NODES]),
-        ),
-    )
+    return f'{{ ($.Type = "Node") && ($.InstanceType = "{environment.capacity.instance_type}") }}'

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tandem.monitoring import bench_alarms as bench
 from tandem.monitoring import serving_alarms as serving
-from tandem.monitoring.alarm import MAX_NAME_CHARACTERS, EnvironmentAlarms, MetricAlarm, build_composites
+from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm, build_composites
 from tandem.monitoring.scope import MonitoringScope
 
 CALL_ANCHOR = "when-you-are-called"
@@ -45,24 +45,40 @@ def build_alarms(scope: MonitoringScope) -> EnvironmentAlarms:
     return EnvironmentAlarms(alarms=metric_alarms, suppressor=suppressor, composites=tuple(composites))
 
 
-def list_coverage_gaps(scope: MonitoringScope) -> tuple[str, ...]:
-    """Return what no alarm of an environment sees: a sentence each, the reason behind its first colon."""
-    mute_gap = "Nothing is muted while the fleet is parked: without Container Insights nobody counts the nodes."
-    mute_gaps = [] if serving.build_suppressor(scope) else [mute_gap]
-    return (*mute_gaps, *serving.list_coverage_gaps(scope), *bench.list_coverage_gaps(scope))
+def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
+    """Yield what no alarm of an environment sees: a sentence each, the reason behind its first colon."""
+    environment = scope.environment
+    if not environment.observability.container_insights:
+        yield (
+            "No server is watched for being ready, and nothing is muted while the fleet is parked: Container Insights "
+            "is off."
+        )
+    for experiment in (member.experiment for member in scope.experiments):
+        count, slots = len(experiment.all_variants()), serving.count_server_slots(environment, experiment)
+        if environment.observability.container_insights and not 1 < count <= slots:
+            yield (
+                f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others run: "
+                f"of {count} variants {slots} fit the fleet, and no metric says which of them was raised."
+            )
+    if len(scope.experiments) > serving.MAX_NAMESPACES:
+        yield f"Nodes on which nothing runs are not seen: an alarm reads at most {serving.MAX_NAMESPACES} experiments."
+    yield "A silent CloudWatch agent is not seen: no server is watched then, and what the bench sends still calls."
+    yield (
+        "A bench that sends nothing at all is not seen: unpublished_rounds comes with the next round that is sent. "
+        f"Nor is a round that is older than {bench.LOOK_BACK_S // 3600} h when it is sent."
+    )
+    if environment.observability.reference is None:
+        yield "No regression of TTFT or TPOT is seen: observability.reference is null, so there is no level."
 
 
 def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlarm, ...]:
-    """Tell apart names that are alike, and cut those that are too long.
-
-    Names hold dashes themselves: variant `b-c` of experiment `a` and `c` of `a-b` join to one name.
-    """
+    """Tell apart names that join alike: variant `b-c` of experiment `a`, and `c` of `a-b`."""
     counts = Counter(alarm.name for alarm in metric_alarms)
-    renamed_alarms = []
-    for alarm in metric_alarms:
-        name = alarm.name
-        if counts[name] > 1 or len(name) > MAX_NAME_CHARACTERS:
-            digest = hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
-            name = f"{name[: MAX_NAME_CHARACTERS - len(digest) - 1]}-{digest}"
-        renamed_alarms.append(replace(alarm, name=name))
-    return tuple(renamed_alarms)
+    return tuple(
+        replace(alarm, name=f"{alarm.name}-{_digest_alarm(alarm)}") if counts[alarm.name] > 1 else alarm
+        for alarm in metric_alarms
+    )
+
+
+def _digest_alarm(alarm: MetricAlarm) -> str:
+    return hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[:_DIGEST_CHARACTERS]

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tandem.metrics import ALL_LOADS, CLOUDWATCH_METRICS, GUARD, LOG_FILTER, VLLM_SCRAPE, list_published_metrics
-from tandem.monitoring.agent import build_log_filters
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
@@ -44,11 +43,12 @@ SERVER_LOG_BYTES_PER_HOUR = 4e6
 DATA_PER_REQUEST = 100  # of 1,000 that PutMetricData takes: many values make large data
 
 
-CostRow = tuple[str, str, float, str]
-"""What is paid for, the field of WatchPrices, the amount in the unit of the price, and how it comes about."""
+CostRow = tuple[str, str, float, float, str]
+"""What is paid for, the field of WatchPrices, the amount of a month while parked, what is added to it where the fleet
+lives the whole month, both in the unit of the price, and how the amount comes about."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CostPart:
     """One row of the cost.
 
@@ -56,15 +56,19 @@ class CostPart:
         name: what is paid for.
         explanation: how its amount comes about.
         price: field of WatchPrices.
+        is_verified: whether the price is from a text of AWS itself.
         amount: in the unit of the price.
-        usd: amount at that price.
+        usd, parked_usd, whole_month_usd: at that price; if the fleet lived no hour of the month; if it lived all of it.
     """
 
     name: str
     explanation: str
     price: str
+    is_verified: bool
     amount: float
     usd: float
+    parked_usd: float
+    whole_month_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,53 +76,46 @@ class MonitoringCost:
     """What watching costs in a month, at most.
 
     Args:
+        scope: what is watched.
         parts: every row, none of them negative.
         hours: of a month in which the fleet may live.
-        whole_month_usd: the total if it lived the whole month.
-        parked_usd: the total if it lived no hour of it.
         region: whose prices these are.
-        unverified_parts: names of the parts whose price is not from a text of AWS itself.
     """
 
+    scope: MonitoringScope
     parts: tuple[CostPart, ...]
     hours: float
-    whole_month_usd: float
-    parked_usd: float
     region: str
-    unverified_parts: tuple[str, ...]
 
     @property
     def usd(self) -> float:
         """The total."""
         return sum(part.usd for part in self.parts)
 
+    @property
+    def parked_usd(self) -> float:
+        """The total if the fleet lived no hour of the month."""
+        return sum(part.parked_usd for part in self.parts)
 
-def compute_monitoring_cost(scope: MonitoringScope, prices: WatchPrices | None = None) -> MonitoringCost:
-    """Return what watching costs in a month.
+    @property
+    def whole_month_usd(self) -> float:
+        """The total if the fleet lived the whole month."""
+        return sum(part.whole_month_usd for part in self.parts)
 
-    Args:
-        scope: environment, experiments and their traffic.
-        prices: None takes the dated data of tandem/spec/data/platform/watch-prices.yaml.
-    """
-    watch_prices = prices or load_catalogue().watch_prices
-    hours = compute_fleet_hours(scope.environment)
-    display_rows = list(_list_display_rows(scope, watch_prices))  # whatever the hours; they are dear to draw
 
-    def price_parts(fleet_hours: float) -> tuple[CostPart, ...]:
-        return tuple(
-            CostPart(name, explanation, price, amount, amount * getattr(watch_prices, price).value)
-            for name, price, amount, explanation in _list_rows(scope, fleet_hours, display_rows)
-        )
-
-    parts = price_parts(hours)
-    return MonitoringCost(
-        parts=parts,
-        hours=hours,
-        whole_month_usd=sum(part.usd for part in price_parts(HOURS_PER_MONTH)),
-        parked_usd=sum(part.usd for part in price_parts(0.0)),
-        region=watch_prices.region,
-        unverified_parts=tuple(part.name for part in parts if watch_prices.is_unverified(part.price)),
-    )
+def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
+    """Return what watching costs in a month, by the dated data of tandem/spec/data/platform/watch-prices.yaml."""
+    prices, hours = load_catalogue().watch_prices, compute_fleet_hours(scope.environment)
+    parts = []
+    for name, price, parked_amount, fleet_amount, explanation in _list_rows(scope, prices, hours / HOURS_PER_MONTH):
+        unit_usd, amount = getattr(prices, price).value, parked_amount + fleet_amount * hours / HOURS_PER_MONTH
+        part = CostPart(
+            name=name, explanation=explanation, price=price, is_verified=not prices.is_unverified(price), amount=amount,
+            usd=unit_usd * amount, parked_usd=unit_usd * parked_amount,
+            whole_month_usd=unit_usd * (parked_amount + fleet_amount),
+        )  # fmt: skip
+        parts.append(part)
+    return MonitoringCost(scope=scope, parts=tuple(parts), hours=hours, region=prices.region)
 
 
 def compute_fleet_hours(environment: Environment) -> float:
@@ -133,7 +130,7 @@ def count_bench_series(experiment_scope: ExperimentScope) -> int:
 
     Each figure by class (and all of them) and concurrency, then those of all loads.
     """
-    cells = (len(experiment_scope.traffic.classes) + 1) * len(experiment_scope.traffic.concurrencies)
+    cells = (len(experiment_scope.classes) + 1) * len(experiment_scope.concurrencies)
     count = 0
     for variant in experiment_scope.experiment.all_variants():
         names = {metric.name for metric in list_published_metrics()}
@@ -143,48 +140,53 @@ def count_bench_series(experiment_scope: ExperimentScope) -> int:
     return count
 
 
-def _list_rows(scope: MonitoringScope, hours: float, display_rows: Iterable[CostRow]) -> Iterator[CostRow]:
-    """Yield what watching costs while the fleet lives so many hours of a month."""
+def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Iterator[CostRow]:
+    """Yield what watching costs while the fleet lives a share of a month."""
     series = sum(count_bench_series(member) for member in scope.experiments)
     variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
-    has_insights, share = scope.environment.observability.container_insights, hours / HOURS_PER_MONTH
+    has_insights = scope.environment.observability.container_insights
     guard_series, server_series = (
         sum(publisher == sender for publisher, _ in CLOUDWATCH_METRICS) for sender in (GUARD, VLLM_SCRAPE)
     )
-    bench_text = f"{series} series of {variants} variants, for {hours:.1f} of {HOURS_PER_MONTH:.0f} hours"
-    yield "metrics of the bench", "metric_month", series * share, bench_text
-    yield f"metrics of the {GUARD}", "metric_month", guard_series, f"{guard_series} series always"
+    hours_text = f"for {share * HOURS_PER_MONTH:.1f} of {HOURS_PER_MONTH:.0f} hours"
+    bench_text = f"{series} series of {variants} variants, {hours_text}"
+    yield "metrics of the bench", "metric_month", 0, series, bench_text
+    yield f"metrics of the {GUARD}", "metric_month", guard_series, 0, f"{guard_series} series always"
     if has_insights:
         constant_series, fleet_series = _count_insights_series(scope, variants)
         insights_text = f"{constant_series} series always, {fleet_series} more while the fleet lives"
-        yield "metrics of Container Insights", "metric_month", constant_series + fleet_series * share, insights_text
+        yield "metrics of Container Insights", "metric_month", constant_series, fleet_series, insights_text
         server_series *= variants
         server_text = f"{server_series} series while the fleet lives"
-        yield "metrics of the servers", "metric_month", server_series * share, server_text
-        filter_series = len(build_log_filters(scope.environment))
-        yield f"metrics of the {LOG_FILTER}", "metric_month", filter_series, f"{filter_series} series always"
-    yield from display_rows
+        yield "metrics of the servers", "metric_month", 0, server_series, server_text
+        yield f"metrics of the {LOG_FILTER}", "metric_month", 1, 0, "1 series always"
+    yield from _list_display_rows(scope, prices)
     if has_insights:
-        yield from _list_log_rows(scope.environment, hours, variants)
+        yield from _list_log_rows(scope.environment, share, variants)
     request_text = f"at most a datum a minute of each series, {DATA_PER_REQUEST} a request"
-    requests = series * 60 * hours / DATA_PER_REQUEST / 1000
-    yield "requests of the publisher", "put_requests_thousand", requests, request_text
+    requests = series * 60 * HOURS_PER_MONTH / DATA_PER_REQUEST / 1000
+    yield "requests of the publisher", "put_requests_thousand", 0, requests, request_text
     key_text = f"{1 + has_insights}; as much again after each of the first two rotations"
-    yield "keys of logs and alarms", "key_month", 1 + has_insights, key_text
+    yield "keys of logs and alarms", "key_month", 1 + has_insights, 0, key_text
 
 
-def _list_log_rows(environment: Environment, hours: float, variants: int) -> Iterator[CostRow]:
-    node_hours = environment.cluster.system_nodes.count * HOURS_PER_MONTH + environment.capacity.nodes * hours
-    ingest_gb = (node_hours * NODE_LOG_BYTES_PER_HOUR + variants * hours * SERVER_LOG_BYTES_PER_HOUR) / BYTES_PER_GB
-    retention_days = environment.log_retention_days
-    storage_gb = ingest_gb * retention_days / DAYS_PER_MONTH
+def _list_log_rows(environment: Environment, share: float, variants: int) -> Iterator[CostRow]:
+    """Yield what logs cost: of the system nodes always, of accelerator nodes and servers while the fleet lives."""
+    node_gb, server_gb = (
+        HOURS_PER_MONTH * byte_count / BYTES_PER_GB
+        for byte_count in (NODE_LOG_BYTES_PER_HOUR, SERVER_LOG_BYTES_PER_HOUR)
+    )
+    parked_gb = environment.cluster.system_nodes.count * node_gb
+    fleet_gb = environment.capacity.nodes * node_gb + variants * server_gb
+    ingest_gb, retention_months = parked_gb + fleet_gb * share, environment.log_retention_days / DAYS_PER_MONTH
     ingest_text = (
         f"{ingest_gb:.1f} GB, estimated: {NODE_LOG_BYTES_PER_HOUR / 1e6:.0f} MB an hour of a node, "
         f"{SERVER_LOG_BYTES_PER_HOUR / 1e6:.0f} of a server"
     )
-    storage_text = f"{storage_gb:.1f} GB, those of {retention_days} days, as if stored uncompressed"
-    yield "logs taken in", "log_gb_ingested", ingest_gb, ingest_text
-    yield "logs kept", "log_gb_month_stored", storage_gb, storage_text
+    days_text = f"those of {environment.log_retention_days} days, as if stored uncompressed"
+    storage_text = f"{ingest_gb * retention_months:.1f} GB, {days_text}"
+    yield "logs taken in", "log_gb_ingested", parked_gb, fleet_gb, ingest_text
+    yield "logs kept", "log_gb_month_stored", parked_gb * retention_months, fleet_gb * retention_months, storage_text
 
 
 def _count_insights_series(scope: MonitoringScope, variants: int) -> tuple[int, int]:
@@ -211,13 +213,13 @@ def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[
         f"{len(dashboards)}, {free_count} of them free (an account has {prices.free_dashboards.value} of up to "
         f"{free_metrics} metrics)"
     )
-    yield "dashboards", "dashboard_month", len(dashboards) - free_count, dashboard_text
+    yield "dashboards", "dashboard_month", len(dashboards) - free_count, 0, dashboard_text
     sets = (build_alarms(scope), build_guard_alarms(scope.environment))
     alarms = [alarm for alarm_set in sets for alarm in (*alarm_set.alarms, alarm_set.suppressor) if alarm]
     metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in alarms)
-    yield "alarms", "alarm_metric_month", metric_count, f"{len(alarms)}, which read {metric_count} metrics"
+    yield "alarms", "alarm_metric_month", metric_count, 0, f"{len(alarms)}, which read {metric_count} metrics"
     composite_count = sum(len(alarm_set.composites) for alarm_set in sets)
-    yield "composite alarms", "composite_alarm_month", composite_count, str(composite_count)
+    yield "composite alarms", "composite_alarm_month", composite_count, 0, str(composite_count)
 
 
 def _count_dashboard_metrics(dashboard: Dashboard) -> int:

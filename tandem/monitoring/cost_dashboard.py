@@ -14,7 +14,7 @@ from typing import Any
 from tandem import metrics
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import VARIANT_COLORS, build_metric_graph, build_search
-from tandem.monitoring.scope import MetricSource, MonitoringScope, is_published
+from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import COLUMNS, GraphMark, GraphWidget, MathExpression
 from tandem.spec import names
 from tandem.spec.environment import CapacitySettings, Environment
@@ -42,7 +42,7 @@ def build_cost_dashboard(scope: MonitoringScope) -> widget.Dashboard:
             f" (`{metrics.CONTAINER_INSIGHTS}`, `{metrics.LOG_FILTER}`)"
         )
     ]
-    if environment.observability.container_insights and is_published(metrics.LOG_FILTER, _NODES.name):
+    if environment.observability.container_insights:
         node_widgets = [*_list_node_graphs(environment)]
     omission_note = widget.build_text(
         "### What is not drawn\n"
@@ -162,18 +162,15 @@ def _list_guard_graphs(environment: Environment) -> Iterator[GraphWidget]:
 
 
 def _build_graph(
-    environment: Environment, metric: metrics.CloudWatchMetric, formula: str | None, *, title: str | None = None,
-    unit: str | None = None, **fields: Any,
-) -> GraphWidget:  # fmt: skip
+    environment: Environment, metric: metrics.CloudWatchMetric, formula: str | None, **fields: Any
+) -> GraphWidget:
     """Return the graph of a metric, or of a `formula` over its series; in the catalogue's words unless given."""
-    id_, title, unit = "n" if metric is _NODES else "g", title or metric.title, unit or metric.drawn_unit or metric.unit
-    line = MetricSource(environment, metric.publisher).line(metric.name, metric.statistic, id_=id_, is_visible=True)
-    label, color = title.split(",")[0], VARIANT_COLORS[0]
-    lines: tuple[widget.MetricLine | MathExpression, ...] = (replace(line, label=label, color=color),)
-    if formula:
-        drawn_line = MathExpression(text=formula, label=label, id="drawn", color=color)
-        lines = (replace(line, label=None, is_visible=False), drawn_line)
-    return replace(build_metric_graph(metric, *lines), title=f"{title} [{unit}]", unit=unit, **fields)
+    title, unit = fields.pop("title", metric.title), fields.get("unit", metric.drawn_unit or metric.unit)
+    id_, drawn = "n" if metric is _NODES else "g", {"label": title.split(",")[0], "color": VARIANT_COLORS[0]}
+    visible: dict[str, Any] = {"label": None} if formula else {**drawn, "is_visible": True}
+    line = MetricSource(environment, metric.publisher).line(metric.name, metric.statistic, id=id_, **visible)
+    expressions = [MathExpression(text=formula, id="drawn", **drawn)] if formula else []
+    return replace(build_metric_graph(metric, line, *expressions), title=f"{title} [{unit}]", **fields)
 
 
 def _build_run_graph(scope: MonitoringScope) -> GraphWidget:
@@ -195,7 +192,7 @@ def _build_run_graph(scope: MonitoringScope) -> GraphWidget:
         "ended or its publisher stopped; nodes alive above without a line here are nodes that nobody measures on, "
         "or a compile.",
         unit=unit,
-        publishers=(metrics.BENCH,),
+        publisher=metrics.BENCH,
         lines=tuple(lines),
         varies=False,
         width=COLUMNS,

@@ -27,20 +27,20 @@ class DashboardArms:
 
     Args:
         environment: whose namespace they are published in.
-        experiment_scope: the experiment and its traffic.
+        experiment_scope: the experiment and what its suites ask.
     """
 
     def __init__(self, environment: Environment, experiment_scope: ExperimentScope) -> None:
         self.environment, self.experiment = environment, experiment_scope.experiment
-        self.suites, traffic = experiment_scope.traffic.suites, experiment_scope.traffic
+        self.suites = experiment_scope.suites
         self.namespace = names.bench_namespace(environment)
         all_variants = self.experiment.all_variants()
         self.baseline = next((variant for variant in all_variants if variant.mode == "none"), None)
         compared_variants = tuple(variant for variant in all_variants if variant is not self.baseline)
         self.variants, self.overflow_variants = compared_variants[:MAX_VARIANTS], compared_variants[MAX_VARIANTS:]
         self.visible_variants = ((self.baseline,) if self.baseline else ()) + self.variants
-        classes = (*traffic.classes, ALL_VALUES)
-        concurrencies = tuple(str(streams) for streams in reversed(traffic.concurrencies))  # every suite has the most
+        classes = (*experiment_scope.classes, ALL_VALUES)
+        concurrencies = tuple(str(streams) for streams in reversed(experiment_scope.concurrencies))
         self.variables = (
             widget.DashboardVariable(dimension="PromptClass", label="Prompt class", values=classes),
             widget.DashboardVariable(dimension="Concurrency", label="Concurrency", values=concurrencies),
@@ -100,6 +100,6 @@ def build_metric_graph(
     """Return the graph that the catalogue states of a metric, with some lines; no choice changes it."""
     unit = metric.drawn_unit or metric.unit
     return GraphWidget(
-        title=f"{metric.title} [{unit}]", sentence=metric.sentence, unit=unit, publishers=(metric.publisher,),
+        title=f"{metric.title} [{unit}]", sentence=metric.sentence, unit=unit, publisher=metric.publisher,
         lines=lines, varies=False, width=width,
     )  # fmt: skip

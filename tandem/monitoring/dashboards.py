@@ -33,8 +33,7 @@ reference, read 2026-11-21) and of what the CDK renders (aws-cdk-lib 2.275.0, aw
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tandem.monitoring import widget
@@ -44,10 +43,8 @@ from tandem.monitoring.infrastructure_dashboard import build_infrastructure_dash
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget, MathExpression, MetricLine, TextWidget
 
-# "CloudWatch service quotas" and "CloudWatch search expression syntax" (user guide, read 2026-11-21); GetMetricData
+# "CloudWatch service quotas" (user guide, read 2026-11-21); GetMetricData
 MAX_WIDGETS, MAX_METRICS = 500, 2500
-MAX_EXPRESSION_CHARACTERS, MAX_SEARCH_CHARACTERS = 2048, 1024
-MAX_NAME_CHARACTERS = 255
 # No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation
 # quotas), and each quote is escaped in it: of larger bodies not three would fit.
 MAX_BODY_BYTES = 250_000
@@ -69,41 +66,57 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
         region: where its metrics are; dashboards are global in an account, so each graph says it.
     """
     variables = [_build_variable_json(variable) for variable in dashboard.variables]
+    rows: list[list[GraphWidget | TextWidget]] = [[]]  # filled from left to right in reading order: no boxes overlap
+    for content in dashboard.widgets:
+        if rows[-1] and sum(member.width for member in rows[-1]) + content.width > widget.COLUMNS:
+            rows.append([])
+        rows[-1].append(content)
+    boxes: list[dict[str, Any]] = []
+    for row in rows:
+        y = max((box["y"] + box["height"] for box in boxes), default=0)
+        boxes += _place_row(row, y, region, dashboard.variables)
     return {
         "start": dashboard.start,
         "periodOverride": "inherit",  # the periods of the graphs hold, whatever range is looked at
         **({"variables": variables} if variables else {}),
-        "widgets": [
-            {
-                "type": "text" if isinstance(box.content, str) else "metric",
-                "x": box.x,
-                "y": box.y,
-                "width": box.width,
-                "height": box.height,
-                "properties": (
-                    {"markdown": box.content}
-                    if isinstance(box.content, str)
-                    else _build_graph_json(box.content, region, dashboard.variables if box.content.varies else ())
-                ),
-            }
-            for box in place_widgets(dashboard)
-        ],
+        "widgets": boxes,
     }
 
 
+def _place_row(
+    row: Sequence[GraphWidget | TextWidget], y: int, region: str, variables: tuple[widget.DashboardVariable, ...]
+) -> Iterator[dict[str, Any]]:
+    """Yield a row: graphs of one height above captions of one height, and texts beside them as high as both."""
+    graphs = [content for content in row if isinstance(content, GraphWidget)]
+    graph_height = max((graph.height for graph in graphs), default=0)
+    caption_height = max((widget.count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0)
+    text_heights = [content.height for content in row if isinstance(content, TextWidget)]
+    row_height = max(graph_height + caption_height, *text_heights, 0)
+    x = 0
+    for content in row:
+        place = {"x": x, "y": y, "width": content.width}
+        text_place = {**place, "height": row_height}
+        if isinstance(content, GraphWidget):
+            properties = _build_graph_json(content, region, variables if content.varies else ())
+            yield {"type": "metric", **place, "height": graph_height, "properties": properties}
+            text_place |= {"y": y + graph_height, "height": row_height - graph_height}
+        text = build_caption(content) if isinstance(content, GraphWidget) else content.markdown
+        yield {"type": "text", **text_place, "properties": {"markdown": text}}
+        x += content.width
+
+
+def build_caption(graph: GraphWidget) -> str:
+    """Return what stands under a graph: its sentence, and who publishes what it draws."""
+    return f"{graph.sentence} *Published by: {graph.publisher}.*"
+
+
 def find_limit_faults(dashboard: Dashboard) -> Iterator[str]:
-    """Yield each limit of CloudWatch that a dashboard passes, in a sentence."""
-    lines = [line for content in dashboard.widgets if isinstance(content, GraphWidget) for line in content.lines]
-    texts = [line.text for line in lines if isinstance(line, MathExpression)]
-    searches = [text for text in texts if "SEARCH(" in text]
-    body_bytes = len(json.dumps(build_body(dashboard, "xx-xxxxxxxxx-0")).encode())
+    """Yield each limit of CloudWatch that a dashboard of many experiments passes, in a sentence."""
+    body = build_body(dashboard, "xx-xxxxxxxxx-0")
     for amount, limit, noun in (
-        (len(dashboard.name), MAX_NAME_CHARACTERS, "characters of its name"),
-        (len(place_widgets(dashboard)), MAX_WIDGETS, "widgets, captions counted"),
-        (len(lines), MAX_METRICS, "metrics and expressions"),
-        (max(map(len, texts), default=0), MAX_EXPRESSION_CHARACTERS, "characters of an expression"),
-        (max(map(len, searches), default=0), MAX_SEARCH_CHARACTERS, "characters of a search"),
-        (body_bytes, MAX_BODY_BYTES, "bytes of JSON"),
+        (len(body["widgets"]), MAX_WIDGETS, "widgets, captions counted"),
+        (sum(len(box["properties"].get("metrics", ())) for box in body["widgets"]), MAX_METRICS, "metrics"),
+        (len(json.dumps(body).encode()), MAX_BODY_BYTES, "bytes of JSON"),
     ):
         if amount > limit:
             yield f"{amount} {noun}; at most {limit}"
@@ -167,51 +180,3 @@ def _build_annotations(marks: tuple[GraphMark, ...]) -> dict[str, Any]:
         for direction, values in directions.items()
         if values
     }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WidgetBox:
-    """A widget in its place, in columns and rows; a text may be a graph's caption."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-    content: GraphWidget | str
-
-
-def build_caption(graph: GraphWidget) -> str:
-    """Return what stands under a graph: its sentence, and who publishes what it draws."""
-    return f"{graph.sentence} *Published by: {', '.join(graph.publishers)}.*"
-
-
-def place_widgets(dashboard: Dashboard) -> tuple[WidgetBox, ...]:
-    """Return every widget in its place: rows are filled from left to right in reading order, so no boxes overlap."""
-    rows: list[list[GraphWidget | TextWidget]] = [[]]
-    for content in dashboard.widgets:
-        if rows[-1] and sum(member.width for member in rows[-1]) + content.width > widget.COLUMNS:
-            rows.append([])
-        rows[-1].append(content)
-    boxes: list[WidgetBox] = []
-    for row in rows:
-        boxes += _place_row(row, max((box.y + box.height for box in boxes), default=0))
-    return tuple(boxes)
-
-
-def _place_row(row: list[GraphWidget | TextWidget], y: int) -> Iterator[WidgetBox]:
-    """Place a row: graphs of one height above captions of one height, and texts beside them as high as both."""
-    graphs = [content for content in row if isinstance(content, GraphWidget)]
-    graph_height = max((graph.height for graph in graphs), default=0)
-    caption_height = max((widget.count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0)
-    text_heights = [content.height for content in row if isinstance(content, TextWidget)]
-    row_height = max(graph_height + caption_height, *text_heights, 0)
-    x = 0
-    for content in row:
-        place = {"x": x, "width": content.width}
-        if isinstance(content, TextWidget):
-            yield WidgetBox(**place, y=y, height=row_height, content=content.markdown)
-        else:
-            yield WidgetBox(**place, y=y, height=graph_height, content=content)
-            caption_y, caption_height = y + graph_height, row_height - graph_height
-            yield WidgetBox(**place, y=caption_y, height=caption_height, content=build_caption(content))
-        x += content.width

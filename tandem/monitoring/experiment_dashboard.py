@@ -47,7 +47,7 @@ def _build_graph(
 ) -> GraphWidget:
     """Return a graph of what the bench publishes."""
     title = f"{title} [{unit}]"
-    return GraphWidget(title=title, sentence=sentence, unit=unit, publishers=(BENCH,), lines=tuple(lines), **fields)
+    return GraphWidget(title=title, sentence=sentence, unit=unit, publisher=BENCH, lines=tuple(lines), **fields)
 
 
 def _build_header(arms: DashboardArms) -> TextWidget:

@@ -132,6 +132,6 @@ def _build_pass_alarm(
 ) -> MetricAlarm:
     """Return an alarm on one metric, in one pass unless `fields` say more."""
     statistic = "Sum" if source.publisher == metrics.LAMBDA else "Maximum"
-    line = source.line(metric, statistic, id_="seen", is_visible=True)
+    line = source.line(metric, statistic, id="seen", is_visible=True)
     fields = {"periods": 1, **fields}
     return build_alarm(source.environment, name_parts, sentence, reason, line, period_s=PERIOD_S, **fields)

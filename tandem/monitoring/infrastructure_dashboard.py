@@ -6,8 +6,9 @@ stand in one graph, in their colors of every other dashboard.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import itertools
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tandem import metrics
 from tandem.monitoring import widget
@@ -17,9 +18,8 @@ from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpress
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import Variant
 
-HALF_WIDTH = COLUMNS // 2
+THIRD, HALF = COLUMNS // 3, COLUMNS // 2
 _V0 = "nxdi-v0"  # the runtime of vLLM's V0 engine, which has another name for the use of its cache
 _NODE_METRICS = (
     "node_cpu_utilization",
@@ -29,6 +29,8 @@ _NODE_METRICS = (
 )
 _CLUSTER_METRICS = ("cluster_node_count", "cluster_failed_node_count")
 _RESTARTS = "pod_number_of_container_restarts"
+_CACHE_USE = "vllm:kv_cache_usage_perc"
+_DRAFTS, _ACCEPTED = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_accepted_tokens_total"
 
 
 def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
@@ -42,8 +44,8 @@ def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
         ),
     )
     if environment.observability.container_insights:
-        servers = [_ServerWidgets(DashboardArms(environment, member)).build() for member in scope.experiments]
-        widgets = (*_build_node_graphs(environment), *(content for members in servers for content in members))
+        servers = [_list_server_widgets(DashboardArms(environment, member)) for member in scope.experiments]
+        widgets = (*_list_node_graphs(environment), *itertools.chain.from_iterable(servers))
     header = widget.build_text(
         f"## The machine under {environment.name}\n"
         f"EKS cluster `{cluster}`, {environment.capacity.instance_type} in {environment.capacity.zone}. Nodes and "
@@ -65,7 +67,7 @@ def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
     )
 
 
-def _build_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
+def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
     """Yield every node that exists, system nodes included, and how many there are."""
     cluster = names.cluster_name(environment)
     namespace = metrics.format_namespace(metrics.CONTAINER_INSIGHTS, environment.name, cluster)
@@ -79,108 +81,88 @@ def _build_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
     source = MetricSource(environment, metrics.CONTAINER_INSIGHTS, {"ClusterName": cluster})
     for name in _CLUSTER_METRICS:
         metric = metrics.CLOUDWATCH_METRICS[metrics.CONTAINER_INSIGHTS, name]
-        line = source.line(name, metric.statistic, id_="count", is_visible=True)
-        yield build_metric_graph(metric, replace(line, label=metric.title))
+        line = source.line(name, metric.statistic, id="count", is_visible=True, label=metric.title)
+        yield build_metric_graph(metric, line)
 
 
-class _ServerWidgets:
-    """The servers of one experiment, one an arm: ready or not, and what each says of itself."""
-
-    def __init__(self, arms: DashboardArms) -> None:
-        self._environment, self._arms, self._experiment = arms.environment, arms, arms.experiment
-        self._location = {
-            "ClusterName": names.cluster_name(arms.environment),
-            "Namespace": names.experiment_namespace(arms.experiment),
-        }
-
-    def build(self) -> tuple[GraphWidget | TextWidget, ...]:
-        """Return what is known of every drawn server."""
-        return (
-            self._build_header(),
-            self._build_graph(metrics.CONTAINER_INSIGHTS, "service_number_of_running_pods", formula="FILL(m{}, 0)"),
-            self._build_pod_graph(),
-            self._build_graph(metrics.CONTAINER_INSIGHTS, _RESTARTS),
-            self._build_graph(metrics.VLLM_SCRAPE, "vllm:num_requests_running"),
-            self._build_graph(metrics.VLLM_SCRAPE, "vllm:num_requests_waiting"),
-            self._build_graph(metrics.VLLM_SCRAPE, "vllm:num_preemptions_total"),
-            self._build_cache_widget(),
-            self._build_graph(metrics.VLLM_SCRAPE, "vllm:generation_tokens_total", HALF_WIDTH, f"m{{}} / {PERIOD_S}"),
-            self._build_graph(metrics.VLLM_SCRAPE, "vllm:request_success_total", HALF_WIDTH),
-            self._build_acceptance_widget(),
+def _list_server_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
+    """Yield the servers of one experiment: ready or not, what each says of itself, and why what is not drawn."""
+    experiment, insights, scrape = arms.experiment, metrics.CONTAINER_INSIGHTS, metrics.VLLM_SCRAPE
+    overflow = arms.overflow_variants
+    overflow_note = (
+        f" {len(overflow)} further arms are not drawn, from {overflow[0].name} to {overflow[-1].name} (all are "
+        "named on the experiment's dashboard); their figures are in CloudWatch's metrics, by Service."
+        if overflow
+        else ""
+    )
+    yield widget.build_text(
+        f"### Servers of {experiment.name}\nNamespace `{names.experiment_namespace(experiment)}`, a Service for each "
+        f"arm.{overflow_note}"
+    )
+    yield _build_server_graph(arms, insights, {"m": "service_number_of_running_pods"}, "FILL(m{0}, 0)")
+    yield _build_pod_graph(arms)
+    yield _build_server_graph(arms, insights, {"m": _RESTARTS})
+    for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total"):
+        yield _build_server_graph(arms, scrape, {"m": name})
+    if experiment.runtime == _V0:
+        yield widget.build_text(
+            f"**{metrics.CLOUDWATCH_METRICS[scrape, _CACHE_USE].title}**: not drawn. vLLM's V0 engine, which {_V0} "
+            "serves with, has another name for it, and nobody has recorded what it sends.",
+            HALF,
         )
-
-    def _build_header(self) -> TextWidget:
-        """Return the experiment's heading, and which of its servers are not drawn."""
-        overflow = self._arms.overflow_variants
-        overflow_note = (
-            f" {len(overflow)} further arms are not drawn, from {overflow[0].name} to {overflow[-1].name} (all are "
-            "named on the experiment's dashboard); their figures are in CloudWatch's metrics, by Service."
-            if overflow
-            else ""
+    else:
+        yield _build_server_graph(arms, scrape, {"m": _CACHE_USE}, width=HALF)
+    tokens_formula = f"m{{0}} / {PERIOD_S}"
+    yield _build_server_graph(arms, scrape, {"m": "vllm:generation_tokens_total"}, tokens_formula, width=HALF)
+    yield _build_server_graph(arms, scrape, {"m": "vllm:request_success_total"}, width=HALF)
+    acceptance_title = metrics.CLOUDWATCH_METRICS[scrape, _DRAFTS].title
+    if all(variant.mode == "none" for variant in arms.visible_variants):
+        yield widget.build_text(f"**{acceptance_title}**: no arm of this experiment speculates.", HALF)
+    elif load_catalogue().runtimes[experiment.runtime].counters.speculation.value == "flat":
+        yield widget.build_text(
+            f"**{acceptance_title}**: not drawn. On {experiment.runtime} vLLM's spec_decode counters stay 0. "
+            "The bench's acceptance length, from decode steps, is on the experiment's dashboard.",
+            HALF,
         )
-        return widget.build_text(
-            f"### Servers of {self._experiment.name}\nNamespace `{self._location['Namespace']}`, a Service for each "
-            f"arm.{overflow_note}"
-        )
+    else:
+        formula = "IF(d{0} > 0, 1 + a{0} / d{0})"
+        yield _build_server_graph(arms, scrape, {"d": _DRAFTS, "a": _ACCEPTED}, formula, width=HALF)
 
-    def _build_graph(
-        self, publisher: str, name: str, width: int = COLUMNS // 3, formula: str | None = None
-    ) -> GraphWidget:
-        """Return a metric of every server, or a formula over its series, which stands for `m{}`."""
-        metric = metrics.CLOUDWATCH_METRICS[publisher, name]
-        lines: list[MetricLine | MathExpression] = []
-        for number, variant in enumerate(self._arms.visible_variants):
-            line = self._line(metric, variant, f"m{number}")
-            if formula is None:
-                lines.append(replace(line, label=variant.name, color=self._arms.color(variant), is_visible=True))
-            else:
-                lines += [line, self._arms.build_expression(formula.format(number), variant, f"r{number}")]
-        return build_metric_graph(metric, *lines, width=width)
 
-    def _build_pod_graph(self) -> GraphWidget:
-        """Return how many pods of the experiment run at all."""
-        metric = metrics.CLOUDWATCH_METRICS[metrics.CONTAINER_INSIGHTS, "namespace_number_of_running_pods"]
-        source = MetricSource(self._environment, metrics.CONTAINER_INSIGHTS, self._location)
-        line = replace(source.line(metric.name, metric.statistic, id_="m"), label=None)
-        return build_metric_graph(metric, line, MathExpression(text="FILL(m, 0)", label=self._experiment.name, id="r"))
+def _locate_servers(arms: DashboardArms) -> dict[str, str]:
+    namespace = names.experiment_namespace(arms.experiment)
+    return {"ClusterName": names.cluster_name(arms.environment), "Namespace": namespace}
 
-    def _build_cache_widget(self) -> GraphWidget | TextWidget:
-        """Return the use of the KV cache, or why it is not known."""
-        name = "vllm:kv_cache_usage_perc"
-        title = metrics.CLOUDWATCH_METRICS[metrics.VLLM_SCRAPE, name].title
-        if self._experiment.runtime == _V0:
-            return widget.build_text(
-                f"**{title}**: not drawn. vLLM's V0 engine, which {_V0} serves with, has another name for it, and "
-                "nobody has recorded what it sends.",
-                HALF_WIDTH,
-            )
-        return self._build_graph(metrics.VLLM_SCRAPE, name, HALF_WIDTH)
 
-    def _build_acceptance_widget(self) -> GraphWidget | TextWidget:
-        """Return the acceptance length by the servers' own counters, or why it is not known."""
-        drafts = metrics.CLOUDWATCH_METRICS[metrics.VLLM_SCRAPE, "vllm:spec_decode_num_drafts_total"]
-        accepted = metrics.CLOUDWATCH_METRICS[metrics.VLLM_SCRAPE, "vllm:spec_decode_num_accepted_tokens_total"]
-        speculative_arms = [variant for variant in self._arms.visible_variants if variant.mode != "none"]
-        if not speculative_arms:
-            return widget.build_text(f"**{drafts.title}**: no arm of this experiment speculates.", HALF_WIDTH)
-        if load_catalogue().runtimes[self._experiment.runtime].counters.speculation.value == "flat":
-            return widget.build_text(
-                f"**{drafts.title}**: not drawn. On {self._experiment.runtime} vLLM's spec_decode counters stay 0. "
-                "The bench's acceptance length, from decode steps, is on the experiment's dashboard.",
-                HALF_WIDTH,
-            )
-        lines: list[MetricLine | MathExpression] = []
-        for number, variant in enumerate(speculative_arms):
-            formula = f"IF(d{number} > 0, 1 + a{number} / d{number})"
-            lines += [
-                self._line(drafts, variant, f"d{number}"),
-                self._line(accepted, variant, f"a{number}"),
-                self._arms.build_expression(formula, variant, f"r{number}"),
-            ]
-        return build_metric_graph(drafts, *lines, width=HALF_WIDTH)
+def _build_pod_graph(arms: DashboardArms) -> GraphWidget:
+    """Return how many pods of the experiment run at all."""
+    metric = metrics.CLOUDWATCH_METRICS[metrics.CONTAINER_INSIGHTS, "namespace_number_of_running_pods"]
+    source = MetricSource(arms.environment, metrics.CONTAINER_INSIGHTS, _locate_servers(arms))
+    line = source.line(metric.name, metric.statistic, id="m", label=None)
+    return build_metric_graph(metric, line, MathExpression(text="FILL(m, 0)", label=arms.experiment.name, id="r"))
 
-    def _line(self, metric: metrics.CloudWatchMetric, variant: Variant, id_: str) -> MetricLine:
-        """Return a server's series of a metric, hidden; Container Insights names a pod by its Deployment."""
-        dimension = "PodName" if metric.name == _RESTARTS else "Service"
-        source = MetricSource(self._environment, metric.publisher, self._location | {dimension: variant.name})
-        return replace(source.line(metric.name, metric.statistic, id_=id_), label=None)
+
+def _build_server_graph(
+    arms: DashboardArms, publisher: str, metric_names: Mapping[str, str], formula: str | None = None,
+    width: int = THIRD,
+) -> GraphWidget:  # fmt: skip
+    """Return a graph of every server; acceptance has those that speculate.
+
+    Args:
+        metric_names: letter of the series' ids -> metric; the graph is called as the first.
+        formula: what is drawn of the series instead of them, `{0}` standing for the server's number.
+    """
+    drawn = [metrics.CLOUDWATCH_METRICS[publisher, name] for name in metric_names.values()]
+    variants = [variant for variant in arms.visible_variants if "d" not in metric_names or variant.mode != "none"]
+    lines: list[MetricLine | MathExpression] = []
+    for number, variant in enumerate(variants):
+        visible = {"label": variant.name, "color": arms.color(variant), "is_visible": True}
+        for letter, metric in zip(metric_names, drawn, strict=True):
+            # Container Insights names a pod by its Deployment
+            place = {"PodName" if metric.name == _RESTARTS else "Service": variant.name}
+            source = MetricSource(arms.environment, publisher, _locate_servers(arms) | place)
+            fields: dict[str, Any] = {"label": None} if formula else visible
+            lines.append(source.line(metric.name, metric.statistic, id=f"{letter}{number}", **fields))
+        if formula:
+            lines.append(arms.build_expression(formula.format(number), variant, f"r{number}"))
+    return build_metric_graph(drawn[0], *lines, width=width)

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 
 from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
 from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm, build_alarm
-from tandem.monitoring.scope import MetricSource, MonitoringScope, is_published
+from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
@@ -43,7 +43,7 @@ MAX_SIBLINGS = MAX_NAMESPACES = MAX_ALARM_METRICS - 1
 def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
     """Return the suppressor, in alarm while no accelerator node lives; None where nobody counts the nodes."""
     environment = scope.environment
-    if not _counts_nodes(environment):
+    if not environment.observability.container_insights:
         return None
     return build_alarm(
         environment,
@@ -51,7 +51,7 @@ def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
         f"No accelerator node of {environment.name} lives: its alarms notify nobody. This is no fault.",
         f"fewer than one node for {PARKED_PERIODS} minutes; silence is no proof of a parked fleet, so that it "
         "mutes nothing",
-        MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes", is_visible=True),
+        MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id="nodes", is_visible=True),
         comparison="below",
         threshold=1,
         period_s=PERIOD_S,
@@ -62,64 +62,22 @@ def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
 def build_serving_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
     """Yield the alarms on pods; none where Container Insights is off."""
     environment = scope.environment
-    if not _has_insights(environment):
+    if not environment.observability.container_insights:
         return
     for experiment_scope in scope.experiments:
         experiment = experiment_scope.experiment
         for variant in experiment.all_variants():
             yield _unready_server_alarm(environment, experiment, variant)
-            if _can_run_at_once(environment, experiment):
+            if 1 < len(experiment.all_variants()) <= count_server_slots(environment, experiment):
                 yield _no_container_alarm(environment, experiment, variant)
-    if _counts_nodes(environment) and len(scope.experiments) <= MAX_NAMESPACES:
+    if len(scope.experiments) <= MAX_NAMESPACES:
         yield _idle_nodes_alarm(scope)
 
 
-def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
-    """Yield what no alarm on pods sees, and why."""
-    environment = scope.environment
-    if not _has_insights(environment):
-        yield "No server is watched for being ready: Container Insights is off or has no recorded sample."
-        return
-    for experiment_scope in scope.experiments:
-        experiment = experiment_scope.experiment
-        if not _can_run_at_once(environment, experiment):
-            count, slots = len(experiment.all_variants()), _count_server_slots(environment, experiment)
-            fit = "it has one variant" if count == 1 else f"of its {count} variants {slots} fit the fleet"
-            yield (
-                f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others "
-                f"run: {fit}, and no metric says which of them was raised."
-            )
-    yield (
-        "A silent CloudWatch agent is not seen: no server is watched then, and the fleet does not count as parked, so "
-        "that what the bench sends still calls."
-    )
-    if len(scope.experiments) > MAX_NAMESPACES:
-        yield (
-            f"Nodes on which nothing runs are not seen: an alarm reads {MAX_ALARM_METRICS} metrics, the nodes and "
-            f"{MAX_NAMESPACES} experiments, and there are {len(scope.experiments)}."
-        )
-
-
-def _has_insights(environment: Environment) -> bool:
-    metric_names = (RESTARTS, READY, RUNNING)
-    is_recorded = all(is_published(CONTAINER_INSIGHTS, name) for name in metric_names)
-    return environment.observability.container_insights and is_recorded
-
-
-def _counts_nodes(environment: Environment) -> bool:
-    """Whether somebody counts accelerator nodes: a filter on Container Insights' own log."""
-    return environment.observability.container_insights and is_published(LOG_FILTER, NODES)
-
-
-def _count_server_slots(environment: Environment, experiment: Experiment) -> int:
+def count_server_slots(environment: Environment, experiment: Experiment) -> int:
     """Return how many servers of an experiment the largest fleet holds at once."""
     devices = load_catalogue().instances.instances[environment.capacity.instance_type].devices.value or 0
     return environment.capacity.nodes * (devices // experiment.serving.devices)
-
-
-def _can_run_at_once(environment: Environment, experiment: Experiment) -> bool:
-    """Whether all servers of an experiment run at once, so that one of them that waits alone is no choice."""
-    return 1 < len(experiment.all_variants()) <= _count_server_slots(environment, experiment)
 
 
 def _insights_line(
@@ -127,7 +85,7 @@ def _insights_line(
 ) -> MetricLine:
     """Return the maximum of a metric of an experiment's namespace, by further dimensions."""
     location = {"Namespace": names.experiment_namespace(experiment), "ClusterName": names.cluster_name(environment)}
-    return MetricSource(environment, CONTAINER_INSIGHTS, location | dimensions).line(metric, "Maximum", id_=id_)
+    return MetricSource(environment, CONTAINER_INSIGHTS, location | dimensions).line(metric, "Maximum", id=id_)
 
 
 def _unready_server_alarm(environment: Environment, experiment: Experiment, variant: Variant) -> MetricAlarm:
@@ -177,7 +135,7 @@ def _idle_nodes_alarm(scope: MonitoringScope) -> MetricAlarm:
         [IDLE_NODES],
         f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase Running.",
         "a raised node has a server or a compile job within that time, or it is paid for nothing",
-        MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id_="nodes"),
+        MetricSource(environment, LOG_FILTER).line(NODES, "Sum", id="nodes"),
         *namespace_lines,
         MathExpression(text=f"nodes - nodes * {any_running}", label="nodes without a pod", id="idle"),
     )

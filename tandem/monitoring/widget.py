@@ -91,7 +91,7 @@ class GraphWidget:
         title: what is shown, with its unit.
         sentence: what it says, and what it does not.
         unit: of the left axis, in the catalogue's words.
-        publishers: names of those whose metrics it draws.
+        publisher: whose metrics it draws.
         lines: metrics and expressions, in the order of the legend.
         view: a line over time, or one number a line over the whole time range that is looked at.
         period_s: of the statistics; whole minutes. Numbers have the whole time range for a period.
@@ -103,7 +103,7 @@ class GraphWidget:
     title: str
     sentence: str
     unit: str
-    publishers: tuple[str, ...]
+    publisher: str
     lines: tuple[MetricLine | MathExpression, ...]
     marks: tuple[GraphMark, ...] = ()
     view: Literal["lines", "numbers"] = "lines"

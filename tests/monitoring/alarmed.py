@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.cli.monitoring_cost import build_scope
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.scope import ExperimentScope, MonitoringScope
+from tandem.monitoring.scope import MonitoringScope
 from tandem.spec.environment import ReferenceRun, ReferenceValue
 from tandem.spec.workspace import Workspace, load_workspace
 
@@ -60,9 +61,7 @@ def crowded(count: int) -> MonitoringScope:
     baseline, drafting = watching.experiment.variants
     more = tuple(drafting.model_copy(update={"name": f"{drafting.name}-{at:03}"}) for at in range(count - 1))
     experiment = watching.experiment.model_copy(update={"variants": (baseline, *more)})
-    return MonitoringScope(
-        environment=plain.environment, experiments=(ExperimentScope(experiment=experiment, traffic=watching.traffic),)
-    )
+    return MonitoringScope(environment=plain.environment, experiments=(replace(watching, experiment=experiment),))
 
 
 def of(found: EnvironmentAlarms, what: str, variant: str | None = None) -> MetricAlarm:

@@ -13,10 +13,10 @@ from alarmed import BASELINE, DRAFTING, ENVIRONMENTS, REFERENCE, crowded, every,
 from tandem import metrics
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.monitoring import alarm as limits
-from tandem.monitoring import bench_alarms, serving_alarms
+from tandem.monitoring import bench_alarms
 from tandem.monitoring.alarm import MetricAlarm
-from tandem.monitoring.alarms import _rename_duplicates, build_alarms, list_coverage_gaps
-from tandem.monitoring.scope import ExperimentScope, MetricSource, MonitoringScope
+from tandem.monitoring.alarms import build_alarms, list_coverage_gaps
+from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine
 
 SCOPES = {name: watched(name) for name in ENVIRONMENTS} | {
@@ -113,9 +113,8 @@ def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_an
     assert found.suppressor is None
     assert {one.suppressor for one in found.composites} == {None}
     assert not {alarm.anchor for alarm in found.alarms} & {"not-ready", "not-started", "nothing-runs"}
-    gaps = list_coverage_gaps(SCOPES["no Container Insights"])
-    assert any("Nothing is muted" in said for said in gaps)
-    assert any("Container Insights is off" in said for said in gaps)
+    (gap,) = [said for said in list_coverage_gaps(SCOPES["no Container Insights"]) if "Container Insights" in said]
+    assert "nothing is muted" in gap
 
 
 def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to_the_next():
@@ -125,7 +124,7 @@ def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to
     def named(experiment: str, variant: str) -> ExperimentScope:
         one = watching.experiment.variants[0].model_copy(update={"name": variant})
         changed = watching.experiment.model_copy(update={"name": experiment, "variants": (one,)})
-        return ExperimentScope(experiment=changed, traffic=watching.traffic)
+        return replace(watching, experiment=changed)
 
     scope = MonitoringScope(environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c")))
     names = [alarm.name for alarm in build_alarms(scope).alarms]
@@ -133,16 +132,6 @@ def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to
     assert len(set(names)) == len(names)
     assert names == [alarm.name for alarm in build_alarms(scope).alarms]
     assert all(child in names for composite in build_alarms(scope).composites for child in composite.alarms)
-
-
-def test_a_name_that_is_too_long_is_cut_and_stays_unique():
-    scope = watched(only=["post"])
-    long = [of(build_alarms(scope), "errors", variant) for variant in (BASELINE, DRAFTING)]
-
-    found = _rename_duplicates([replace(alarm, name=f"{'x' * 300}") for alarm in long])
-
-    assert [len(alarm.name) for alarm in found] == [255, 255]
-    assert found[0].name != found[1].name
 
 
 @pytest.mark.parametrize(
@@ -168,18 +157,6 @@ def test_acceptance_is_held_against_the_reference_where_it_has_it():
         "Experiment": "post", "Variant": DRAFTING, "PromptClass": "repeat", "Concurrency": "4",
     }  # fmt: skip
     assert REFERENCE.run in alarm.sentence
-
-
-def test_a_runtime_that_cannot_give_acceptance_has_no_alarm_on_it_and_it_is_said():
-    plain = watched(only=["post"])
-    (watching,) = plain.experiments
-    experiment = watching.experiment.model_copy(update={"runtime": "nxdi-v1"})  # known, not rendered
-    scope = MonitoringScope(
-        environment=plain.environment, experiments=(ExperimentScope(experiment=experiment, traffic=watching.traffic),)
-    )
-
-    assert not any(alarm.anchor == "acceptance" for alarm in build_alarms(scope).alarms)
-    assert any("nxdi-v1" in said for said in list_coverage_gaps(scope))
 
 
 def test_without_a_reference_no_latency_is_watched_and_it_is_said():
@@ -211,10 +188,3 @@ def test_the_look_back_holds_two_rounds_of_the_longest_suite():
     round_s = arms * request_s * sum(one_after_another.values())
 
     assert 2 * round_s < bench_alarms.LOOK_BACK_S < 3 * round_s
-
-
-def test_what_no_publisher_sends_is_read_by_no_alarm():
-    scope = watched()
-    with pytest.raises(ValueError, match="sends nothing by PodName"):
-        MetricSource(scope.environment, "container-insights", {"PodName": "x"}).line("m", "Sum", id_="m")
-    assert not serving_alarms.is_published("neuron", "node_neuroncore_utilization")

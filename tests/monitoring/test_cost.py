@@ -15,7 +15,7 @@ from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, count_bench_series
 from tandem.monitoring.guard_alarms import build_guard_alarms
-from tandem.monitoring.scope import MonitoringScope, SuiteTraffic
+from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MetricLine
 from tandem.spec.catalogue import load_catalogue
 
@@ -99,10 +99,10 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
             found[row.arm].add((row.class_, row.concurrency, row.all_loads, row.metric))
     cells = {row[:2] for rows in found.values() for row in rows if not row[2]}
     classes = {class_ for class_, _ in cells} - {"all"}
-    traffic = SuiteTraffic(suites={"real": tuple(classes)}, concurrencies=tuple({load for _, load in cells if load}))
+    loads = tuple({load for _, load in cells if load})
     (watching,) = asking(POST, "post").experiments
 
-    counted = count_bench_series(replace(watching, traffic=traffic))
+    counted = count_bench_series(replace(watching, suites={"real": tuple(classes)}, concurrencies=loads))
 
     not_sent = len(found) * (len(cells) + 1)  # goodput_per_s in each cell, unpublished_rounds once
     assert counted == sum(map(len, found.values())) + not_sent

@@ -26,7 +26,7 @@ def line(**given: Any) -> MetricLine:
 
 def graph(**given: Any) -> GraphWidget:
     whole: dict[str, Any] = {
-        "title": "TTFT, p50 [ms]", "sentence": "Until the first token.", "unit": "ms", "publishers": ("bench",),
+        "title": "TTFT, p50 [ms]", "sentence": "Until the first token.", "unit": "ms", "publisher": "bench",
         "lines": (line(),), "width": 24, "period_s": 300,
     }  # fmt: skip
     return GraphWidget(**whole | given)

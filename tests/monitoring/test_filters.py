@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import events, sample, sent
+from recorded import events
 
-from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
-from tandem.monitoring.agent import LogFilter, build_log_filters
+from tandem.metrics import CONTAINER_INSIGHTS
+from tandem.monitoring.agent import build_node_pattern
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
 
@@ -29,10 +29,8 @@ def environment() -> Environment:
 
 
 @pytest.fixture(scope="module")
-def nodes(environment: Environment) -> LogFilter:
-    """The one filter there is."""
-    (found,) = build_log_filters(environment)
-    return found
+def pattern(environment: Environment) -> str:
+    return build_node_pattern(environment)
 
 
 def matches(pattern: str, event: dict[str, Any]) -> bool:
@@ -42,24 +40,12 @@ def matches(pattern: str, event: dict[str, Any]) -> bool:
     return all(event.get(key) == value for key, value in terms)
 
 
-def test_it_counts_the_event_of_an_accelerator_node(nodes: LogFilter) -> None:
+def test_it_counts_the_event_of_an_accelerator_node(pattern: str) -> None:
     (event,) = events(CONTAINER_INSIGHTS, "Node")
-    assert matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
+    assert matches(pattern, {**event, "InstanceType": "trn2.48xlarge"})
 
 
 @pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
-def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogFilter) -> None:
+def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, pattern: str) -> None:
     (event,) = events(CONTAINER_INSIGHTS, kind)
-    assert not matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
-
-
-def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> None:
-    (metric,) = sent(LOG_FILTER)
-    assert (metric.name, metric.dimensions, metric.unit) == (nodes.name, frozenset(), nodes.unit)
-    assert sample(LOG_FILTER)["read"] == "container-insights.json"
-    assert nodes.namespace == "Tandem/post-us-east-2"
-
-
-def test_without_container_insights_there_is_nothing_to_filter(environment: Environment) -> None:
-    blind = environment.observability.model_copy(update={"container_insights": False})
-    assert build_log_filters(environment.model_copy(update={"observability": blind})) == ()
+    assert not matches(pattern, {**event, "InstanceType": "trn2.48xlarge"})

@@ -22,10 +22,10 @@ from assemblies import (
 )
 
 import app
-from stacks import observability
-from stacks.observability import MAX_RESOURCES, ObservabilityStack
+from stacks.observability import ObservabilityStack
 from tandem.cli.monitoring_cost import build_scope
-from tandem.monitoring.agent import build_addon_configuration, build_log_filters
+from tandem.monitoring import dashboards
+from tandem.monitoring.agent import build_addon_configuration, build_node_pattern
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_body, build_dashboards
 from tandem.monitoring.widget import MathExpression, MetricLine
@@ -157,16 +157,15 @@ class TestContainerInsights:
         assert {arn.partition("log-group:")[2].partition(":")[0] for arn in write["Resource"]} == set(ids(stack, GROUP))
 
     def test_accelerator_nodes_are_counted_in_the_performance_log(self, stack: Template) -> None:
-        (meant,) = build_log_filters(environment(HOME))
         found = one(stack, FILTER)
         (counted,) = found["MetricTransformations"]
 
         assert (found["LogGroupName"], found["FilterPattern"]) == (
-            container_log_group_name(environment(HOME), "performance"), meant.pattern,
+            container_log_group_name(environment(HOME), "performance"), build_node_pattern(environment(HOME)),
         )  # fmt: skip
         assert counted == {
-            "MetricName": meant.name, "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1", "DefaultValue": 0,
-            "Unit": "Count",
+            "MetricName": "accelerator_nodes", "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1",
+            "DefaultValue": 0, "Unit": "Count",
         }  # fmt: skip
 
     def test_switched_off_it_leaves_dashboards_and_alarms(self, tmp_path: Path) -> None:
@@ -180,19 +179,21 @@ class TestLimits:
     def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
         place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
         made = alone(place, tmp_path, [wide_experiment(100)])
-        assert len(made["Resources"]) <= MAX_RESOURCES
+        assert len(made["Resources"]) <= 500
         assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
 
-    def test_more_alarms_than_a_template_takes_are_told_in_a_line_by_the_app(
+    def test_a_dashboard_beyond_a_limit_is_told_in_a_line_by_the_app(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(observability, "MAX_RESOURCES", 20)
+        monkeypatch.setattr(dashboards, "MAX_WIDGETS", 20)
         place = environment("dev-trn2-3xlarge")
 
         code = app.write_assembly([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})
 
         assert code == 2
-        assert "alarms, and a template takes 20; host fewer variants" in " ".join(capsys.readouterr().err.split())
+        assert "widgets, captions counted; at most 20; host fewer experiments" in " ".join(
+            capsys.readouterr().err.split()
+        )
 
     def test_a_template_that_is_too_large_is_told_by_its_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
