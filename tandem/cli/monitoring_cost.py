@@ -55,8 +55,8 @@ def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str
         environment = declaration.environment
         experiments = [workspace.experiments.get(entry) for entry in environment.experiments] if environment else []
         files = {declaration.document.file, *(entry.document.file for entry in experiments if entry)}
-        if environment and not files & refused_files:
-            hosted = [entry.experiment for entry in experiments if entry and entry.experiment]
+        hosted = [entry.experiment for entry in experiments if entry and entry.experiment]
+        if environment and not files & refused_files and len(hosted) == len(experiments):
             cost_by_name[name] = compute_monitoring_cost(build_scope(environment, hosted))
     return cost_by_name
 
