@@ -29,6 +29,7 @@ import msgspec
 
 from tandem.bench.fault import BenchError
 from tandem.bench.json_file import read_json_lines
+from tandem.bench.manifest import ManifestArm
 from tandem.bench.schedule import TurnKey
 from tandem.metrics import acceptance_position
 
@@ -174,35 +175,17 @@ def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) 
     return CounterChange(counts, is_idle=not before.get("running") and not after.get("running"))
 
 
-@dataclass(frozen=True)
-class SpeculationInfo:
-    """What is known of an arm beside its page.
-
-    Args:
-        runtime: nxdi-v0 reads the page as V0's; None: only a page with every counter of V0's form is read as V0's.
-        speculates: None: only the page is asked.
-        window: num_speculative_tokens: no step commits more than one token above it.
-    """
-
-    runtime: str | None = None
-    speculates: bool | None = None
-    window: int | None = None
-
-
-NO_SPECULATION_INFO = SpeculationInfo()
-
-
-def compute_rates(
-    change: CounterChange, speculation: SpeculationInfo = NO_SPECULATION_INFO, *, failure_count: int = 0
-) -> AcceptanceRates:
+def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, failure_count: int = 0) -> AcceptanceRates:
     """Return acceptance and steps of one change.
 
     Args:
         change: the difference over one turn, or a sum of several.
-        speculation: what is known of the arm.
+        arm: whose runtime tells how its page is read (nxdi-v0: as V0's; None: a page with every counter of V0's form
+            is read as V0's), and whose window bounds the tokens that one step commits. None: only the page is asked.
         failure_count: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    counts, runtime = change.counts, speculation.runtime
+    counts, runtime, speculation = change.counts, arm.runtime if arm else None, arm.speculation if arm else None
+    window = speculation.num_speculative_tokens if speculation else None
     has_v0_form = "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
     is_v0 = runtime == "nxdi-v0" or (runtime is None and has_v0_form)
     if is_v0 and (failure_count or not change.is_idle):
@@ -218,12 +201,21 @@ def compute_rates(
     else:
         values["target_steps_per_token"] = steps / tokens
     if counts.get("drafts"):
-        return _compute_live_rates(counts, values, reasons, speculation.window)
-    if speculation.speculates is False:
-        return AcceptanceRates(values, (*reasons, "it does not speculate"))
-    if reasons or steps <= first_tokens:
-        return AcceptanceRates(values, tuple(reasons) or ("no step after a first token was counted",))
-    return _derive_rates((tokens - first_tokens) / (steps - first_tokens), values, speculation)
+        return _compute_live_rates(counts, values, reasons, window)
+    if speculation and speculation.method is None:
+        reasons.append("it does not speculate")
+    elif not reasons and steps <= first_tokens:
+        reasons.append("no step after a first token was counted")
+    if reasons:
+        return AcceptanceRates(values, tuple(reasons))
+    tokens_per_step = (tokens - first_tokens) / (steps - first_tokens)
+    if window and tokens_per_step > window + 1:
+        reason = f"{tokens_per_step:.2f} tokens a step is more than a window of {window} can commit"
+        return AcceptanceRates(absence_reasons=(reason,))
+    if not speculation and tokens_per_step < _PLAIN_TOKENS_PER_STEP:
+        reason = "no draft was counted and each step gave one token: nothing says that it speculates"
+        return AcceptanceRates(values, (reason,))
+    return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
 
 def _compute_live_rates(
@@ -240,17 +232,6 @@ def _compute_live_rates(
     positions = sorted(int(match[1]) for key in counts if (match := _POSITION.fullmatch(key)))
     values |= {acceptance_position(position): counts[f"{_POSITION_KEY}{position}"] / drafts for position in positions}
     return AcceptanceRates(values, tuple(reasons))
-
-
-def _derive_rates(tokens_per_step: float, values: dict[str, float], speculation: SpeculationInfo) -> AcceptanceRates:
-    window = speculation.window
-    if window and tokens_per_step > window + 1:
-        reason = f"{tokens_per_step:.2f} tokens a step is more than a window of {window} can commit"
-        return AcceptanceRates(absence_reasons=(reason,))
-    if not speculation.speculates and tokens_per_step < _PLAIN_TOKENS_PER_STEP:
-        reason = "no draft was counted and each step gave one token: nothing says that it speculates"
-        return AcceptanceRates(values, (reason,))
-    return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
 
 def read_scrapes(path: Path) -> Iterator[MetricsScrape]:

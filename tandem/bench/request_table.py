@@ -17,7 +17,7 @@ from functools import cached_property
 from itertools import count
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
@@ -48,6 +48,8 @@ _NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of c
     "error": ("errors", attrgetter("error")),
     "content": ("contents", attrgetter("content")),
 }
+Key = TypeVar("Key")
+NewKey = TypeVar("NewKey")
 _ColumnParts = dict[tuple[str, str], list[NDArray[Any]]]  # group and name of a column to its blocks
 
 
@@ -56,6 +58,43 @@ class PromptKey(NamedTuple):
 
     suite: str
     prompt_id: str
+
+
+@dataclass(frozen=True)
+class RowGroups(Generic[Key]):
+    """Requests in groups, such as those of each turn or of each load.
+
+    Args:
+        keys: what the requests of a group share.
+        codes: of each request, the place of its key.
+    """
+
+    keys: Sequence[Key]
+    codes: IntArray
+
+    def rename(self, names: Iterable[NewKey]) -> RowGroups[NewKey]:
+        """Return the groups under other names, one for each of the present keys; equal ones are joined."""
+        places: dict[NewKey, int] = {}
+        codes = [places.setdefault(name, len(places)) for name in names]
+        return RowGroups(list(places), np.array(codes, np.intp)[self.codes])
+
+    def sum(self, column: NDArray[Any]) -> Values:
+        """Sum a column of requests to one of groups."""
+        sums: Values = np.bincount(self.codes, column, minlength=len(self.keys)).astype(float)
+        return sums
+
+    def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[Key, Values]]:
+        """Yield the values of each group that are no NaN.
+
+        Args:
+            values: of the requests.
+            rows: of each value, its request; None where each request has one.
+        """
+        codes = self.codes if rows is None else self.codes[rows]
+        small_codes = codes.astype(np.min_scalar_type(len(self.keys)))  # numpy sorts 16 bits and fewer by radix
+        ends = np.cumsum(np.bincount(codes, minlength=len(self.keys)))
+        parts = np.split(values[np.argsort(small_codes, kind="stable")], ends[:-1])
+        yield from ((key, part[~np.isnan(part)]) for key, part in zip(self.keys, parts, strict=False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,22 +210,27 @@ class RequestTable:
         return good_mask, unknown_mask
 
     @cached_property
-    def turn_groups(self) -> tuple[list[TurnKey], IntArray]:
-        """The turns that were taken, and of each request the place of its own among them."""
-        codes, first_rows = np.zeros(len(self), np.intp), np.zeros(min(len(self), 1), np.intp)
-        for column in (self.arm, self.class_, self.load, self.round, self.slot):
-            column_codes = np.unique(column, return_inverse=True)[1]
-            codes = codes * len(self) + column_codes  # both are below len(self), so that nothing overflows
-            _, first_rows, codes = np.unique(codes, return_index=True, return_inverse=True)
+    def turn_groups(self) -> RowGroups[TurnKey]:
+        """The requests of each turn that was taken."""
+        columns = np.stack([self.arm, self.class_, self.load, self.round, self.slot], axis=1)
+        rows, codes = np.unique(columns, axis=0, return_inverse=True)
         turns = [
-            TurnKey(
-                self.arms[self.arm[row]], self.classes[self.class_[row]], load.concurrency, load.rate_per_s,
-                int(self.round[row]), int(self.slot[row]),
-            )
-            for row in first_rows.tolist()
-            for load in (self.loads[self.load[row]],)
-        ]  # fmt: skip
-        return turns, codes
+            TurnKey(self.arms[arm], self.classes[class_], load.concurrency, load.rate_per_s, round_, slot)
+            for arm, class_, load_code, round_, slot in rows.tolist()
+            for load in (self.loads[load_code],)
+        ]
+        return RowGroups(turns, codes)
+
+    def select(self, mask: BoolArray) -> RequestTable:
+        """Return the requests that `mask` names, with their gaps."""
+        is_kept, columns = mask[self.gap_owners], dict[str, Any]()
+        for name, values in vars(self).items():
+            if isinstance(values, np.ndarray):
+                columns[name] = values[is_kept if name.startswith("gap") else mask]
+            elif isinstance(values, Mapping):
+                columns[name] = {key: column[mask] for key, column in values.items()}
+        columns["gap_owners"] = (np.cumsum(mask) - 1)[columns["gap_owners"]]
+        return replace(self, **columns)
 
     def __len__(self) -> int:
         """How many requests there are."""
@@ -284,10 +328,10 @@ def _add_process_starts(table: RequestTable) -> RequestTable:
     process_starts = {scrape.turn: scrape.start for scrape in scrapes if scrape.start is not None}
     if not process_starts or (table.start != UNKNOWN).all():
         return table
-    turns, codes = table.turn_groups
-    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in turns]
+    groups = table.turn_groups
+    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in groups.keys]
     starts, name_codes = encode_names([*table.starts, *turn_starts])
-    places = np.where(table.start == UNKNOWN, len(table.starts) + codes, table.start)
+    places = np.where(table.start == UNKNOWN, len(table.starts) + groups.codes, table.start)
     return replace(table, starts=starts, start=name_codes[places])
 
 

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from tandem.bench import counters, json_file, manifest, throughput
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench import counters, json_file, manifest
+from tandem.bench.columns import BoolArray
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import RunManifest
 from tandem.bench.notes import collect_notes
-from tandem.bench.quantiles import Values, compute_spread
-from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.quantiles import compute_spread
+from tandem.bench.request_table import RequestTable, RowGroups, read_request_table
 from tandem.bench.schedule import ArmLoad
-from tandem.bench.throughput import Spreads, TurnRequests
+from tandem.bench.throughput import Spreads, compute_turn_metrics
 from tandem.metrics import CATALOGUE, find_metric
 
 SCHEMA = 2
@@ -60,9 +60,6 @@ class MetricDefinition(msgspec.Struct, frozen=True, kw_only=True):
     definition: str
     source: str
     better: str
-
-
-_METRIC_FIELDS = MetricDefinition.__struct_fields__
 
 
 class ArmRequestCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,50 +132,46 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     run = table.run
     check_limits(run, table.folder)
     controls = manifest.control_round_numbers(run)
-    is_main = ~np.isin(table.round, list(controls))
-    turn_requests = TurnRequests.select(table, is_main)
+    main = table.select(~np.isin(table.round, list(controls)))
     scrapes = (scrape for scrape in counters.read_scrapes(table.folder / counters.FILE) if scrape.round not in controls)
     changes, drop_reasons = counters.pair_scrapes(scrapes)
-    throughput_metrics = throughput.compute_throughput(turn_requests, has_limits=bool(run.goodput))
-    acceptance_metrics = throughput.compute_acceptance(changes, {arm.name: arm for arm in run.arms}, turn_requests)
-    sentences = [
-        f"{arm}: {sentence} ({number} {'turn' if number == 1 else 'turns'})"
-        for metrics in (throughput_metrics, acceptance_metrics)
-        for (arm, sentence), number in metrics.sentences.items()
-    ]
-    cells = _CellRows.group(table, is_main)
-    spreads = _compute_spreads(table, cells) | throughput_metrics.spreads | acceptance_metrics.spreads
-    arms, locate = _order_loads(run, cells.loads)
+    turn_metrics = compute_turn_metrics(main, changes)
+    sentences = [f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()]
+    loads = main.turn_groups.rename(turn.load for turn in main.turn_groups.keys)
+    spreads = _compute_spreads(main, loads) | turn_metrics.spreads
+    arms, locate = _order_loads(run, loads.keys)
+
+    def count(mask: BoolArray) -> dict[ArmLoad, int]:
+        return dict(zip(loads.keys, map(int, loads.sum(mask)), strict=True))
 
     def list_words(masks: Mapping[str, BoolArray]) -> tuple[WordCount, ...]:
-        counts = {(load, word): n for word, mask in masks.items() for load, n in cells.count_by_load(mask).items() if n}
+        counts = {(load, word): n for word, mask in masks.items() for load, n in count(mask).items() if n}
         keys = sorted(counts, key=lambda key: (*locate(key[0]), key[1]))
         return tuple(WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys)
 
-    everything = np.ones(len(table), bool)
-    asked, failed, retried = (cells.count_by_load(mask) for mask in (everything, table.failed, table.retried))
+    succeeded, failed, retried = count(~main.failed), count(main.failed), count(main.retried)
     requests = [
         ArmRequestCounts(
             **_name_load(load),
-            requests=asked[load],
-            succeeded=asked[load] - failed[load],
+            requests=succeeded[load] + failed[load],
+            succeeded=succeeded[load],
             failed=failed[load],
             retried=retried[load],
         )
-        for load in sorted(cells.loads, key=locate)
+        for load in sorted(loads.keys, key=locate)
     ]
-    metrics = map(find_metric, sorted({name for _, name in spreads}, key=_locate_metric))
+    metrics = [find_metric(name) for name in sorted({name for _, name in spreads}, key=_locate_metric)]
     return RecordSummary(
         arms=arms,
         simulated=run.simulated,
         records=len(table),
         cells=tuple(_list_cells(spreads, locate)),
-        metrics=tuple(MetricDefinition(**{key: getattr(metric, key) for key in _METRIC_FIELDS}) for metric in metrics),
+        metrics=msgspec.convert(metrics, tuple[MetricDefinition, ...], from_attributes=True),
         requests=tuple(requests),
-        errors=list_words({word: table.error == code for code, word in enumerate(table.errors)}),
-        content=list_words({word: table.content == code for code, word in enumerate(table.contents)}),
-        suspects=list_words(table.suspects),
-        notes=tuple(collect_notes(table, is_main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})),
+        errors=list_words({word: main.error == code for code, word in enumerate(main.errors)}),
+        content=list_words({word: main.content == code for code, word in enumerate(main.contents)}),
+        suspects=list_words(main.suspects),
+        notes=tuple(collect_notes(table, main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})),
     )
 
 
@@ -215,61 +208,13 @@ def check_limits(run: RunManifest, folder: Path) -> None:
             raise BenchError(problem, where=str(folder / manifest.FILE), change=change)
 
 
-class _CellRows(NamedTuple):
-    """The requests of each load.
-
-    Args:
-        loads: every arm, class and load that was asked.
-        cell: of each request of the table, the place of its load; -1 where the request is left out.
-    """
-
-    loads: Sequence[ArmLoad]
-    cell: IntArray
-
-    @classmethod
-    def group(cls, table: RequestTable, mask: BoolArray) -> _CellRows:
-        """Group the requests that `mask` names."""
-        turns, codes = table.turn_groups
-        places: dict[ArmLoad, int] = {}
-        turn_codes = np.unique(codes[mask]).tolist()
-        turn_cells = np.full(len(turns), -1, np.intp)
-        turn_cells[turn_codes] = [places.setdefault(turns[code].load, len(places)) for code in turn_codes]
-        return cls(list(places), np.where(mask, turn_cells[codes], -1))
-
-    def pool_classes(self) -> _CellRows:
-        """Return the requests of each load, classes together."""
-        places: dict[ArmLoad, int] = {}
-        cells = [places.setdefault(load.pool_classes(), len(places)) for load in self.loads]
-        return _CellRows(list(places), np.array([*cells, -1], np.intp)[self.cell])
-
-    def count_by_load(self, mask: BoolArray) -> dict[ArmLoad, int]:
-        """Return how many requests of each load are in `mask`."""
-        numbers = np.bincount(self.cell[mask & (self.cell >= 0)], minlength=len(self.loads))
-        return dict(zip(self.loads, numbers.tolist(), strict=True))
-
-    def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[ArmLoad, Values]]:
-        """Yield the values that there are, by load.
-
-        Args:
-            values: of the requests.
-            rows: of each value, its request; None where each request has one.
-        """
-        cell = self.cell if rows is None else self.cell[rows]
-        small_codes = cell.astype(np.min_scalar_type(-len(self.loads) - 1))  # numpy sorts 16 bits and fewer by radix
-        sorted_values = values[np.argsort(small_codes, kind="stable")]
-        ends = np.cumsum(np.bincount(cell + 1, minlength=len(self.loads) + 1))
-        for load, first, end in zip(self.loads, ends[:-1], ends[1:], strict=True):
-            cell_values = sorted_values[first:end]
-            yield load, cell_values[~np.isnan(cell_values)]
-
-
-def _compute_spreads(table: RequestTable, cells: _CellRows) -> Spreads:
+def _compute_spreads(table: RequestTable, loads: RowGroups[ArmLoad]) -> Spreads:
     spreads: Spreads = {}
-    for group in (cells, cells.pool_classes()):
-        parts = {name: group.split(values) for name, values in table.figures.items()}
-        parts["chunk_gap_ms"] = group.split(table.gaps_ms, table.gap_owners)
-        for name, loads in parts.items():
-            spreads |= {(load, name): spread for load, values in loads if (spread := compute_spread(values))}
+    for groups in (loads, loads.rename(load.pool_classes() for load in loads.keys)):
+        parts = {name: groups.split(values) for name, values in table.figures.items()}
+        parts["chunk_gap_ms"] = groups.split(table.gaps_ms, table.gap_owners)
+        for name, load_values in parts.items():
+            spreads |= {(load, name): spread for load, values in load_values if (spread := compute_spread(values))}
     return spreads
 
 

@@ -15,10 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem.bench import datapoints
-from tandem.bench.datapoints import RoundDatapoints
 from tandem.bench.fault import BenchError
-from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest, read_manifest, run_id
 from tandem.bench.settings import RunSettings
 from tandem.cli.bench_flags import RunFlags
@@ -26,9 +23,8 @@ from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
-from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS
-from tandem.publish.batch import RoundFigures, SeriesValues
 from tandem.publish.clients import PublishClients, connect
+from tandem.publish.datapoints import read_rounds
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.shell_command import quote_command
 from tandem.spec import names
@@ -197,31 +193,8 @@ def _publish_rounds(
     end_s: float = float("inf"),
 ) -> PublishReport:
     publisher = RunPublisher(destination, folder, clients, end_s=end_s)
-    points = datapoints.read_rounds(folder, publisher.published_rounds)
-    rounds = (build_figures(round_points, folder, destination.experiment) for round_points in points)
+    rounds = read_rounds(folder, destination.experiment, publisher.published_rounds)
     return publisher.publish(rounds, [folder / name for name in files if (folder / name).is_file()])
-
-
-def build_figures(points: RoundDatapoints, folder: Path, experiment: str) -> RoundFigures:
-    """Return a round as it is published.
-
-    Args:
-        points: of the bench.
-        folder: of the run.
-        experiment: the dimension.
-    """
-    series = []
-    for row in points.rows:
-        load = f"rate-{row.rate_per_s:g}" if row.rate_per_s is not None else str(row.concurrency or ALL_VALUES)
-        dimensions = tuple(zip(BENCH_DIMENSIONS, (experiment, row.arm, row.class_, load), strict=True))
-        series.append(SeriesValues(metric=row.metric, dimensions=dimensions, at_s=row.at_s, values=row.values))
-    return RoundFigures(
-        number=points.number,
-        is_complete=points.is_complete,
-        series=tuple(series),
-        records_file=folder / RECORDS_FILE,
-        ranges=points.ranges,
-    )
 
 
 def _print_messages(report: PublishReport) -> None:

@@ -18,7 +18,7 @@ from tandem.bench.columns import BoolArray
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import ArmLoad, TurnKey
 from tandem.bench.summary import ALL_CLASSES
-from tandem.bench.throughput import Spreads, TurnRequests
+from tandem.bench.throughput import Spreads
 from tandem.bench.throughput import compute_acceptance as compute_turn_acceptance
 from tandem.judge.schema import ClassAcceptance
 from tandem.metrics import acceptance_position
@@ -60,12 +60,10 @@ def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
         number = numbers.setdefault(turn, len(numbers))
         return turn._replace(concurrency=None, rate_per_s=None, round=number, slot=0)
 
-    requests = TurnRequests.select(table, np.full(len(table), bool(changes)))
-    turns = [turn.pool_classes() if turn.pool_classes() in numbers else turn for turn in requests.turns]
+    groups = table.turn_groups
+    turns = [turn.pool_classes() if turn.pool_classes() in numbers else turn for turn in groups.keys]
     metrics = compute_turn_acceptance(
-        [(strip_load(turn), change) for turn, change in changes],
-        {arm.name: arm for arm in table.run.arms},
-        requests.rename_turns([strip_load(turn) for turn in turns]),
+        table, groups.rename(map(strip_load, turns)), [(strip_load(turn), change) for turn, change in changes]
     )
     remarks: dict[str, list[str]] = {arm: [] for arm in table.arms}
     drops = (reason.partition(": ")[::2] for reason in drop_reasons)

@@ -11,77 +11,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tandem.metrics import BENCH_DIMENSIONS, cloudwatch_unit, find_metric
+from tandem.bench.quantiles import Values
+from tandem.metrics import cloudwatch_unit, find_metric
+from tandem.publish.datapoints import MINUTE_S, SeriesMinute
 
 MAX_DATA = 1000  # a request
 MAX_BYTES = 900_000  # a request before it is packed; the limit is 1 MB, and whether packed it does not say
 MAX_VALUES = 150  # unique ones a datum
 MAX_SIZE = 2.0**360  # of a value
-MAX_NAME_CHARACTERS = 1024  # of a dimension's value; one must not be blank
 DIGITS = 3
-RESOLUTION_S = 60
 _PAIR_BYTES = 24  # a value of three digits and its count, in JSON or CBOR: botocore speaks either with CloudWatch
 _DATUM_BYTES = 250  # names of the fields, of the unit, the time
 _DIMENSION_BYTES = 32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesValues:
-    """Values of one series in one minute.
-
-    Args:
-        metric: its name in the catalogue.
-        dimensions: name and value of each.
-        at_s: a time in the minute, in seconds since 1970.
-        values: in the metric's unit; one that is no finite number is left out.
-    """
-
-    metric: str
-    dimensions: tuple[tuple[str, str], ...]
-    at_s: int
-    values: Sequence[float] | NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFigures:
-    """One round of a run.
-
-    Args:
-        number: from 0.
-        is_complete: whether all of it is recorded; only then its figures are sent.
-        series: its figures.
-        records_file: holds its raw records.
-        ranges: their bytes in it: each from the first to the one behind the last.
-    """
-
-    number: int
-    is_complete: bool
-    series: tuple[SeriesValues, ...]
-    records_file: Path
-    ranges: tuple[tuple[int, int], ...]
-
-
-class SeriesMinute(NamedTuple):
-    """One minute of one series; sorts as batches are filled."""
-
-    dimensions: tuple[tuple[str, str], ...]
-    metric: str
-    at_s: int
-
-    @property
-    def prompt_class(self) -> str:
-        """The class whose batch it lies in."""
-        return dict(self.dimensions)[BENCH_DIMENSIONS[2]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +56,7 @@ class MetricDatum:
             "Values": list(self.values),
             "Counts": [float(count) for count in self.counts],
             "Unit": cloudwatch_unit(find_metric(self.minute.metric)),
-            "StorageResolution": RESOLUTION_S,
+            "StorageResolution": MINUTE_S,
         }
 
 
@@ -123,44 +72,29 @@ class MetricBatch:
         plain = [[*datum.minute, datum.values, datum.counts] for datum in self.data]
         return hashlib.sha256(json.dumps(plain, separators=(",", ":")).encode()).hexdigest()
 
-    def find_name_fault(self) -> str | None:
-        """Return which dimension CloudWatch would refuse, None for none."""
-        for name, value in sorted({dimension for datum in self.data for dimension in datum.minute.dimensions}):
-            if not (value.isascii() and value.isprintable() and value.strip() and len(value) <= MAX_NAME_CHARACTERS):
-                return f"{name} {value!r}: CloudWatch takes 1 to {MAX_NAME_CHARACTERS} printable ASCII characters"
-        return None
 
-
-def build_batches(series: Iterable[SeriesValues]) -> tuple[MetricBatch, ...]:
-    """Return the batches of a round.
-
-    Args:
-        series: its figures, in any order; several of one minute of one series are joined.
-    """
-    values: dict[SeriesMinute, list[NDArray[np.float64]]] = {}
-    for part in series:
-        minute = SeriesMinute(part.dimensions, part.metric, part.at_s // RESOLUTION_S * RESOLUTION_S)
-        values.setdefault(minute, []).append(round_values(np.asarray(part.values, dtype=np.float64)))
+def build_batches(values: Mapping[SeriesMinute, Values]) -> tuple[MetricBatch, ...]:
+    """Return the batches of a round's values; one that is no finite number is left out."""
     minutes = sorted(values, key=lambda minute: (minute.prompt_class, minute))
     return tuple(
         MetricBatch(data)
         for _, class_minutes in groupby(minutes, key=lambda minute: minute.prompt_class)
-        for data in _fill_batches(_count_values(minute, np.concatenate(values[minute])) for minute in class_minutes)
+        for data in _fill_batches(_count_values(minute, round_values(values[minute])) for minute in class_minutes)
     )
 
 
-def round_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def round_values(values: Values) -> Values:
     """Return the finite values at three significant digits; one nearer to 0 than CloudWatch takes is 0."""
     finite = values[np.isfinite(values)]
     size = np.abs(finite)
     finite = np.where(size < 1 / MAX_SIZE, 0.0, finite)[size < MAX_SIZE]
     power = np.floor(np.log10(np.where(finite == 0, 1.0, np.abs(finite)))) - (DIGITS - 1)
     up, down = 10.0 ** np.maximum(-power, 0), 10.0 ** np.maximum(power, 0)
-    rounded_values: NDArray[np.float64] = np.rint(finite * up / down) / up * down + 0.0  # -0.0 is 0.0
+    rounded_values: Values = np.rint(finite * up / down) / up * down + 0.0  # -0.0 is 0.0
     return rounded_values
 
 
-def _count_values(minute: SeriesMinute, values: NDArray[np.float64]) -> tuple[MetricDatum, ...]:
+def _count_values(minute: SeriesMinute, values: Values) -> tuple[MetricDatum, ...]:
     unique, counts = np.unique(values, return_counts=True)
     return tuple(
         MetricDatum(

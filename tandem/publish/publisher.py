@@ -20,10 +20,12 @@ from typing import BinaryIO, Literal
 from botocore.exceptions import ClientError
 
 from tandem.aws.faults import explain_fault
+from tandem.bench.folder import RECORDS_FILE
 from tandem.errors import ExternalError, TandemError
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
-from tandem.publish.batch import RESOLUTION_S, MetricBatch, MetricDatum, RoundFigures, SeriesMinute, build_batches
+from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
+from tandem.publish.datapoints import MINUTE_S, RoundFigures, SeriesMinute
 
 MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
@@ -179,7 +181,8 @@ class RunPublisher:
     ) -> None:
         require_account(clients, destination.account, destination.environment)
         self.report = PublishReport()
-        self._destination, self._cloudwatch, self._end_s = destination, clients.cloudwatch, end_s
+        self._destination, self._folder, self._end_s = destination, folder, end_s
+        self._cloudwatch = clients.cloudwatch
         self._store = ResultStore(clients.s3, destination.bucket, destination.prefix)
         self._marker_prefix = f"published/{destination.environment}/round-"
         self._sizes = self._store.list_sizes()
@@ -234,7 +237,7 @@ class RunPublisher:
         """Store a round's raw records, unless they are there; records are only ever appended."""
         name = f"records/round-{figures.number:05d}.jsonl"
         if self._sizes.get(name) != sum(end - first for first, end in figures.ranges):
-            self._store.store_ranges(name, figures.records_file, figures.ranges)
+            self._store.store_ranges(name, self._folder / RECORDS_FILE, figures.ranges)
             self.report.stored += 1
 
     def _publish_figures(self, figures: RoundFigures) -> None:
@@ -249,7 +252,7 @@ class RunPublisher:
         old_journal = f"published/round-{number:05d}.jsonl"
         if old_journal in self._sizes:
             self._batch_log.read_lines(self._store.read(old_journal))
-        last_s, now_s = max((part.at_s for part in figures.series), default=0), time.time()
+        last_s, now_s = max((minute.at_s for minute in figures.values), default=0), time.time()
         if last_s > now_s + MAX_AHEAD_S - MARGIN_S:
             self.report.left.append(
                 f"round {number} has figures of {_format_utc(last_s)}, too far ahead of this machine's clock "
@@ -257,7 +260,7 @@ class RunPublisher:
                 f"CloudWatch takes them from {_format_utc(last_s - MAX_AHEAD_S + MARGIN_S)} on"
             )
             return
-        batches = build_batches(figures.series)
+        batches = build_batches(figures.values)
         for batch in batches:
             if (number, batch.digest) in self._batch_log:
                 continue
@@ -278,7 +281,7 @@ class RunPublisher:
             if lost not in self.report.lost:
                 self.report.lost.append(lost)
             return "skipped"
-        refusal = batch.find_name_fault() or self._put_data(batch.data)
+        refusal = self._put_data(batch.data)
         if refusal is not None:
             prompt_class = batch.data[0].minute.prompt_class
             self.report.lost.append(
@@ -304,7 +307,7 @@ class RunPublisher:
 
     def _send_gauge(self, round_count: int) -> None:
         """Send how many earlier rounds are recorded whole and not in CloudWatch; a failure is a note."""
-        minute = int(time.time()) // RESOLUTION_S * RESOLUTION_S
+        minute = int(time.time()) // MINUTE_S * MINUTE_S
         dimensions = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self._destination.experiment}
         arms = [tuple((dimensions | {BENCH_DIMENSIONS[1]: arm}).items()) for arm in self._destination.variants]
         gauge_data = [

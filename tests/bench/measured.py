@@ -89,6 +89,11 @@ def arm(name: str, **changes: Any) -> manifest.ManifestArm:
     )
 
 
+def speculating(method: str | None, window: int | None = None) -> manifest.ManifestArm:
+    """An arm whose speculation is known; without a method it does not speculate."""
+    return arm("spec", speculation=manifest.Speculation(method=method, num_speculative_tokens=window))
+
+
 def write_run(
     folder: Path, records: list[RequestRecord], scrapes: list[MetricsScrape] | None = None, **changes: Any
 ) -> Path:

@@ -11,12 +11,13 @@ from measured import record, write_run
 from planned import plan
 from running import QUICK, measure
 
-from tandem.bench import datapoints, manifest, summary
+from tandem.bench import manifest, summary
 from tandem.bench.estimate import DurationEstimate
 from tandem.bench.manifest import PlanTotals
 from tandem.bench.run_description import describe_plan
 from tandem.bench.schedule import control_numbers
 from tandem.bench.settings import RunSettings
+from tandem.publish.datapoints import read_rounds
 
 pytestmark = pytest.mark.xdist_group("bench-control")  # its run is made once
 PROMPTS = {"code": ["a", "b", "c", "d"]}
@@ -99,15 +100,15 @@ def test_no_figure_of_a_summary_holds_a_control_round(ran):
     assert found.arms == ("a", "b")
     assert {(asked.arm, asked.requests) for asked in found.requests} == {("a", 8), ("b", 8)}
     assert {cell.n for cell in found.cells if cell.metric == "e2e_ms"} == {8}
-    assert any("1 control round asked the baseline against itself, 8 requests:" in note for note in found.notes)
+    assert any("control rounds asked the baseline against itself: 8 requests, 0 failed" in note for note in found.notes)
     assert not any("planned requests" in note for note in found.notes)
 
 
 def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran):
-    whole = list(datapoints.read_rounds(ran.folder))
+    whole = list(read_rounds(ran.folder, "post"))
 
-    assert [bool(one.rows) for one in whole] == [True, False, True]
-    assert {row.arm for one in whole for row in one.rows} == {"a", "b"}
+    assert [bool(one.values) for one in whole] == [True, False, True]
+    assert {dict(key.dimensions)["Variant"] for one in whole for key in one.values} == {"a", "b"}
     assert all(one.is_complete for one in whole)
     assert whole[1].ranges
 
@@ -119,10 +120,10 @@ def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(
 
     found = summary.summarize_run(folder)
 
-    told = "1 control round asked the baseline against itself, 1 requests, 1 of them failed"
+    told = "control rounds asked the baseline against itself: 1 requests, 1 failed"
     assert any(told in note for note in found.notes)
     assert not found.errors
-    assert [one.is_complete for one in datapoints.read_rounds(folder)] == [False, False]
+    assert [one.is_complete for one in read_rounds(folder, "post")] == [False, False]
 
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from measured import arm, speculating
 
 from tandem.bench.counters import (
     FILE,
     CounterChange,
     MetricsScrape,
-    SpeculationInfo,
     compute_difference,
     compute_rates,
     pair_scrapes,
@@ -18,6 +18,7 @@ from tandem.bench.counters import (
     read_scrapes,
 )
 from tandem.bench.fault import BenchError
+from tandem.bench.manifest import ManifestArm
 from tandem.bench.metrics_scraper import ServerRestarts
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
@@ -104,7 +105,7 @@ def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_ru
     before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
     assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
-    assert compute_rates(changed(both), SpeculationInfo(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
+    assert compute_rates(changed(both), arm("spec", runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
 
 
 @pytest.mark.parametrize(("before", "after", "failures"), [(1.0, 0.0, 0), (0.0, 1.0, 0), (0.0, 0.0, 1)])
@@ -121,15 +122,15 @@ def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before: float, a
 @pytest.mark.parametrize(
     ("counters", "speculation", "values", "reason"),
     [
-        (PLAIN, SpeculationInfo(speculates=False), {"target_steps_per_token": 1.0}, "it does not speculate"),
-        (PLAIN, SpeculationInfo(), {"target_steps_per_token": 1.0}, "nothing says that it speculates"),
-        (PLAIN, SpeculationInfo(speculates=True), {"target_steps_per_token": 1.0, "acceptance_length": 1.0}, ""),
-        (V1_FLAT, SpeculationInfo(speculates=True, window=3), {}, "more than a window of 3 can commit"),
+        (PLAIN, speculating(None), {"target_steps_per_token": 1.0}, "it does not speculate"),
+        (PLAIN, None, {"target_steps_per_token": 1.0}, "nothing says that it speculates"),
+        (PLAIN, speculating("eagle"), {"target_steps_per_token": 1.0, "acceptance_length": 1.0}, ""),
+        (V1_FLAT, speculating("eagle", 3), {}, "more than a window of 3 can commit"),
     ],
     ids=["plain", "unknown", "one token a step", "beyond the window"],
 )
 def test_what_is_known_of_an_arm_decides_what_is_believed(
-    counters: dict[str, float], speculation: SpeculationInfo, values: dict[str, float], reason: str
+    counters: dict[str, float], speculation: ManifestArm | None, values: dict[str, float], reason: str
 ) -> None:
     said = compute_rates(changed(counters), speculation)
     assert said.values == values
@@ -138,7 +139,7 @@ def test_what_is_known_of_an_arm_decides_what_is_believed(
 
 @pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])
 def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dict[str, float]) -> None:
-    said = compute_rates(changed(parse_page(V1_LIVE) | wrong), SpeculationInfo(window=7))
+    said = compute_rates(changed(parse_page(V1_LIVE) | wrong), speculating("eagle", 7))
     assert said.values.keys() == {"target_steps_per_token"}
     assert "contradict" in said.absence_reasons[0]
 

@@ -7,11 +7,11 @@ import urllib.request
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
+from measured import speculating
 
 from tandem.bench.counters import (
     AcceptanceRates,
     CounterChange,
-    SpeculationInfo,
     compute_difference,
     compute_rates,
     parse_page,
@@ -42,7 +42,7 @@ def served(**knobs: object) -> tuple[AcceptanceRates, list[RequestLogEntry]]:
             fetched(f"{twin.url}/v1/chat/completions", {"model": "m", "messages": messages, "stream": True})
         change = compute_difference(before, parse_page(fetched(f"{twin.url}/metrics")))
         assert isinstance(change, CounterChange)
-        return compute_rates(change, SpeculationInfo(speculates=knobs["law"] != "none", window=WINDOW)), list(
+        return compute_rates(change, speculating(None if knobs["law"] == "none" else "eagle", WINDOW)), list(
             twin.log_entries
         )
 

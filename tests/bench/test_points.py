@@ -4,84 +4,73 @@ from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from measured import chunks, failed, record, run_manifest, write_run
+from measured import chunks, failed, record, write_run
 from running import Ran, measure, until
 
-from tandem.bench import datapoints, manifest, summary
+from tandem.bench import summary
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.datapoints import DatapointRow, RoundDatapoints
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ClockReading, PlanTotals, RunEnd
 from tandem.bench.quantiles import compute_spread
 from tandem.bench.record import RequestRecord, read_records
 from tandem.metrics import list_published_metrics
+from tandem.publish.datapoints import RoundFigures, read_rounds
 
 ROOT = Path(__file__).parent
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
 CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z")
+LENGTH = "acceptance_length"
 PUBLISHED = {one.name for one in list_published_metrics()}
-Cell = tuple[str, str, int | None, float | None, str]
+ALL = ("all", "all")
 
 
-def found(folder: Path) -> list[RoundDatapoints]:
-    return list(datapoints.read_rounds(folder))
+def found(folder: Path) -> list[RoundFigures]:
+    return list(read_rounds(folder, "post"))
 
 
-def rows(folder: Path, metric: str, **wanted: object) -> list[DatapointRow]:
-    """All rows of a metric, of one class unless another is wanted."""
-    asked = {"class_": "repeat", "all_loads": False} | wanted
+def rows(folder: Path) -> list[tuple[tuple[str, ...], int, list[float]]]:
+    """Arm, class, load and metric of each row, the minute after the clock's moment, and values."""
     return [
-        row
+        ((*(value for _, value in key.dimensions[1:]), key.metric), (key.at_s - UTC) // 60, values.tolist())
         for one in found(folder)
-        for row in one.rows
-        if row.metric == metric and all(getattr(row, name) == value for name, value in asked.items())
+        for key, values in one.values.items()
     ]
 
 
-def told(found_rows: Sequence[DatapointRow]) -> list[tuple[int, list[float]]]:
-    """Minute after the clock's moment, and values."""
-    return [((row.at_s - UTC) // 60, row.values.tolist()) for row in found_rows]
+def told(folder: Path, metric: str, arm: str = "base", load: tuple[str, str] = ("repeat", "4")) -> Any:
+    """Minutes and values of one cell."""
+    return [(minute, values) for key, minute, values in rows(folder) if key == (arm, *load, metric)]
 
 
-def pooled(folder: Path) -> dict[Cell, list[float]]:
-    """All values of each cell over all rounds and minutes."""
-    values: dict[Cell, list[float]] = defaultdict(list)
-    for one in found(folder):
-        for row in one.rows:
-            if not row.all_loads:
-                values[row.arm, row.class_, row.concurrency, row.rate_per_s, row.metric] += row.values.tolist()
-    return values
+def named(one: Any) -> tuple[str, str, str]:
+    """Arm, class and load of a row of the summary."""
+    return one.arm, one.class_, str(one.concurrency) if one.concurrency else f"rate-{one.rate_per_s:g}"
 
 
 def assert_like_the_summary(folder: Path) -> None:
     """Every published cell has the summary's number of values and quantiles, and there is no other."""
-    said, got = summary.summarize_run(folder), pooled(folder)
-    cells = {
-        (one.arm, one.class_, one.concurrency, one.rate_per_s, one.metric): (one.n, one.p50, one.p90, one.p99)
-        for one in said.cells
-        if one.metric in PUBLISHED
+    said, got = summary.summarize_run(folder), defaultdict(list)
+    for key, _, values in rows(folder):
+        if key[1:3] != ALL:
+            got[key] += values
+    cells = {(*named(one), one.metric): (one.n, one.p50, one.p90, one.p99) for one in said.cells}
+    across = {cell: compute_spread(np.array(values)) for cell, values in got.items() if "requests" not in cell[-1]}
+    assert {cell: (one.n, *(round(value, 6) for value in one[1:4])) for cell, one in across.items() if one} == {
+        cell: spread for cell, spread in cells.items() if cell[-1] in PUBLISHED
     }
-    across = {
-        cell: compute_spread(np.array(values)) for cell, values in got.items() if not cell[-1].endswith("requests")
-    }  # fmt: skip
-    assert {cell: (one.n, *(round(value, 6) for value in one[1:4])) for cell, one in across.items() if one} == cells
-    counts = {
-        (one.arm, one.class_, one.concurrency, one.rate_per_s, name): value
-        for one in said.requests
-        for name, value in (("requests", one.requests), ("failed_requests", one.failed))
-    }
-    of_classes = {cell: sum(values) for cell, values in got.items() if cell[-1].endswith("requests")}
-    assert {cell: value for cell, value in of_classes.items() if cell[1] != "all"} == counts
-    for (arm_, class_, *load, name), value in of_classes.items():
-        if class_ == "all":
-            assert value == sum(of for key, of in counts.items() if (key[0], *key[2:]) == (arm_, *load, name))
+    counts = Counter()
+    for one in said.requests:
+        for class_ in (one.class_, "all"):
+            arm_, _, load = named(one)
+            counts[arm_, class_, load, "requests"] += one.requests
+            counts[arm_, class_, load, "failed_requests"] += one.failed
+    assert {cell: sum(values) for cell, values in got.items() if "requests" in cell[-1]} == counts
 
 
 # the summary's own values
@@ -203,42 +192,27 @@ def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_c
     assert last is (kind != "interrupted")
 
 
-@pytest.mark.xdist_group("bench-run")
-def test_a_run_is_published_at_the_minutes_in_which_it_ran(made) -> None:
-    ran = made("interleaved")
-    began, ended = (manifest.parse_moment(ran.manifest[key]["utc"]).timestamp() for key in ("clock", "ended"))
-    minutes = {row.at_s for one in found(ran.folder) for row in one.rows}
-    assert all(minute % 60 == 0 and began - 60 < minute <= ended for minute in minutes)
-
-
 # classes and loads that are pooled
 
 
 def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path: Path) -> None:
     drawn_folder(tmp_path, 2)
-    asked = [one.arm for one in read_records(tmp_path / "records.jsonl")]
-    together = [row for one in found(tmp_path) for row in one.rows if row.all_loads]
+    asked = Counter(one.arm for one in read_records(tmp_path / "records.jsonl"))
+    together = [(key, value) for key, _, values in rows(tmp_path) for value in values if key[1:3] == ALL]
+    apart = [value for key, _, values in rows(tmp_path) for value in values if (key[1], key[3]) == ("all", LENGTH)]
 
-    assert {row.metric for row in together} == {"requests", "failed_requests", "acceptance_length"}
-    assert {(row.class_, row.concurrency, row.rate_per_s) for row in together} == {("all", None, None)}
+    assert {key[-1] for key, _ in together} == {"requests", "failed_requests", LENGTH}
     for arm_ in ("base", "spec"):
-        assert sum(row.values.sum() for row in together if (row.arm, row.metric) == (arm_, "requests")) == asked.count(
-            arm_
-        )
-    apart = rows(tmp_path, "acceptance_length", class_="all")
-    assert sorted(value for row in together if row.metric == "acceptance_length" for value in row.values) == sorted(
-        value for row in apart for value in row.values
-    )
+        assert sum(value for key, value in together if (key[0], key[-1]) == (arm_, "requests")) == asked[arm_]
+    assert sorted([value for key, value in together if key[-1] == LENGTH] * 2) == sorted(apart)
 
 
 def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path: Path) -> None:
     mixed = [record(arm="spec", start_s=1130.0), record(arm="spec", class_="chat", start_s=1070.0)]
     write_run(tmp_path, mixed, scraped(class_=None), clock=CLOCK, mixed=True)
 
-    stands = [row for one in found(tmp_path) for row in one.rows if row.metric == "acceptance_length"]
-    assert [(row.class_, row.concurrency, row.all_loads, (row.at_s - UTC) // 60) for row in stands] == [
-        ("all", 4, False, 1), ("all", None, True, 1),
-    ]  # fmt: skip
+    stands = [(key[:3], minute) for key, minute, _ in rows(tmp_path) if key[-1] == LENGTH]
+    assert stands == [(("spec", "all", "4"), 1), (("spec", *ALL), 1)]
     assert_like_the_summary(tmp_path)
 
 
@@ -246,23 +220,11 @@ def test_a_cell_counts_its_failures_and_without_an_answer_has_no_latency(tmp_pat
     write_run(tmp_path / "good", [record(), record(request_id="r-1")], clock=CLOCK)
     write_run(tmp_path / "bad", [failed()], clock=CLOCK)
 
-    assert told(rows(tmp_path / "good", "failed_requests")) == [(0, [0.0])]
-    assert told(rows(tmp_path / "good", "requests")) == [(0, [2.0])]
-    assert {row.metric: row.values.tolist() for one in found(tmp_path / "bad") for row in one.rows} == {
+    assert told(tmp_path / "good", "failed_requests") == [(0, [0.0])]
+    assert told(tmp_path / "good", "requests") == [(0, [2.0])]
+    assert {key[-1]: values for key, _, values in rows(tmp_path / "bad")} == {
         "requests": [1.0], "failed_requests": [1.0], "system_output_tokens_per_s": [0.0],
     }  # fmt: skip
-
-
-def test_what_is_published_is_given_and_finite_and_class_all_has_the_values_of_every_class(tmp_path: Path) -> None:
-    drawn_folder(tmp_path, 5)
-    every = [row for one in found(tmp_path) for row in one.rows]
-
-    assert {row.metric for row in every} == PUBLISHED - {"unpublished_rounds"}
-    assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
-    by_class = Counter()
-    for row in every:
-        by_class[row.class_] += len(row.values) if row.metric == "e2e_ms" else 0
-    assert by_class["all"] == by_class["repeat"] + by_class["chat"] > 0
 
 
 # minutes
@@ -276,22 +238,21 @@ def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_a
     tmp_path: Path,
 ) -> None:
     write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
-    assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
-    assert [(minute, len(gaps)) for minute, gaps in told(rows(tmp_path, "chunk_gap_ms"))] == [(0, 4), (1, 2), (2, 2)]
-    assert [minute for minute, _ in told(rows(tmp_path, "system_output_tokens_per_s"))] == [0]
+    assert told(tmp_path, "ttft_ms") == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
+    assert [(minute, len(gaps)) for minute, gaps in told(tmp_path, "chunk_gap_ms")] == [(0, 4), (1, 2), (2, 2)]
+    assert [minute for minute, _ in told(tmp_path, "system_output_tokens_per_s")] == [0]
 
 
 def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp_path: Path) -> None:
     write_run(tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK)
-    assert told(rows(tmp_path, "requests")) == [(1, [2.0])]
-    assert told(rows(tmp_path, "requests", class_="all")) == [(0, [3.0])]
-    assert told(rows(tmp_path, "requests", class_="all", all_loads=True)) == [(0, [3.0])]
+    assert told(tmp_path, "requests") == [(1, [2.0])]
+    assert told(tmp_path, "requests", load=("all", "4")) == told(tmp_path, "requests", load=ALL) == [(0, [3.0])]
 
 
 def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path: Path) -> None:
     later = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
     write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), [*scraped(), *later], clock=CLOCK)
-    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2, 4]
+    assert [minute for minute, _ in told(tmp_path, LENGTH, "spec")] == [2, 4]
     assert [one.number for one in found(tmp_path)] == [0, 3]
 
 
@@ -305,7 +266,7 @@ def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_p
 
     write_run(tmp_path, [*before, *starting(105.0, 1000.0)], clock=first, resumed=(second,))
 
-    counts = [(minute, len(values)) for minute, values in told(rows(tmp_path, "ttft_ms"))]
+    counts = sorted((minute, len(values)) for minute, values in told(tmp_path, "ttft_ms"))
     assert counts == [(0, 2), (1, 1), (3, 2), (120, 1), (135, 1)]
 
 
@@ -367,7 +328,7 @@ def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(
 
 def test_a_round_that_is_not_wanted_is_left_out_and_lines_that_follow_each_other_are_one_range(tmp_path: Path) -> None:
     write_run(tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)])
-    wanted = list(datapoints.read_rounds(tmp_path, skip_numbers={0}))
+    wanted = list(read_rounds(tmp_path, "post", {0}))
     assert [(one.number, len(one.ranges)) for one in wanted] == [(1, 1), (2, 1)]
 
 
@@ -392,22 +353,6 @@ def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
 
-    assert told(rows(tmp_path, "requests")) == [(0, [1.0])]
+    assert told(tmp_path, "requests") == [(0, [1.0])]
     ((first, end),) = found(tmp_path)[0].ranges
     assert path.read_bytes()[first:end].count(b"\n") == 1
-
-
-def test_a_bad_line_missing_records_and_a_limit_that_no_request_has_are_refused(tmp_path: Path) -> None:
-    write_run(tmp_path, [record()], goodput={"chunk_gap_ms": 5.0})
-    with pytest.raises(BenchError, match="goodput has a limit on chunk_gap_ms"):
-        found(tmp_path)
-
-    manifest.write_manifest(tmp_path, run_manifest())
-    path = tmp_path / "records.jsonl"
-    path.write_bytes(path.read_bytes() + b"{oh no\n")
-    with pytest.raises(BenchError, match=r"records\.jsonl:2"):
-        found(tmp_path)
-
-    path.unlink()
-    with pytest.raises(BenchError, match="the records cannot be read"):
-        found(tmp_path)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from measured import speculating
 from recordings import FOLDER, recorded
 
 from tandem.bench.answer import parse_answer
 from tandem.bench.counters import (
     CounterChange,
-    SpeculationInfo,
     compute_difference,
     compute_rates,
     parse_page,
@@ -42,7 +42,7 @@ def test_the_stream_and_the_server_count_the_same_tokens_and_steps(change, burst
 
 
 def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts):
-    found = compute_rates(change, SpeculationInfo(window=WINDOW))
+    found = compute_rates(change, speculating("ngram", WINDOW))
     assert found.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
     assert found.values["target_steps_per_token"] == pytest.approx(7 / 34)
     assert max(bursts) == WINDOW + 1
@@ -53,7 +53,7 @@ def test_flat_counters_of_the_same_page_would_give_tokens_a_step(change, bursts)
         {key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key}
     )
 
-    found = compute_rates(flat, SpeculationInfo(speculates=True, window=WINDOW))
+    found = compute_rates(flat, speculating("ngram", WINDOW))
 
     assert found.is_indirect
     assert found.values["acceptance_length"] == (sum(bursts) - 1) / (len(bursts) - 1) == 5.5

@@ -125,7 +125,7 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
     "unknown length": (
         [at(1.0, 1.0), at(2.0, 1.0, completion_tokens=None)],
         {},
-        "turns in which a request has no usable figure (1 turn)",
+        "turns in which a request has no usable figure (turns: 1)",
     ),
     "no limits": ([record()], {}, "goodput_per_s is absent: no limits were stated"),
     "early end": ([record()], {"ended": RunEnd(reason="interrupted", utc="2026")}, "the run ended early: interrupted"),
@@ -213,7 +213,7 @@ def test_acceptance_spreads_over_turns_and_its_mean_is_the_ratio_of_the_sums(tmp
     found = summarized(tmp_path, [SPEC], [*turn(FLAT), *turn(LONGER, round=1)])
     length = cell(found, "acceptance_length", "spec")
     assert (length.n, length.p50, length.mean) == (2, (3 + 5) / 2, pytest.approx(390 / 90, abs=1e-6))
-    assert "spec: acceptance_length is derived from its steps, because it counts no drafts (2 turns)" in found.notes
+    assert "spec: acceptance_length is derived from its steps, because it counts no drafts (turns: 2)" in found.notes
 
 
 @pytest.mark.parametrize("class_", ["chat", None])
@@ -232,7 +232,7 @@ def test_an_arm_known_to_be_plain_has_one_step_a_token_and_no_acceptance(tmp_pat
 
     assert cell(found, "target_steps_per_token").p50 == 1.0
     assert cell(found, "acceptance_length") is None
-    assert "base: acceptance_length is absent: it does not speculate (1 turn)" in found.notes
+    assert "base: acceptance_length is absent: it does not speculate (turns: 1)" in found.notes
 
 
 def test_a_turn_in_which_the_server_restarted_is_named_and_dropped(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import pytest
 from bench_cli import MODEL, Pair, Schedule
 from bucket_specs import ENV, folders, write_environment
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from measured import arm, record, write_run
 from planned import suite_file
 from published_run import read_statistic
@@ -105,10 +105,12 @@ def test_a_folder_is_published_once_with_its_figures_and_its_files(world, tmp_pa
     assert [read_arms(endpoint, metric, "first") for metric in ("ttft_ms", "requests")] == [[2, 2], [1, 1]]
 
 
-def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, capsys):
-    folder = measured(tmp_path / "out", "größe")
+def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, proxy, capsys):
+    folder = measured(tmp_path / "out", "refused")
+    fault = StatusFault(status=400, code="InvalidParameterValue")
+    proxy.use(FaultRule(fault=fault, operation="PutMetricData", skip=1, times=1))
     assert [publish(world, folder), publish(world, folder)] == [3, 0]
-    assert "error: class 'größe' of round 0" in capsys.readouterr().err
+    assert "error: class 'refused' of round 0" in capsys.readouterr().err
 
 
 def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, endpoint, proxy, capsys):

@@ -9,7 +9,6 @@ import pytest
 from hosted import ROOT, asking, changed, watched
 from recorded import events, sample
 
-from tandem.bench import datapoints
 from tandem.metrics import CONTAINER_INSIGHTS, list_published_metrics
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
@@ -17,6 +16,7 @@ from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, coun
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MetricLine
+from tandem.publish.datapoints import read_rounds
 from tandem.spec.catalogue import load_catalogue
 
 POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
@@ -94,12 +94,13 @@ def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
 def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     """A real run of two arms; without limits there is no goodput, and only who publishes knows what he did not."""
     found = defaultdict(set)
-    for one in datapoints.read_rounds(REAL_RUN):
-        for row in one.rows:
-            found[row.arm].add((row.class_, row.concurrency, row.all_loads, row.metric))
-    cells = {row[:2] for rows in found.values() for row in rows if not row[2]}
+    for one in read_rounds(REAL_RUN, "post"):
+        for key in one.values:
+            _, arm, class_, load = (value for _, value in key.dimensions)
+            found[arm].add((class_, load, key.metric))
+    cells = {row[:2] for rows in found.values() for row in rows if row[1] != "all"}
     classes = {class_ for class_, _ in cells} - {"all"}
-    loads = tuple({load for _, load in cells if load})
+    loads = tuple({int(load) for _, load in cells})
     (watching,) = asking(POST, "post").experiments
 
     counted = count_bench_series(replace(watching, suites={"real": tuple(classes)}, concurrencies=loads))

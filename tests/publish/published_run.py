@@ -20,11 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import numpy as np
 from botocore.config import Config
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.publish.batch import RoundFigures, SeriesValues
 from tandem.publish.clients import PublishClients
+from tandem.publish.datapoints import RoundFigures, SeriesMinute
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,19 +78,17 @@ class PublishedRun:
         for number in sorted(set(range(self.count)) - skip_numbers):
             first, end = (sum(len(f'{{"round":{n}}}\n') for n in range(stop)) for stop in (number, number + 1))
             yield RoundFigures(
-                number=number, is_complete=True, series=tuple(self.series(number)),
-                records_file=self.folder / "records.jsonl", ranges=((first, end),),
-            )  # fmt: skip
+                number=number, is_complete=True, values=dict(self.series(number)), ranges=((first, end),)
+            )
 
-    def series(self, number: int) -> Iterator[SeriesValues]:
+    def series(self, number: int) -> Iterator[tuple[SeriesMinute, np.ndarray]]:
         chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - no secret
         for arm, class_, concurrency in itertools.product(ARMS, self.classes, self.concurrencies):
             dimensions = (("Experiment", self.experiment), ("Variant", arm), ("PromptClass", class_),
                           ("Concurrency", str(concurrency)))  # fmt: skip
             for name, count in (("ttft_ms", 20), ("chunk_gap_ms", self.gaps), ("requests", 1)):
-                values = [chance.lognormvariate(4, 1) for _ in range(count)]
-                at_s = self.first_s + number * self.step_s
-                yield SeriesValues(metric=name, dimensions=dimensions, at_s=at_s, values=values)
+                values = np.array([chance.lognormvariate(4, 1) for _ in range(count)])
+                yield SeriesMinute(dimensions, name, self.first_s + number * self.step_s), values
 
     @property
     def destination(self) -> RunDestination:
@@ -113,9 +112,9 @@ class PublishedRun:
     def expected(self) -> dict[SeriesKey, int]:
         """How many values each minute of each series must hold."""
         counts: dict[SeriesKey, int] = {}
-        for series in itertools.chain.from_iterable(figures.series for figures in self.rounds()):
-            key = (series.metric, series.dimensions, series.at_s // 60 * 60)
-            counts[key] = counts.get(key, 0) + len(series.values)
+        for figures in self.rounds():
+            for (dimensions, metric, at_s), values in figures.values.items():
+                counts[metric, dimensions, at_s] = counts.get((metric, dimensions, at_s), 0) + len(values)
         return counts
 
     def counts(self) -> dict[SeriesKey, int]:

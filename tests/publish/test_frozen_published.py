@@ -31,7 +31,7 @@ def test_frozen_rounds_are_not_sent_again(published, proxy, holder):
 
 def test_a_batch_that_a_journal_only_announces_is_sent(published):
     published.made(classes=("chat",))
-    digests = [build_batches(figures.series)[0].digest for figures in published.rounds()]
+    digests = [build_batches(figures.values)[0].digest for figures in published.rounds()]
     journal = [
         json.dumps({"environment": published.environment, "round": number, "digest": digests[number], "state": state})
         for number, state in ((0, "intent"), (0, "sent"), (1, "intent"))

@@ -9,23 +9,19 @@ import numpy as np
 import pytest
 from botocore.config import Config
 
-from tandem.publish.batch import MAX_BYTES, SeriesValues, build_batches, round_values
+from tandem.publish.batch import MAX_BYTES, build_batches, round_values
+from tandem.publish.datapoints import SeriesMinute
 
 CELL = (("Experiment", "post"), ("Variant", "a"), ("PromptClass", "chat"), ("Concurrency", "8"))
 
 
-def series(values, metric="chunk_gap_ms", at_s=60, cell=CELL):
-    return SeriesValues(metric=metric, dimensions=cell, at_s=at_s, values=values)
+def series(values, metric="chunk_gap_ms", at_s=60):
+    return SeriesMinute(CELL, metric, at_s), np.array(values)
 
 
 def unique_values(count):
     """So many values that no two round to one."""
     return [digits * 10.0**power for power in range(-3, 100) for digits in range(100, 1000)][:count]
-
-
-def class_named(name, **others):
-    given = {"PromptClass": name, **others}
-    return series([1.0], cell=tuple((key, given.get(key, value)) for key, value in CELL))
 
 
 def large_round():
@@ -43,12 +39,12 @@ def test_a_value_is_sent_at_three_digits(value, sent):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 2.0**360, -(2.0**361)])
 def test_what_is_no_number_for_cloudwatch_is_not_sent(value):
-    assert build_batches([series([value])]) == ()
-    assert [datum.values for datum in build_batches([series([value, 5.0])])[0].data] == [(5.0,)]
+    assert build_batches(dict([series([value])])) == ()
+    assert [datum.values for datum in build_batches(dict([series([value, 5.0])]))[0].data] == [(5.0,)]
 
 
 def test_a_digest_is_that_of_earlier_versions():
-    (batch,) = build_batches([series([1.0, 2.0, 2.0])])
+    (batch,) = build_batches(dict([series([1.0, 2.0, 2.0])]))
     assert batch.digest == "e1546df5b9225c20d53f588649c45c52cb549ee9f0d7323f6ccfd6254619c604"
 
 
@@ -66,7 +62,7 @@ def test_a_digest_is_that_of_earlier_versions():
     ids=["values", "data", "minute", "large minute"],
 )
 def test_a_datum_has_150_unique_values_and_a_batch_1000_data_at_most(parts, value_counts):
-    assert [[len(datum.values) for datum in batch.data] for batch in build_batches(parts)] == value_counts
+    assert [[len(datum.values) for datum in batch.data] for batch in build_batches(dict(parts))] == value_counts
 
 
 @pytest.mark.parametrize("count", [1, 1_000_000])
@@ -79,7 +75,7 @@ def test_no_request_is_larger_than_it_was_taken_for(count, aws):  # noqa: ARG001
         raise ConnectionAbortedError
 
     client.meta.events.register("before-send", answer)
-    for batch in build_batches(large_round()):
+    for batch in build_batches(dict(large_round())):
         data = [dataclasses.replace(datum, counts=(count,) * len(datum.counts)) for datum in batch.data]
         with pytest.raises(ConnectionAbortedError):
             client.put_metric_data(Namespace="Tandem/e", MetricData=[datum.as_request() for datum in data])
@@ -87,14 +83,3 @@ def test_no_request_is_larger_than_it_was_taken_for(count, aws):  # noqa: ARG001
 
     assert len(sizes) > 1
     assert all(size <= computed <= MAX_BYTES for size, computed in zip(sizes, computed_sizes, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("name", "is_refused"),
-    [("größe", True), ("", True), ("   ", True), ("tab\there", True), ("x" * 1025, True), ("emoji 🦆", True),
-     ("chat", False), ("a b", False), (":colon", False), ("x" * 1024, False)],
-)  # fmt: skip
-def test_a_class_that_cloudwatch_refuses_is_known_before(name, is_refused):
-    fault = build_batches([class_named(name)])[0].find_name_fault()
-    assert (fault is not None) == is_refused
-    assert fault is None or f"PromptClass {name!r}" in fault

@@ -18,9 +18,9 @@ import pytest
 from published_run import PublishedRun, read_statistic
 
 from tandem import metrics
-from tandem.bench import datapoints, manifest, summary
-from tandem.cli.publish import build_figures
+from tandem.bench import manifest, summary
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS
+from tandem.publish.datapoints import read_rounds
 
 pytestmark = pytest.mark.endpoint
 TESTS = Path(__file__).parent.parent
@@ -40,7 +40,7 @@ def publish_measured(published: PublishedRun, source: Path, start_s: int) -> Pub
     run = manifest.read_manifest(folder)
     clock = msgspec.structs.replace(run.clock, utc=datetime.fromtimestamp(start_s, tz=UTC).isoformat())
     manifest.write_manifest(folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0}))
-    published.publish(build_figures(points, folder, "post") for points in datapoints.read_rounds(folder))
+    published.publish(read_rounds(folder, "post"))
     return published
 
 

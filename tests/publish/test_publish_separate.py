@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import pytest
 
@@ -67,6 +66,6 @@ def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published,
 
 
 def test_records_that_cannot_be_read_are_named(published):
-    figures = dataclasses.replace(next(published.rounds()), records_file=Path("gone.jsonl"))
-    with pytest.raises(ExternalError, match=r"gone\.jsonl: the file cannot be read"):
-        published.publish([figures])
+    (published.folder / "records.jsonl").unlink()
+    with pytest.raises(ExternalError, match=r"records\.jsonl: the file cannot be read"):
+        published.publish()

@@ -1,0 +1,206 @@
+"""From a run's requests to what is published of it: the values behind every cell, round by round and minute by minute.
+
+Invariant: all values of a cell over all rounds are exactly those that summary.json's cell is spread over, for they come
+from the same table; nothing is rounded here, nothing is NaN, and what a summary leaves out is left out here.
+
+A value stands at the calendar minute in which its request was begun; a turn's in which the turn began; a round's count
+in which the first request of its cell began.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench import counters, manifest
+from tandem.bench.clocks import compute_utc_s
+from tandem.bench.columns import IntArray
+from tandem.bench.counters import CounterChange, MetricsScrape
+from tandem.bench.manifest import RunManifest
+from tandem.bench.quantiles import Values
+from tandem.bench.request_table import Key, RequestTable, RowGroups, read_request_table
+from tandem.bench.schedule import ArmLoad, TurnKey
+from tandem.bench.summary import check_limits
+from tandem.bench.throughput import compute_turn_metrics
+from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, list_published_metrics
+
+MINUTE_S = 60
+_PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
+
+
+class SeriesMinute(NamedTuple):
+    """One minute of one series; sorts as batches are filled.
+
+    Args:
+        dimensions: name and value of each.
+        metric: its name in the catalogue.
+        at_s: when the minute began, in seconds of Unix time.
+    """
+
+    dimensions: tuple[tuple[str, str], ...]
+    metric: str
+    at_s: int
+
+    @property
+    def prompt_class(self) -> str:
+        """The class whose batch it lies in."""
+        return dict(self.dimensions)[BENCH_DIMENSIONS[2]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFigures:
+    """What is published of one round; `unpublished_rounds` is known only to who publishes and is not here.
+
+    Args:
+        number: from 0.
+        is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where
+            the manifest does not say how many were planned (llmperf, runs by the clock of an earlier version): whether
+            a later round was begun, or the run has reached its end. Only then its figures are sent.
+        values: in the metric's unit; a control round has none, for it holds the baseline against itself alone.
+        ranges: bytes of its records in the file: each from the first to the one behind the last.
+    """
+
+    number: int
+    is_complete: bool
+    values: Mapping[SeriesMinute, Values]
+    ranges: tuple[tuple[int, int], ...]
+
+
+def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = ()) -> Iterator[RoundFigures]:
+    """Yield what is published of each round, in order; a folder that is still written to gives what it holds by now.
+
+    Args:
+        folder: what a run wrote.
+        experiment: the dimension.
+        skip_numbers: numbers of rounds that are not wanted.
+
+    Raises:
+        BenchError: a file is missing, or a line is not what it must be; it is named.
+    """
+    table = read_request_table(folder)
+    run = table.run
+    check_limits(run, folder)
+    scrapes = list(counters.read_scrapes(folder / counters.FILE))
+    changes: dict[int, list[tuple[TurnKey, CounterChange]]] = defaultdict(list)
+    for turn, change in counters.pair_scrapes(iter(scrapes))[0]:
+        changes[turn.round].append((turn, change))
+    minutes = _find_minutes(run, table.start_s, table.end_s)
+    turn_minutes = _find_turn_minutes(table, minutes, scrapes)
+    controls, edges = manifest.control_round_numbers(run), np.append(table.line_offsets, table.end_offset)
+    for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
+        mask, values = table.round == number, defaultdict[SeriesMinute, list[Values]](list)
+        rows, round_table = np.flatnonzero(mask), table.select(mask)
+        parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # lines that follow each other
+        points = chain(
+            _list_request_points(round_table, minutes[mask]),
+            _count_requests(round_table, minutes[mask]),
+            _list_turn_points(round_table, changes[number], turn_minutes),
+        )
+        for minute, arm, load, name, point_values in points if number not in controls else ():
+            dimensions = zip(BENCH_DIMENSIONS, (experiment, arm, *_name_load(load)), strict=True)
+            values[SeriesMinute(tuple(dimensions), name, minute)].append(point_values)
+        yield RoundFigures(
+            number=number,
+            is_complete=_is_round_complete(table, number, is_control=number in controls),
+            values={minute: np.concatenate(arrays) for minute, arrays in values.items()},
+            ranges=tuple((int(edges[part[0]]), int(edges[part[-1] + 1])) for part in parts if len(part)),
+        )
+
+
+def _name_load(load: ArmLoad | None) -> tuple[str, str]:
+    """Return the dimensions of class and load; None is every class at every load."""
+    if load is None:
+        return ALL_VALUES, ALL_VALUES
+    level = f"rate-{load.rate_per_s:g}" if load.rate_per_s is not None else str(load.concurrency or ALL_VALUES)
+    return load.class_ or ALL_VALUES, level
+
+
+def _find_minutes(run: RunManifest, start_s: Values, end_s: Values) -> IntArray:
+    minutes: IntArray = (np.floor(compute_utc_s(run, start_s, end_s) / MINUTE_S) * MINUTE_S).astype(np.intp)
+    return minutes
+
+
+def _find_turn_minutes(table: RequestTable, minutes: IntArray, scrapes: Sequence[MetricsScrape]) -> dict[TurnKey, int]:
+    """Return the minute of each turn's first request, or scrape where it has no request; of all classes too."""
+    scrape_minutes = _find_minutes(table.run, *[np.array([scrape.at_s for scrape in scrapes])] * 2)
+    turn_minutes: dict[TurnKey, int] = {}
+    for scrape, minute in zip(scrapes, scrape_minutes.tolist(), strict=True):
+        turn_minutes.setdefault(scrape.turn, minute)
+    record_minutes: dict[TurnKey, int] = {}
+    for turn, minute in _find_first_minutes(table.turn_groups, minutes).items():
+        for key in (turn, turn.pool_classes()):
+            record_minutes[key] = min(record_minutes.get(key, minute), minute)
+    return turn_minutes | record_minutes
+
+
+def _find_first_minutes(groups: RowGroups[Key], minutes: IntArray) -> dict[Key, int]:
+    first_minutes = np.full(len(groups.keys), np.iinfo(np.intp).max)
+    np.minimum.at(first_minutes, groups.codes, minutes)
+    return dict(zip(groups.keys, first_minutes.tolist(), strict=True))
+
+
+def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) -> bool:
+    run, rows = table.run, table.round == number
+    has_later_round, ending = bool((table.round > number).any()), run.ended.reason if run.ended else None
+    planned_requests = run.plan.requests_per_round
+    if is_control and planned_requests is not None:
+        planned_requests = 2 * planned_requests // len(run.arms)
+    if planned_requests is None and run.generator == "tandem" and run.rounds:
+        planned_requests = (run.plan.requests or 0) // run.rounds or None
+    if planned_requests is None:
+        is_over = ending is not None and (run.generator == "llmperf" or ending in {"done", "duration"})
+        return has_later_round or is_over
+    is_interrupted = np.isin(table.error, [code for code, word in enumerate(table.errors) if word == "interrupted"])
+    request_count = len(np.unique(table.request_digest[rows])) - int((rows & is_interrupted).sum())
+    return request_count >= planned_requests or (ending == "duration" and not has_later_round)
+
+
+_Point = tuple[int, str, ArmLoad | None, str, Values]
+"""Minute, arm, load and metric of some values, and the values; load None is every load of the arm."""
+
+
+def _list_request_points(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
+    """Yield the values of requests that were begun in one minute, and of their gaps."""
+    turns = table.turn_groups
+    loads = [turns.keys[code].load for code in turns.codes.tolist()]
+    groups = RowGroups(range(len(loads)), np.arange(len(loads))).rename(zip(minutes.tolist(), loads, strict=True))
+    parts = {name: groups.split(values) for name, values in table.figures.items()}
+    parts["chunk_gap_ms"] = groups.split(table.gaps_ms, table.gap_owners)
+    for name in _PUBLISHED_METRICS.intersection(parts):
+        for (minute, load), values in parts[name]:
+            if len(values):
+                yield minute, load.arm, load, name, values
+                yield minute, load.arm, load.pool_classes(), name, values
+
+
+def _count_requests(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
+    """Yield how many requests there were and how many failed, of each load, its classes together, and each arm."""
+    turns = table.turn_groups
+    loads = [turn.load for turn in turns.keys]
+    cells: Sequence[Sequence[ArmLoad | None]] = [loads, [load.pool_classes() for load in loads], [None] * len(loads)]
+    for cell_loads in cells:
+        groups = turns.rename((load.arm, cell) for load, cell in zip(loads, cell_loads, strict=True))
+        first_minutes, counts, failures = (
+            _find_first_minutes(groups, minutes),
+            groups.sum(minutes >= 0),
+            groups.sum(table.failed),
+        )
+        for place, ((arm, cell), minute) in enumerate(first_minutes.items()):
+            yield minute, arm, cell, "requests", counts[place : place + 1]
+            yield minute, arm, cell, "failed_requests", failures[place : place + 1]
+
+
+def _list_turn_points(
+    table: RequestTable, changes: Sequence[tuple[TurnKey, CounterChange]], turn_minutes: Mapping[TurnKey, int]
+) -> Iterator[_Point]:
+    for (load, name), turn_values in compute_turn_metrics(table, changes).values.items():
+        is_pooled = name == "acceptance_length" and load.class_ is None
+        for turn, value in turn_values if name in _PUBLISHED_METRICS else ():
+            for cell_load in (load, None) if is_pooled else (load,):
+                yield turn_minutes[turn], load.arm, cell_load, name, np.array([value])
