@@ -16,11 +16,12 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.errors import ExitCode, TandemError
-from tandem.simulator.artifact_check import require_artifact
+from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest, require_key
+from tandem.errors import ExitCode, InputError, StaleError, TandemError
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
-from tandem.simulator.settings import SimulatorSettings, read_settings
+from tandem.simulator.settings import ArtifactRequirement, SimulatorSettings, read_settings
+from tandem.spec.artifact_key import ArtifactKey
 
 LAST_PORT = 65_535
 
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(options.knobs)
         if settings.start.artifact is not None:
-            require_artifact(settings.start.artifact)
+            _require_artifact(settings.start.artifact)
         log = ServerLog(settings, options.log)
         problem, change = f"port {options.port}", "name another by --port"
         uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
@@ -49,6 +50,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {problem}: {error.strerror or error}; {change}\n")
         return ExitCode.EXTERNAL_FAILURE
     return ExitCode.DONE
+
+
+def _require_artifact(artifact: ArtifactRequirement) -> None:
+    """Start warm or not at all: refuse an artifact of another key, or that is not whole.
+
+    Raises:
+        StaleError: it is missing, of another key, or misses a file.
+        InputError: the key or the manifest is malformed.
+        OSError: the folder cannot be read.
+    """
+    folder = Path(artifact.folder)
+    where, change = str(folder / MANIFEST_NAME), "compile it, or name the folder of one that was compiled"
+    try:
+        key = ArtifactKey.from_fields(artifact.key)
+        manifest = parse_manifest((folder / MANIFEST_NAME).read_bytes(), where)
+    except ValueError as error:
+        raise InputError(f"start.artifact.key is {error}", change="write every field of the key") from None
+    except FileNotFoundError:
+        raise StaleError(f"the artifact {key.name} has no manifest", where=where, change=change) from None
+    require_key(manifest, key, where)
+    for file in manifest.files:
+        path = folder / manifest.folder / file.path
+        size = path.stat().st_size if path.is_file() else 0
+        if size != file.size:
+            problem = f"{manifest.name}: {file.path} has {size} bytes instead of {file.size}"
+            raise StaleError(problem, where=where, change=change)
 
 
 def _parse_port(text: str) -> int:

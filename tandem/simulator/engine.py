@@ -16,7 +16,6 @@ models/model_base.py, `_token_gen_forward`, for NxDI's, which makes k draft forw
 from __future__ import annotations
 
 import itertools
-import math
 import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -36,32 +35,21 @@ _NO_COUNTS: TokenCounts = np.empty(0, dtype=np.int64)
 _EVEN_ENDS: TimesArray = np.arange(1.0, BLOCK_STEPS + 1)
 
 
-def max_step_tokens(model_name: AcceptanceModelName, window: int) -> int:
-    """Return the most tokens that a step commits: 1 plainly, k on NxDI, k + 1 on vLLM.
-
-    Args:
-        window: num_speculative_tokens, k.
-    """
-    return {"none": 1, "nxdi": window, "vllm": window + 1}[model_name]
-
-
-def compute_mean_step_tokens(model_name: AcceptanceModelName, acceptance: float, window: int) -> float:
-    """Return the mean of a step's tokens: (1 - a^m) / (1 - a), where m is the most that it commits."""
-    max_tokens = max_step_tokens(model_name, window)
-    if math.isclose(acceptance, 1.0):
-        return float(max_tokens)
-    return (1 - acceptance**max_tokens) / (1 - acceptance)
-
-
 def draw_step_tokens(
     rng: np.random.Generator, model_name: AcceptanceModelName, acceptance: float, window: int, step_count: int
 ) -> TokenCounts:
     """Draw the tokens of `step_count` steps, each at least 1.
 
     A draft's tokens are accepted one after the other, each with the same chance, until the first that is not; the
-    target's own token follows, except where all that a step can commit is full. Shapes: (steps,).
+    target's own token follows, except where all that a step can commit is full: 1 plainly, k on NxDI, k + 1 on vLLM.
+
+    Args:
+        window: num_speculative_tokens, k.
+
+    Returns:
+        Shapes: (steps,).
     """
-    max_tokens = max_step_tokens(model_name, window)
+    max_tokens = {"none": 1, "nxdi": window, "vllm": window + 1}[model_name]
     if max_tokens == 1 or acceptance <= 0:
         return np.ones(step_count, dtype=np.int64)
     if acceptance >= 1:

@@ -12,8 +12,7 @@ Invariant: a figure is what the real server would show of the same steps, also w
 their counters in files (V0's front end, and vLLM's Neuron package) the page has no series of a process.
 
 Left out: `cache_config_info` and LoRA, the interpreter's and the web server's other series, and `vllm_neuron:*`, whose
-labels no source read shows. Unlike V0, whose series appear with their first sample, all are there from the start. Help
-texts are ours.
+labels no source read shows. Unlike V0, whose series appear with their first sample, all are there from the start.
 
 Source: vllm 0.9.1 engine/metrics.py and engine/llm_engine.py `_get_stats`; vllm 0.32.0 v1/metrics/loggers.py,
 v1/metrics/stats.py, v1/metrics/buckets.py, v1/spec_decode/metrics.py. Unproven: that native 0.29.0 has the same list.
@@ -39,65 +38,53 @@ REQUEST_S = (*_SECONDS, 960.0, 1920.0, 7680.0)
 STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CHOICES = (1, 2, 5, 10, 20)
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
-V0_REASONS = ("stop", "length", "abort")
-V1_REASONS = ("stop", "length", "abort", "error", "repetition")
 
 Wire = Literal["both", "v0", "v1"]
+HELP = "vLLM's figure of this name, of simulated steps"
 _ACCEPTED_BY_POSITION = "spec_decode_num_accepted_tokens_per_pos"
-_V1_DRAFTED = {
-    "spec_decode_num_drafts": "drafts: one a sequence and step",
-    "spec_decode_num_draft_tokens": "tokens drafted",
-    "spec_decode_num_accepted_tokens": "drafted tokens accepted",
-}
+_V1_DRAFTED = ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens")
 _V0_DRAFTED: dict[str, type[Counter | Gauge]] = {
     **dict.fromkeys(("draft_acceptance_rate", "efficiency"), Gauge),
     **dict.fromkeys(("num_accepted_tokens", "num_draft_tokens", "num_emitted_tokens"), Counter),
 }
-# kind, name, whose page has it, help text; of a histogram its bucket limits, None: those of a request's tokens
-_SERIES: tuple[tuple[type[Counter | Gauge | Histogram], str, Wire, str, Sequence[float] | None], ...] = (
-    (Gauge, "num_requests_running", "both", "requests in the batch", None),
-    (Gauge, "num_requests_waiting", "both", "requests that wait", None),
-    (Gauge, "gpu_cache_usage_perc", "v0", "share of the KV cache in use, from 0 to 1", None),
-    (Gauge, "kv_cache_usage_perc", "v1", "share of the KV cache in use, from 0 to 1", None),
-    (Counter, "num_preemptions", "both", "preemptions, of which the simulator has none", None),
-    *(
-        (Counter, f"{cache}_{event}", "v1", "no cache is on", None)
-        for cache in ("prefix_cache", "external_prefix_cache", "mm_cache")
-        for event in ("queries", "hits")
-    ),
-    (Counter, "estimated_flops_per_gpu", "v1", "not estimated", None),
-    (Counter, "estimated_read_bytes_per_gpu", "v1", "not estimated", None),
-    (Counter, "estimated_write_bytes_per_gpu", "v1", "not estimated", None),
-    (Counter, "prompt_tokens", "both", "prompt tokens that were prefilled", None),
-    (Counter, "generation_tokens", "both", "tokens generated; on V0 one a sequence and step", None),
-    (Counter, "prompt_tokens_cached", "v1", "prompt tokens found in a cache", None),
-    (Histogram, "iteration_tokens_total", "both", "tokens of an engine step", STEP_TOKENS),
-    (Histogram, "time_to_first_token_seconds", "both", "from arrival to the first token", TTFT_S),
-    (Histogram, "time_per_output_token_seconds", "v0", "time of a sequence's decode step, all its tokens", TOKEN_S),
-    (Histogram, "inter_token_latency_seconds", "v1", "time of a sequence's decode step, all its tokens", TOKEN_S),
-    (Histogram, "e2e_request_latency_seconds", "both", "from arrival to the last token", REQUEST_S),
-    (Histogram, "request_queue_time_seconds", "both", "time a request waited", REQUEST_S),
-    (Histogram, "request_inference_time_seconds", "both", "from its start to its end", REQUEST_S),
-    (Histogram, "request_prefill_time_seconds", "both", "from its start to its first token", REQUEST_S),
-    (Histogram, "request_decode_time_seconds", "both", "from its first token to its last", REQUEST_S),
-    (Histogram, "request_prompt_tokens", "both", "prompt tokens of a request", None),
-    (Histogram, "request_generation_tokens", "both", "output tokens of a request", None),
-    (Histogram, "request_max_num_generation_tokens", "both", "its longest choice", None),
-    (Histogram, "request_params_n", "both", "n of a request", CHOICES),
-    (Histogram, "request_params_max_tokens", "both", "max_tokens of a request", None),
-    (Histogram, "request_time_per_output_token_seconds", "v1", "mean time of a token after the first", TOKEN_S),
-    (Histogram, "request_num_preemptions", "v1", "preemptions of a request", PREEMPTIONS),
-    (Histogram, "request_prefill_kv_computed_tokens", "v1", "prompt tokens computed", None),
+_REQUEST_TIMES = tuple(f"request_{part}_time_seconds" for part in ("queue", "inference", "prefill", "decode"))
+_REQUEST_TOKENS = tuple(
+    f"request_{name}"
+    for name in ("prompt_tokens", "generation_tokens", "max_num_generation_tokens", "params_max_tokens")
+)
+_CACHES = tuple(
+    f"{cache}_{event}"
+    for cache in ("prefix_cache", "external_prefix_cache", "mm_cache")
+    for event in ("queries", "hits")
+)  # none of them is on
+_ESTIMATES = ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu")
+# kind, whose page has them, of histograms the bucket limits (None: those of a request's tokens), names
+_SERIES: tuple[tuple[type[Counter | Gauge | Histogram], Wire, Sequence[float] | None, tuple[str, ...]], ...] = (
+    (Gauge, "both", None, ("num_requests_running", "num_requests_waiting")),
+    (Gauge, "v0", None, ("gpu_cache_usage_perc",)),
+    (Gauge, "v1", None, ("kv_cache_usage_perc",)),
+    (Counter, "both", None, ("num_preemptions", "prompt_tokens", "generation_tokens")),
+    (Counter, "v1", None, (*_CACHES, *_ESTIMATES, "prompt_tokens_cached")),
+    (Histogram, "both", STEP_TOKENS, ("iteration_tokens_total",)),
+    (Histogram, "both", TTFT_S, ("time_to_first_token_seconds",)),
+    (Histogram, "v0", TOKEN_S, ("time_per_output_token_seconds",)),
+    (Histogram, "v1", TOKEN_S, ("inter_token_latency_seconds", "request_time_per_output_token_seconds")),
+    (Histogram, "both", REQUEST_S, ("e2e_request_latency_seconds", *_REQUEST_TIMES)),
+    (Histogram, "both", None, _REQUEST_TOKENS),
+    (Histogram, "both", CHOICES, ("request_params_n",)),
+    (Histogram, "v1", PREEMPTIONS, ("request_num_preemptions",)),
+    (Histogram, "v1", None, ("request_prefill_kv_computed_tokens",)),
 )
 _SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
-_CACHES = ("device", "host", "p2p", "disk", "external_unspecified")
-# on V1: kind, name, another label, its values, help text
-_LABELLED: tuple[tuple[type[Counter | Gauge], str, str, tuple[str, ...], str], ...] = (
-    (Gauge, "num_requests_waiting_by_reason", "reason", ("capacity", "deferred"), "requests that wait, by why"),
-    (Gauge, "engine_sleep_state", "sleep_state", ("awake", "weights_offloaded", "discard_all"), "it never sleeps"),
-    (Counter, "prompt_tokens_by_source", "source", _SOURCES, "prompt tokens by origin"),
-    (Counter, "prompt_tokens_cached_by_source", "source", _CACHES, "prompt tokens found in a cache, by cache"),
-    (Counter, "request_success", "finished_reason", V1_REASONS, "requests that ended"),
+_CACHE_KINDS = ("device", "host", "p2p", "disk", "external_unspecified")
+# kind, whose page has it, name, another label, its values
+_LABELLED: tuple[tuple[type[Counter | Gauge], Wire, str, str, tuple[str, ...]], ...] = (
+    (Counter, "v0", "request_success", "finished_reason", ("stop", "length", "abort")),
+    (Counter, "v1", "request_success", "finished_reason", ("stop", "length", "abort", "error", "repetition")),
+    (Gauge, "v1", "num_requests_waiting_by_reason", "reason", ("capacity", "deferred")),
+    (Gauge, "v1", "engine_sleep_state", "sleep_state", ("awake", "weights_offloaded", "discard_all")),
+    (Counter, "v1", "prompt_tokens_by_source", "source", _SOURCES),
+    (Counter, "v1", "prompt_tokens_cached_by_source", "source", _CACHE_KINDS),
 )
 
 
@@ -124,41 +111,34 @@ class MetricsPage:
         if settings.runtime == "vllm-cpu":
             help_text = "when the server began, Unix time"
             Gauge("process_start_time_seconds", help_text, registry=self.registry).set(round(time.time(), 2))
-        for kind, name, wire, help_text, limits in _SERIES:
-            if wire in {"both", "v0" if is_v0 else "v1"}:
-                buckets: dict[str, Any] = {}
-                if kind is Histogram:
-                    buckets = {"buckets": limits or length_buckets(settings.max_model_len)}
-                series = kind(f"vllm:{name}", help_text, [*self._labels], registry=self.registry, **buckets)
-                self._series[name] = series.labels(**self._labels)
+        wires = {"both", "v0" if is_v0 else "v1"}
+        for kind, wire, limits, names in _SERIES:
+            buckets = {"buckets": limits or length_buckets(settings.max_model_len)} if kind is Histogram else {}
+            for name in names if wire in wires else ():
+                self._series[name] = self._declare(kind, name, **buckets).labels(**self._labels)
+        for labelled_kind, wire, name, label, values in _LABELLED:
+            if wire in wires:
+                self._declare_by_label(labelled_kind, name, label, values)
         if is_v0:
-            self._declare_by_label(Counter, "request_success", "requests that ended", "finished_reason", V0_REASONS)
-            for name, v0_kind in _V0_DRAFTED.items():  # declared, and never a sample
-                help_text = "never set: Neuron's worker reports none"
-                v0_kind(f"vllm:spec_decode_{name}", help_text, [*self._labels], registry=self.registry)
+            for name, v0_kind in _V0_DRAFTED.items():  # declared, and never a sample: Neuron's worker reports none
+                self._declare(v0_kind, f"spec_decode_{name}")
             return
-        for labelled_kind, name, label, values, help_text in _LABELLED:
-            self._declare_by_label(labelled_kind, name, help_text, label, values)
         self._series["engine_sleep_state", "awake"].set(1)
-        rejections = Counter(
-            "vllm:admission_rejections", "requests refused for a full queue", ["model_name", "reason"],
-            registry=self.registry,
-        )  # fmt: skip
+        rejections = Counter("vllm:admission_rejections", HELP, ["model_name", "reason"], registry=self.registry)
         reasons = ("max_num_queued_reqs", "max_num_queued_tokens")
         self.rejections, _ = (rejections.labels(settings.model, reason) for reason in reasons)
         if settings.uses_speculation:
-            for name, help_text in _V1_DRAFTED.items():
-                series = Counter(f"vllm:{name}", help_text, [*self._labels], registry=self.registry)
-                self._series[name] = series.labels(**self._labels)
+            for name in _V1_DRAFTED:
+                self._series[name] = self._declare(Counter, name).labels(**self._labels)
             positions = [str(position) for position in range(settings.num_speculative_tokens)]
-            help_text = "drafted tokens accepted, by place in the draft"
-            self._declare_by_label(Counter, _ACCEPTED_BY_POSITION, help_text, "position", positions)
+            self._declare_by_label(Counter, _ACCEPTED_BY_POSITION, "position", positions)
 
-    def _declare_by_label(
-        self, kind: type[Counter | Gauge], name: str, help_text: str, label: str, values: Sequence[str]
-    ) -> None:
+    def _declare(self, kind: type[Counter | Gauge | Histogram], name: str, *labels: str, **options: Any) -> Any:
+        return kind(f"vllm:{name}", HELP, [*self._labels, *labels], registry=self.registry, **options)
+
+    def _declare_by_label(self, kind: type[Counter | Gauge], name: str, label: str, values: Sequence[str]) -> None:
         """Declare one series for each value of a label."""
-        series = kind(f"vllm:{name}", help_text, [*self._labels, label], registry=self.registry)
+        series = self._declare(kind, name, label)
         for value in values:
             self._series[name, value] = series.labels(**self._labels, **{label: value})
 

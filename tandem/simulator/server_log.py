@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -95,36 +94,3 @@ class ServerLog:
     def _write_line(self, document: Any) -> None:
         if self._file is not None:
             self._file.write(msgspec.json.encode(document) + b"\n")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLogContent:
-    """A log as it was read: the knobs of its first line, its events, its requests in the order of their ends."""
-
-    knobs: dict[str, Any]
-    events: tuple[dict[str, Any], ...]
-    requests: tuple[RequestLogEntry, ...]
-
-
-def read_server_log(path: Path) -> ServerLogContent:
-    """Read a truth log; a last line that was cut off is passed over.
-
-    Raises:
-        ValueError: a line in its middle is none of a truth log; the message names it.
-        OSError: the file cannot be read.
-    """
-    knobs: dict[str, Any] = {}
-    events, requests = [], []
-    lines = path.read_bytes().split(b"\n")
-    for number, line in enumerate(lines[:-1], start=1):  # behind the last line break is nothing, or what was cut off
-        try:
-            fields = msgspec.json.decode(line)
-            if "request_id" in fields:
-                requests.append(msgspec.convert(fields, RequestLogEntry))
-            elif "event" in fields:
-                events.append(fields)
-            else:
-                knobs = knobs or fields["knobs"]
-        except (msgspec.MsgspecError, KeyError, TypeError) as error:
-            raise ValueError(f"{path}:{number}: no line of a truth log: {error}") from None
-    return ServerLogContent(knobs=knobs, events=tuple(events), requests=tuple(requests))

@@ -14,7 +14,6 @@ from typing import Any, Self
 
 import uvloop
 
-from tandem.simulator.artifact_check import require_artifact
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import RequestLogEntry, ServerLog
 from tandem.simulator.settings import SimulatorSettings, check_settings
@@ -30,7 +29,6 @@ class SimulatorThread:
 
     Raises:
         SpecError: the knobs contradict each other.
-        TandemError: the artifact that it needs is not there.
     """
 
     def __init__(self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0) -> None:
@@ -65,8 +63,6 @@ class SimulatorThread:
 
     def start(self) -> Self:
         """Listen; it may still take its start-up time until /health says 200."""
-        if self._settings.start.artifact is not None:
-            require_artifact(self._settings.start.artifact)
         self._log = ServerLog(self._settings, self._log_path)
         self._server = SimulatorServer(self._settings, self._log)
         self._thread.start()

@@ -18,7 +18,6 @@ from simulator_client import CHAT, Answered, ask, chat, until
 
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
 from tandem.simulator.__main__ import main
-from tandem.simulator.server_log import read_server_log
 from tandem.simulator.settings import SimulatorSettings, StartupSettings
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import load_catalogue
@@ -116,8 +115,8 @@ def test_a_warm_start_serves_and_ends_in_order_when_told_to(start, tmp_path):
     assert ask(url, CHAT, chat(max_tokens=5)).status == 200
     simulator.process.send_signal(signal.SIGTERM)
     assert simulator.ended() == (0, "")
-    told = read_server_log(simulator.log)
-    assert (told.knobs["model"], [one.completion_tokens for one in told.requests]) == ("m", [5])
+    head, request = map(json.loads, simulator.log.read_text().splitlines())
+    assert (head["knobs"]["model"], request["completion_tokens"]) == ("m", 5)
 
 
 def test_it_ends_with_its_parent(start):
@@ -146,7 +145,7 @@ def remove_manifest(folder: Path) -> None:
     ("spoil", "fields", "knobs", "code", "sentence"),
     [
         (remove_manifest, {}, {}, 1, "compile it"),
-        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, deployment 7"),
+        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, asked 7"),
         (spoil_file, {}, {}, 1, "model.pt has 1 bytes instead of 10"),
         (cut_manifest, {}, {}, 2, "cut off"),
         (None, {}, {"key": {"runtime": "nxdi-v0"}}, 2, "start.artifact.key"),
@@ -190,17 +189,6 @@ def logged(tmp_path: Path) -> Iterator[tuple[SimulatorThread, Path]]:
         yield running, path
 
 
-def test_a_request_is_in_the_log_when_it_has_ended_and_a_line_that_was_cut_is_passed_over(logged):
-    simulator, path = logged
-    for _ in range(3):
-        ask(simulator.url, CHAT, chat(max_tokens=5))
-    assert until(lambda: path.read_bytes().count(b"\n") == 4)
-
-    with path.open("ab") as log:
-        log.write(b'{"request_id": "half')
-    assert len(read_server_log(path).requests) == 3
-
-
 def test_a_line_has_the_fields_that_others_rely_on(logged):
     simulator, path = logged
     ask(simulator.url, CHAT, chat(max_tokens=5), {"X-Request-Id": "mine"})
@@ -221,14 +209,7 @@ def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
     assert answers == [200, 200]
     assert until(lambda: len(simulator.log_entries) == 1)
     assert capsys.readouterr().err.count("takes no more") == 1
-    assert len(read_server_log(path).requests) == 0
-
-
-def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
-    path = tmp_path / "truth.jsonl"
-    path.write_text('{"knobs": {}}\nnonsense\n')
-    with pytest.raises(ValueError, match=r"truth.jsonl:2"):
-        read_server_log(path)
+    assert path.read_bytes().count(b"\n") == 1
 
 
 def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
@@ -247,4 +228,4 @@ def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
         one.join()
 
     assert all(answered.broken for answered in answers)
-    assert [one.fault for one in read_server_log(path).requests] == ["gone", "gone"]
+    assert [json.loads(line)["fault"] for line in path.read_text().splitlines()[1:]] == ["gone", "gone"]
