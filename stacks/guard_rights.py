@@ -10,7 +10,7 @@ from stacks.policy import Conditions, Statement, allow, allow_bucket_key, locate
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
-from tandem.ops.guard_config import former_object_prefix, object_prefix
+from tandem.ops.guard_config import object_prefix
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -38,15 +38,15 @@ def list_function_statements(environment: Environment, *, topic_arn: str, key_ar
     """
     location = locate_environment(environment)
     bucket = location.bucket_arn(names.bucket_name(environment))
-    object_prefixes = [f"{bucket}/{prefix}" for prefix in guard_prefixes(environment)]
+    prefix = f"{bucket}/{object_prefix(environment)}"
     tag_conditions = {"StringEquals": {
         f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster_name(environment),
         f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group_name(environment),
     }}  # fmt: skip
     metric_conditions = {"StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)}}
     return [
-        allow(["s3:GetObject"], [f"{start}{key}" for start in object_prefixes for key in READ_KEYS]),
-        allow(["s3:PutObject"], [f"{start}{FENCE_KEY}" for start in object_prefixes]),
+        allow(["s3:GetObject"], [f"{prefix}{key}" for key in READ_KEYS]),
+        allow(["s3:PutObject"], [f"{prefix}{FENCE_KEY}"]),
         allow(["s3:ListBucket"], [bucket]),
         *allow_bucket_key(environment, writes=True),
         allow(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
@@ -72,7 +72,7 @@ def list_nag_reasons(environment: Environment) -> dict[str, str]:
     """Return why cdk-nag's findings on the functions' statements stand."""
     location = locate_environment(environment)
     bucket = location.bucket_arn(names.bucket_name(environment))
-    keys = [f"{bucket}/{prefix}{key}" for prefix in guard_prefixes(environment) for key in READ_KEYS if "*" in key]
+    keys = [f"{bucket}/{object_prefix(environment)}{key}" for key in READ_KEYS if "*" in key]
     reasons = {
         **dict.fromkeys(keys, "a run's name is not known beforehand; the file's own name is literal"),
         node_group_arn(environment): NODE_GROUP_REASON,
@@ -94,12 +94,6 @@ def node_group_arn(environment: Environment) -> str:
 def scaling_group_arn(environment: Environment) -> str:
     """Return the ARN of any Auto Scaling group; EKS chooses the name of a node group's own, and tags it."""
     return locate_environment(environment).arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")
-
-
-def guard_prefixes(environment: Environment) -> list[str]:
-    """Return what stands before the guard's keys in the bucket, now and in releases before this one."""
-    former_prefix = former_object_prefix(environment)
-    return [object_prefix(environment), *([former_prefix] if former_prefix else [])]
 
 
 def alarm_conditions(environment: Environment) -> Conditions:

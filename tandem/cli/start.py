@@ -220,15 +220,12 @@ def _require_free(plan: StartPlan, fleet_state: FleetState) -> None:
         stopped = f"{fence.who} stopped the fleet at {format_moment(fence.at, plan.now)}: {fence.why}"
         raise InputError(
             f"a fence blocks this start: {stopped}",
-            where=plan.limits.replace_prefix(fence.prefix).url("stop.json"),
+            where=plan.limits.url("stop.json"),
             change=f"when the reason is gone: {wait_command}{release_command}",
         )
     if lease is None:
         return
-    where, deadline = (
-        plan.limits.replace_prefix(lease.prefix).url("lease.json"),
-        format_moment(lease.deadline, plan.now),
-    )
+    where, deadline = plan.limits.url("lease.json"), format_moment(lease.deadline, plan.now)
     if plan.now >= lease.deadline:
         change = f"the reaper fences it within minutes; then {release_command}"
         raise InputError(f"the lease of run {lease.run} ended at {deadline}", where=where, change=change)

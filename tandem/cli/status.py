@@ -148,7 +148,7 @@ def _format_fence(status: StatusReport) -> str:
 
 
 def _format_lease(status: StatusReport) -> str:
-    lease, now, state, config = status.fleet.lease, status.now, status.fleet, status.guard_config
+    lease, now, state = status.fleet.lease, status.now, status.fleet
     if lease is None:
         return "none"
     experiment_note = f" of experiment {lease.experiment}" if lease.experiment else ""
@@ -161,8 +161,6 @@ def _format_lease(status: StatusReport) -> str:
         words.append(f"ending since {format_moment(lease.ending, now)}")
     if lease.unarmed:
         words.append(f"unarmed accepted: {', '.join(lease.unarmed)}")
-    if lease.prefix and lease.prefix != config.prefix:
-        words.append(f"it lies in the old place s3://{config.bucket}/{lease.prefix}")
     return "; ".join(words)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -37,8 +37,6 @@ class GuardConfig:
         environment: its name; the value of its resources' OWNER_TAG.
         bucket: of stop.json, leases and heartbeats.
         prefix: before the keys of these, where several environments may have one bucket; empty, or with its slash.
-        former_prefix: where releases before this one kept them; a stop obeys and ends what still lies there. Empty
-            where the prefix never changed.
         topic_arn: where people are told; None tells nobody. Never the topic that starts the stop function.
         namespace: of the guard's own metrics in CloudWatch; nobody but the guard may publish there.
         nodes: capacity.nodes; a lease that names no number of nodes is for so many.
@@ -73,7 +71,6 @@ class GuardConfig:
     scheduler_role_arn: str = ""
     dead_letter_arn: str = ""
     prefix: str = ""
-    former_prefix: str = ""
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
@@ -114,10 +111,6 @@ class GuardConfig:
     def idle_limit(self) -> timedelta:
         """How long a fleet may live without a heartbeat."""
         return timedelta(minutes=self.idle_minutes)
-
-    def replace_prefix(self, prefix: str) -> Self:
-        """Return the same fleet with its objects below another prefix."""
-        return replace(self, prefix=prefix)
 
     def url(self, key: str) -> str:
         """Return the `s3://` address of an object."""

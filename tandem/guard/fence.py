@@ -37,7 +37,6 @@ class Fence:
         told: the change that people were last told of.
         told_at: when.
         suspended: Auto Scaling groups in which this stop suspended the launch of instances; a start resumes them.
-        prefix: of the object's key; another than the environment's own where an older release wrote it.
         etag: of the object that was read; empty for one that was not.
         fault: why the object could not be understood; it is a fence all the same.
     """
@@ -54,7 +53,6 @@ class Fence:
     told: str = ""
     told_at: datetime | None = None
     suspended: tuple[str, ...] = ()
-    prefix: str = ""
     etag: str = ""
     fault: str = ""
 
@@ -62,19 +60,6 @@ class Fence:
     def is_closed(self) -> bool:
         """Whether it forbids a raise."""
         return self.state != "lifted"
-
-
-def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
-    """Return the fence; one that cannot be understood is closed, and one that an older release closed holds.
-
-    Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
-    """
-    fence = _read_fence_at_prefix(clients, config)
-    if not config.former_prefix or (fence is not None and fence.is_closed):
-        return fence
-    former = _read_fence_at_prefix(clients, config.replace_prefix(config.former_prefix))
-    return former if former is not None and former.is_closed else fence
 
 
 def _parse_fence_state(value: Any) -> Any:
@@ -94,26 +79,30 @@ _PARSERS: dict[str, Callable[[Any], Any]] = {
 FENCE_FIELDS = tuple(_PARSERS)
 
 
-def _read_fence_at_prefix(clients: AwsClients, config: GuardConfig) -> Fence | None:
+def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
+    """Return the fence; one that cannot be understood is closed.
+
+    Raises:
+        CALL_ERRORS: S3 does not answer, or denies it.
+    """
     entry = read_object(clients, config, FENCE_KEY)
     if entry is None:
         return None
-    place: dict[str, Any] = {"prefix": config.prefix, "etag": entry.etag}
     try:
         document = json.loads(entry.body)
-        return Fence(**{name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}, **place)
+        values_by_name = {name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}
+        return Fence(**values_by_name, etag=entry.etag)
     except values.PARSE_ERRORS as error:
         why, url = "stop.json could not be understood", config.url(FENCE_KEY)
         fault = f"{url}: not understood ({values.shorten_text(error)}), so it counts as a fence"
-        return Fence(state="stopping", who="unknown", why=why, run=None, at=entry.modified_at, fault=fault, **place)
+        at, etag = entry.modified_at, entry.etag
+        return Fence(state="stopping", who="unknown", why=why, run=None, at=at, etag=etag, fault=fault)
 
 
 def change_fence(
     clients: AwsClients, config: GuardConfig, fence: Fence | None, change: Callable[[Fence | None], Fence | None]
 ) -> Fence | None:
     """Write what `change` makes of the fence; return the fence that then stands, None if others always came first.
-
-    A fence that an older release wrote is changed where it stands.
 
     Args:
         fence: the fence as it was read last.
@@ -126,10 +115,9 @@ def change_fence(
         new_fence = change(fence)
         if new_fence is None:
             return fence
-        fence_config = config.replace_prefix(fence.prefix if fence else config.prefix)
         document, known_etag = values.select_json_fields(new_fence, *FENCE_FIELDS), fence.etag if fence else ""
-        etag = write_object(clients, fence_config, FENCE_KEY, document, etag=known_etag)
+        etag = write_object(clients, config, FENCE_KEY, document, etag=known_etag)
         if etag is not None:
-            return replace(new_fence, prefix=fence_config.prefix, etag=etag)
+            return replace(new_fence, etag=etag)
         fence = read_fence(clients, config)
     return None

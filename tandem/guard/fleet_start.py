@@ -82,7 +82,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     require_valid_request(config, run=run, hours=hours, nodes=nodes)
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
     lease = Lease(
-        run=run, who=who, experiment=experiment, nodes=nodes, node_label=dict(node_labels), prefix=config.prefix,
+        run=run, who=who, experiment=experiment, nodes=nodes, node_label=dict(node_labels),
         created=now, deadline=deadline, beats=beats, schedule=f"{leases.STOP_PREFIX}{run}",
         unarmed=tuple(unarmed_paths),
     )  # fmt: skip
@@ -138,7 +138,7 @@ class _FleetStart:
     def __init__(self, clients: AwsClients, config: GuardConfig, lease: Lease, now: datetime) -> None:
         self.clients, self.config, self.now = clients, config, now
         self.lease, self.requested_lease = lease, lease
-        self.pointer = LeasePointer(prefix=config.prefix)
+        self.pointer = LeasePointer()
         self.fleet = FleetState(now=now)
         self.start_s = clients.wall_s()
         self.has_new_schedule = False  # whether this start made the schedule, not an earlier one of the same run
@@ -169,7 +169,7 @@ class _FleetStart:
             problem = f"fenced by {fence.who} at {fence.at:{MOMENT_FORMAT}} UTC: {fence.why}"
             release = f"tandem stop --release --env {self.config.environment}"
             advice = f"{self.status_command}; when the reason is gone, {release}"
-            raise self._refuse(problem, advice, self.config.replace_prefix(fence.prefix).url(FENCE_KEY))
+            raise self._refuse(problem, advice, self.config.url(FENCE_KEY))
         self._require_no_other_lease()
         self._require_window()
         self._require_node_group()
@@ -198,7 +198,7 @@ class _FleetStart:
         elif lease.nodes != self.lease.nodes:
             problem, advice = f"run {lease.run} was started for {lease.nodes} nodes", f"ask for as many, or {new_name}"
         if advice:
-            raise self._refuse(problem, advice, self.config.replace_prefix(lease.prefix).url(lease_key(lease.run)))
+            raise self._refuse(problem, advice, self.config.url(lease_key(lease.run)))
         self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
 
     def _require_window(self) -> None:
@@ -274,8 +274,7 @@ class _FleetStart:
 
     def take_lease(self) -> None:
         """Write the lease, then point to it: the pointer decides between two starts, also of the same run."""
-        pointer_config = self.config.replace_prefix(self.pointer.prefix)
-        url = pointer_config.url(lease_key(self.lease.run))
+        url = self.config.url(lease_key(self.lease.run))
         with convert_call_errors("writing the lease", url, f"{self.retry_advice}; nothing was raised"):
             if self.fleet.lease is None:
                 self.lease = leases.write_lease(self.clients, self.config, self.lease) or self._adopt_lease(url)
@@ -283,16 +282,16 @@ class _FleetStart:
                 new_lease = replace(self.lease, unarmed=self.requested_lease.unarmed)
                 self.lease = leases.write_lease(self.clients, self.config, new_lease) or self.lease
             document = {"run": self.lease.run}
-            etag = write_object(self.clients, pointer_config, leases.POINTER_KEY, document, etag=self.pointer.etag)
+            etag = write_object(self.clients, self.config, leases.POINTER_KEY, document, etag=self.pointer.etag)
         if etag is None:
-            where = pointer_config.url(leases.POINTER_KEY)
+            where = self.config.url(leases.POINTER_KEY)
             raise self._refuse("another start or stop came first", self.status_command, where)
-        self.pointer = LeasePointer(run=self.lease.run, prefix=pointer_config.prefix, etag=etag)
+        self.pointer = LeasePointer(run=self.lease.run, etag=etag)
         self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
 
     def _adopt_lease(self, url: str) -> Lease:
         """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
-        pointer = LeasePointer(run=self.lease.run, prefix=self.config.prefix)
+        pointer = LeasePointer(run=self.lease.run)
         lease, fault = leases.read_lease(self.clients, self.config, pointer)
         expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
         if lease is None or expected_lease != self.lease or lease.deadline <= self.now:
@@ -388,7 +387,7 @@ class _FleetStart:
         )  # fmt: skip
 
     def remove_stray_labels(self) -> None:
-        """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
+        """Take off labels that the raise of another run, which slept until now, set beside this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
             labels = observe.read_own_labels(self.clients, self.config)
             stray_labels = [name for name in labels if name not in self.lease.node_label]

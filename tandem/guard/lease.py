@@ -42,13 +42,12 @@ class Lease:
         who: raised it: a person's ARN, or the runner.
         nodes: at most so many; an older release wrote none, then capacity.nodes.
         node_label: labels that its nodes carry.
-        former_label: labels that its nodes carried before the latest relabel.
+        former_label: labels that its nodes may carry too; a start writes none.
         deadline: the one-shot stop fires then.
         beats: whether its run writes heartbeats; by hand nothing does, and the deadline alone ends it.
         schedule: name of the one-shot stop.
         unarmed: paths that were not armed when it was raised, and that its operator accepted.
         ending: since when its normal end is under way; None: it is not.
-        prefix: of the object's key; another than the environment's own where an older release wrote it.
         etag: of the lease's own object; empty for one that was not read.
     """
 
@@ -64,7 +63,6 @@ class Lease:
     former_label: Mapping[str, str] = field(default_factory=dict)
     unarmed: tuple[str, ...] = ()
     ending: datetime | None = None
-    prefix: str = ""
     etag: str = ""
 
 
@@ -73,13 +71,11 @@ class LeasePointer:
     """`lease.json` at the root: the run whose lease is the only one, or none.
 
     Args:
-        prefix: of the object's key; another than the environment's own where an older release wrote it.
         etag: empty where there is no object yet.
         fault: why it could not be understood; it names no run then.
     """
 
     run: str | None = None
-    prefix: str = ""
     etag: str = ""
     fault: str = ""
 
@@ -98,48 +94,34 @@ def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease
     """Write a lease if its object is still as it was read; return it with its new ETag, None if others came first.
 
     Args:
-        lease: with the prefix and the ETag that it was read with; a new one has no ETag.
+        lease: with the ETag that it was read with; a new one has none.
 
     Raises:
         CALL_ERRORS: S3 does not answer, or denies it. It may have been written.
     """
     document = {"schema": LEASE_SCHEMA, **values.select_json_fields(lease, *LEASE_FIELDS)}
-    etag = write_object(clients, config.replace_prefix(lease.prefix), lease_key(lease.run), document, etag=lease.etag)
+    etag = write_object(clients, config, lease_key(lease.run), document, etag=lease.etag)
     return None if etag is None else replace(lease, etag=etag)
 
 
 def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
-    """Return whose lease it is; where nobody has one, who has one that an older release wrote.
+    """Return whose lease it is.
 
     Raises:
         CALL_ERRORS: S3 does not answer, or denies it.
     """
-    pointer = read_pointer_at_prefix(clients, config, config.prefix)
-    if not config.former_prefix or pointer.run is not None:
-        return pointer
-    former = read_pointer_at_prefix(clients, config, config.former_prefix)
-    return former if former.run is not None else pointer
-
-
-def read_pointer_at_prefix(clients: AwsClients, config: GuardConfig, prefix: str) -> LeasePointer:
-    """Return the pointer below one prefix.
-
-    Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
-    """
-    prefix_config = config.replace_prefix(prefix)
-    bucket_object = read_object(clients, prefix_config, POINTER_KEY)
+    bucket_object = read_object(clients, config, POINTER_KEY)
     if bucket_object is None:
-        return LeasePointer(prefix=prefix)
+        return LeasePointer()
     try:
         run = values.parse_optional_text(json.loads(bucket_object.body)["run"])
         if run is not None and not RUN_NAME_PATTERN.fullmatch(run):
             raise ValueError(f"names no run: {run!r}")
-        return LeasePointer(run=run, prefix=prefix, etag=bucket_object.etag)
+        return LeasePointer(run=run, etag=bucket_object.etag)
     except values.PARSE_ERRORS as error:
         reason = values.shorten_text(error)
-        fault = f"{prefix_config.url(POINTER_KEY)}: not understood ({reason}), so it counts as no lease"
-        return LeasePointer(prefix=prefix, etag=bucket_object.etag, fault=fault)
+        fault = f"{config.url(POINTER_KEY)}: not understood ({reason}), so it counts as no lease"
+        return LeasePointer(etag=bucket_object.etag, fault=fault)
 
 
 def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> tuple[Lease | None, str]:
@@ -150,7 +132,7 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
     """
     if pointer.run is None:
         return None, pointer.fault
-    config, key = config.replace_prefix(pointer.prefix), lease_key(pointer.run)
+    key = lease_key(pointer.run)
     bucket_object = read_object(clients, config, key)
     if bucket_object is None:
         return None, f"{config.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
@@ -162,8 +144,7 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
             raise ValueError("names another run's stop")
         fields: dict[str, Any] = {"run": pointer.run, "nodes": config.nodes, "beats": document["beats"]}
         fields |= {name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}
-        fields |= {"schedule": document["schedule"], "prefix": pointer.prefix, "etag": bucket_object.etag}
-        return Lease(**fields), ""
+        return Lease(**fields, schedule=document["schedule"], etag=bucket_object.etag), ""
     except values.PARSE_ERRORS as error:
         return None, f"{config.url(key)}: not understood ({values.shorten_text(error)}), so it counts as no lease"
 
@@ -171,19 +152,12 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
 def clear_pointer(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> bool:
     """Let the pointer name no run, if it is still as it was read; whether it was.
 
-    A start that read before is refused then. A lease that an older release wrote ends where it stands, and here too.
+    A start that read before is refused then.
 
     Raises:
         CALL_ERRORS: S3 does not answer, or denies it.
     """
-    pointer_config = config.replace_prefix(pointer.prefix)
-    if write_object(clients, pointer_config, POINTER_KEY, {"run": None}, etag=pointer.etag) is None:
-        # its own write, of which the answer was lost and the repetition refused, is no stranger's
-        return pointer.run is not None and read_pointer_at_prefix(clients, config, pointer.prefix).run is None
-    if pointer_config.prefix == config.prefix:
+    if write_object(clients, config, POINTER_KEY, {"run": None}, etag=pointer.etag) is not None:
         return True
-    own_pointer = read_pointer_at_prefix(clients, config, config.prefix)
-    return (
-        own_pointer.run is None
-        and write_object(clients, config, POINTER_KEY, {"run": None}, etag=own_pointer.etag) is not None
-    )
+    # its own write, of which the answer was lost and the repetition refused, is no stranger's
+    return pointer.run is not None and read_pointer(clients, config).run is None

@@ -102,7 +102,7 @@ class _NormalEnd:
             advice = f"tandem status --env {name} says what runs; tandem stop --env {name} stops it whoever it is"
             raise InputError(problem, where=name, change=advice)
         if run is not None and fleet.lease.run != run:
-            where = self.config.replace_prefix(fleet.lease.prefix).url(lease_key(fleet.lease.run))
+            where = self.config.url(lease_key(fleet.lease.run))
             problem = f"run {fleet.lease.run} of {fleet.lease.who} has the lease, not run {run}"
             raise InputError(problem, where=where, change=f"name that run, or leave it alone: {self._status_command}")
         if not fleet.can_scale and fleet.has_node_group is not False:

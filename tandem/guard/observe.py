@@ -19,7 +19,7 @@ from tandem.aws.faults import error_code
 from tandem.errors import ExternalError
 from tandem.guard.bucket import read_object
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.fence import FENCE_KEY, Fence, read_fence
+from tandem.guard.fence import Fence, read_fence
 from tandem.guard.lease import (
     Lease,
     LeasePointer,
@@ -27,7 +27,6 @@ from tandem.guard.lease import (
     lease_key,
     read_lease,
     read_pointer,
-    read_pointer_at_prefix,
 )  # fmt: skip
 from tandem.guard.pager import iterate_pages
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
@@ -44,7 +43,6 @@ NORMAL_END_LIMIT = timedelta(minutes=30)  # so long the reaper leaves a lease al
 BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further ahead is no beat
 STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})  # of a node group's states: no update is under way
-ARN_COLONS = 5  # arn:partition:service:region:account:resource
 MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
 StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
 
@@ -183,10 +181,9 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
             fault = f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
             lease = None
         faults.extend([fault] if fault else [])
-    faults.extend(_describe_former_objects(config, fence, pointer))
     if lease and lease.beats:
         with _record_read_failure(unknown, "heartbeat"):
-            heartbeat, fault = _read_heartbeat(clients, config.replace_prefix(lease.prefix), lease.run, now)
+            heartbeat, fault = _read_heartbeat(clients, config, lease.run, now)
             faults.extend([fault] if fault else [])
     group: Mapping[str, Any] = {}
     with _record_read_failure(unknown, "node group"):
@@ -198,12 +195,6 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     if has_owner_tag is False or any(not instance.is_ours for instance in instances):
         faults.append(_describe_missing_tag(config, instances))
     scaling = group.get("scalingConfig", {})
-    is_lease_of_stop = fence is not None and fence.is_closed and lease is not None and fence.run == lease.run
-    is_in_use = is_lease_of_stop or bool(scaling.get("desiredSize") or instances)
-    if lease and not _is_own_lease(config, lease, is_in_use=is_in_use):
-        pointer, lease, heartbeat = LeasePointer(prefix=config.prefix), None, None
-        with _record_read_failure(unknown, "lease"):
-            pointer = read_pointer_at_prefix(clients, config, config.prefix)
     capacity_kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))
     (starts, ends), fault = _read_block_window(group, config, capacity_kind)
     faults.extend([fault] if fault else [])
@@ -220,27 +211,6 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     if "lease" not in unknown or not fleet.own_instances:
         return fleet
     return replace(fleet, alive_since=_read_alive_since(clients, config, now))
-
-
-def _describe_former_objects(config: GuardConfig, fence: Fence | None, pointer: LeasePointer | None) -> Iterator[str]:
-    """Say where an object of an older release still rules; nobody but it may be waited for."""
-    if fence and fence.prefix != config.prefix:
-        url = config.replace_prefix(fence.prefix).url(FENCE_KEY)
-        yield f"{url}: an older release of Tandem wrote this fence; it holds until it is released"
-    if pointer and pointer.run and pointer.prefix != config.prefix:
-        url = config.replace_prefix(pointer.prefix).url(lease_key(pointer.run))
-        yield f"{url}: an older release of Tandem wrote this lease; it counts until it ends"
-
-
-def _is_own_lease(config: GuardConfig, lease: Lease, *, is_in_use: bool) -> bool:
-    """Whether a lease is this fleet's: below the former prefix an environment of the same name elsewhere has its own.
-
-    Its operator's ARN names the account. Of two regions, a fleet at 0 that nobody stopped has no use for it.
-    """
-    if lease.prefix == config.prefix:
-        return True
-    account = lease.who.split(":")[4] if lease.who.startswith("arn:") and lease.who.count(":") >= ARN_COLONS else ""
-    return is_in_use and account in {"", config.account}
 
 
 def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, ...]) -> str:

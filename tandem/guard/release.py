@@ -38,8 +38,7 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         problem = f"the fleet is not gone: desired {fleet.desired_size}, instances {instance_ids or 'none'}"
         wait = f"tandem stop --env {config.environment} and wait until tandem status lists none"
         raise InputError(problem, where=config.node_group_description, change=f"{wait}, then {release_command}")
-    fence, fence_config = fleet.fence, config.replace_prefix(fleet.fence.prefix)
-    url, pointer = fence_config.url(FENCE_KEY), fleet.pointer or LeasePointer(prefix=config.prefix)
+    fence, url, pointer = fleet.fence, config.url(FENCE_KEY), fleet.pointer or LeasePointer()
     new_fence = replace(fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now)
     try:
         # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: whoever
@@ -48,7 +47,7 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         if clear_pointer(clients, config, pointer):
             _end_lease(clients, config, fleet, pointer, pointer.run or fence.run)
             document = select_json_fields(new_fence, *FENCE_FIELDS)
-            etag = write_object(clients, fence_config, FENCE_KEY, document, etag=fence.etag)
+            etag = write_object(clients, config, FENCE_KEY, document, etag=fence.etag)
     except CALL_ERRORS as error:
         problem = f"the fence is not lifted ({describe_error(error)})"
         raise ExternalError(problem, where=url, change=release_command) from error

@@ -33,7 +33,6 @@ def build_guard_config(environment: Environment) -> GuardConfig:
         scheduler_role_arn=build_arn(environment, "iam", scheduler_role, region=""),
         dead_letter_arn=build_arn(environment, "sqs", names.dead_letter_queue_name(environment)),
         prefix=object_prefix(environment),
-        former_prefix=former_object_prefix(environment),
     )
 
 
@@ -56,11 +55,6 @@ def object_prefix(environment: Environment) -> str:
     if not environment.artifacts.existing_bucket:
         return ""
     return f"guard/{environment.account}/{environment.region}/{environment.name}/"
-
-
-def former_object_prefix(environment: Environment) -> str:
-    """Return where releases up to 0.1 kept fence and leases in a bucket that is not our own; empty where none did."""
-    return f"guard/{environment.name}/" if environment.artifacts.existing_bucket else ""
 
 
 def build_arn(environment: Environment, service: str, rest: str, *, region: str | None = None) -> str:

@@ -11,18 +11,15 @@ import pytest
 from guard_world import GUARDED
 
 from tandem.errors import InputError
-from tandem.guard.apply import run_reaper_pass, stop_fleet
+from tandem.guard.apply import run_reaper_pass
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import CAPACITY_KIND_TAG, observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.plan import REPLACEMENT_GRACES
-from tandem.guard.release import release_fence
 from tandem.spec.budgets import SPOT_OVERLAP_HOURS
 
 WRITTEN = json.loads((Path(__file__).parent / "objects_299892d.json").read_text())
-FORMER = replace(GUARDED, prefix="guard/111122223333/us-east-2/home/", former_prefix="guard/home/")
-FAST = {"raise.tandem/fast": "first"}
 
 
 def why(world, limits=GUARDED):
@@ -37,13 +34,10 @@ def resize(world, desired):
 def older(world):
     """A fleet of two under a lease that commit 299892d wrote."""
 
-    def act(prefix=""):
-        for key in (POINTER_KEY, lease_key("r1")):
-            world.put(prefix + key, WRITTEN[key])
-        world.group["labels"] |= FAST
-        resize(world, 2)
-
-    return act
+    for key in (POINTER_KEY, lease_key("r1")):
+        world.put(key, WRITTEN[key])
+    world.group["labels"] |= {"raise.tandem/fast": "first"}
+    resize(world, 2)
 
 
 # nodes
@@ -121,13 +115,13 @@ def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
 # older releases
 
 
-def test_a_lease_of_an_older_release_counts_as_capacity_nodes(world, older):
-    older()
+@pytest.mark.usefixtures("older")
+def test_a_lease_of_an_older_release_counts_as_capacity_nodes(world):
     assert observe_fleet(world.clients, GUARDED, world.now).lease.nodes == GUARDED.nodes
 
 
-def test_a_stop_ends_a_lease_of_an_older_release(world, older, halt, passes):
-    older()
+@pytest.mark.usefixtures("older")
+def test_a_stop_ends_a_lease_of_an_older_release(world, halt, passes):
     halt()
     passes(10)
     assert (world.read(FENCE_KEY)["run"], world.alive) == ("r1", [])
@@ -143,57 +137,6 @@ def test_a_fence_of_an_older_release_is_released(world, lift):
     world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
     lift()
     assert world.read(FENCE_KEY)["state"] == "lifted"
-
-
-# an existing bucket
-
-
-def test_an_object_at_the_old_prefix_is_named(world, older):
-    older("guard/home/")
-
-    assert observe_fleet(world.clients, FORMER, world.now).faults[0] == (
-        "s3://tandem-home-111122223333/guard/home/runs/r1/lease.json: "
-        "an older release of Tandem wrote this lease; it counts until it ends"
-    )
-
-
-def test_a_lease_at_the_old_prefix_counts(world, older):
-    older("guard/home/")
-    assert why(world, FORMER) == ""
-
-
-def test_a_lease_at_the_old_prefix_ends_at_its_deadline(world, older):
-    older("guard/home/")
-    world.fires = False
-    world.advance(120)
-    assert "the lease of run r1 ended at 2026-11-21T10:00:00Z" in why(world, FORMER)
-
-
-def test_a_start_beside_a_lease_at_the_old_prefix_is_refused(older, start):
-    older("guard/home/")
-    with pytest.raises(InputError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
-        start("r2", guarded=FORMER)
-
-
-def test_a_stop_and_its_release_end_a_lease_at_the_old_prefix(world, older):
-    older("guard/home/")
-    stop_fleet(world.clients, FORMER, who="anna", why="enough", run=None, now=world.now)
-    world.advance(5)
-    release_fence(world.clients, FORMER, who="anna", now=world.now)
-
-    assert [world.read(prefix + POINTER_KEY)["run"] for prefix in (FORMER.prefix, FORMER.former_prefix)] == [None, None]
-
-
-def test_a_fence_at_the_old_prefix_is_obeyed(world, start):
-    world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
-    with pytest.raises(InputError, match=r"guard/home/stop\.json: fenced by"):
-        start("r2", guarded=FORMER)
-
-
-def test_a_fence_at_the_old_prefix_is_released_where_it_stands(world):
-    world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
-    release_fence(world.clients, FORMER, who="anna", now=world.now)
-    assert world.read("guard/home/" + FENCE_KEY)["state"] == "lifted"
 
 
 # hostile objects

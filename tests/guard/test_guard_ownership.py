@@ -279,7 +279,7 @@ def test_a_lease_that_names_another_runs_stop_is_none(world, start):
     assert read_lease(world.clients, GUARDED, read_pointer(world.clients, GUARDED))[0] is None
 
 
-def test_labels_that_a_sleeping_relabel_set_are_taken_off(world, start):
+def test_labels_that_a_sleeping_start_set_are_taken_off(world, start):
     stray = {"compile.tandem/experiment": "stray"}
     world.interrupt(lambda: world.group["labels"].update(stray), "eks.update_nodegroup_config")
     start("r1")

@@ -15,7 +15,7 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.guard_rights import list_function_statements
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.pass_metrics import INSTANCES_ALIVE
-from tandem.ops.guard_config import former_object_prefix, object_prefix
+from tandem.ops.guard_config import object_prefix
 from tandem.ops.people.policies import build_policy
 from tandem.spec import names
 from tandem.spec.names import PeopleKind
@@ -98,12 +98,9 @@ def test_a_function_lists_what_a_pass_reads(account: AwsEndpoint) -> None:
 
 
 @pytest.mark.parametrize(("key", "denied"), [
-    (object_prefix(PLACE) + FENCE_KEY, False), (former_object_prefix(PLACE) + FENCE_KEY, False),
-    (object_prefix(PLACE) + "lease.json", True), (former_object_prefix(PLACE) + "lease.json", True), (FENCE_KEY, True),
+    (object_prefix(PLACE) + FENCE_KEY, False), (object_prefix(PLACE) + "lease.json", True), (FENCE_KEY, True),
 ])  # fmt: skip
-def test_a_function_fences_below_both_prefixes_and_writes_no_lease(
-    account: AwsEndpoint, key: str, denied: bool
-) -> None:
+def test_a_function_fences_below_its_prefix_and_writes_no_lease(account: AwsEndpoint, key: str, denied: bool) -> None:
     assert is_denied(function(account, "s3").put_object, Bucket="theirs", Key=key, Body=b"{}") == denied
 
 

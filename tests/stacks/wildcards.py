@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tandem.ops.guard_config import former_object_prefix, object_prefix
+from tandem.ops.guard_config import object_prefix
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -59,8 +59,7 @@ def _texts(value: Any, resources: dict[str, Any]) -> Iterator[str]:
 
 def _spell(text: str, place: Environment) -> str:
     text = text.replace(names.bucket_name(place), "BUCKET")
-    for prefix in (object_prefix(place), former_object_prefix(place)):
-        text = text.replace(f"BUCKET/{prefix}", "BUCKET/") if prefix else text
+    text = text.replace(f"BUCKET/{object_prefix(place)}", "BUCKET/")
     for kind in names.CONTAINER_LOG_KINDS:
         text = text.replace(f"/{kind}:", "/KIND:")
     for value, name in ((place.name, "ENV"), (place.region, "REGION"), (place.account, "ACCOUNT")):

@@ -17,7 +17,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
-from tandem.ops.guard_config import build_arn, build_bucket_arn, former_object_prefix, object_prefix, topic_arn
+from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.project_image import PROJECT_IMAGES
@@ -122,8 +122,7 @@ def _list_cluster_arns(environment: Environment) -> dict[str, Iterable[str]]:
 
 def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     """Return the ARNs of the bucket, what stands in it, and images."""
-    former_prefix = former_object_prefix(environment)  # empty where fence and leases have always been where they are
-    prefixes = [object_prefix(environment), *([former_prefix] if former_prefix else [])]
+    prefix = object_prefix(environment)
 
     def bucket_arns(*keys: str) -> list[str]:
         return [build_bucket_arn(environment, f"/{key}") for key in keys]
@@ -134,18 +133,14 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     if environment.registry_mirrors:  # an image behind a mirror may lie in any repository of the account
         repositories = ["*"]
     guard_keys = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
-    lease_keys = [f"{prefixes[0]}{key}" for key in (POINTER_KEY, lease_key("*"))]
-    if former_prefix:
-        # what an earlier release wrote is ended where it stands; both in one ARN, for the length of the policy
-        lease_keys.append(f"{former_prefix}*{POINTER_KEY}")
     return {
         "bucket": [build_bucket_arn(environment)],
         "bucket's key": [key_arn] if key_arn else [],
         "bucket's key as it stands": [key_arn] if key_arn else [],
         "buckets": [build_bucket_arn(environment), *log_bucket],
-        "guard's objects": bucket_arns(*(f"{prefix}{key}" for prefix in prefixes for key in guard_keys)),
-        "fence": bucket_arns(*(f"{prefix}{FENCE_KEY}" for prefix in prefixes)),
-        "leases": bucket_arns(*lease_keys),
+        "guard's objects": bucket_arns(*(f"{prefix}{key}" for key in guard_keys)),
+        "fence": bucket_arns(f"{prefix}{FENCE_KEY}"),
+        "leases": bucket_arns(f"{prefix}{POINTER_KEY}", f"{prefix}{lease_key('*')}"),
         "models and artifacts": bucket_arns("models/*", "artifacts/*"),
         **{name: bucket_arns(f"{name}/*") for name in ("artifacts", "models", "results")},
         "repositories": [build_arn(environment, "ecr", "repository/*")],

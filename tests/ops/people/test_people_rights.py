@@ -23,9 +23,7 @@ WHO_MAY = {
     "doctor": {*ALL, "pipeline"},
     "stop by the function": ALL,
     **dict.fromkeys(("artifacts list and explain", "artifacts import", "bench publish"), ALL - {"viewer"}),
-    **dict.fromkeys(
-        ("stop", "stop --end", "stop --release", "relabel", "start", "destroy"), frozenset(("operator", "admin"))
-    ),
+    **dict.fromkeys(("stop", "stop --end", "stop --release", "start", "destroy"), frozenset(("operator", "admin"))),
     **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),
 }
 # what each of these does and a kind that may not must never get at, in one row: action and the place
@@ -203,15 +201,3 @@ def test_a_policy_is_not_longer_than_iam_takes(full: Environment, kind: PeopleKi
 
     lengths = [count_policy_characters(build_policy(one, kind)) for one in (*committed().values(), longest, shared)]
     assert max(lengths) <= MAX_POLICY_CHARACTERS
-
-
-def test_an_operator_fences_and_ends_what_lies_where_releases_before_kept_it(full: Environment) -> None:
-    bucket = full.artifacts.model_copy(update={"existing_bucket": "theirs"})
-    held = documents(full.model_copy(update={"artifacts": bucket}), "operator")
-    former = f"arn:aws:s3:::theirs/guard/{full.name}"
-
-    assert allows(held, "s3:PutObject", f"{former}/stop.json", {})
-    assert allows(held, "s3:PutObject", f"{former}/lease.json", {})
-    assert allows(held, "s3:PutObject", f"{former}/runs/r1/lease.json", {})
-    assert not allows(held, "s3:PutObject", f"{former}/runs/r1/heartbeat.json", {})
-    assert allows(held, "s3:GetObject", f"{former}/runs/r1/lease.json", {})
