@@ -107,34 +107,29 @@ def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> Cell
 
 
 class ContentCounts(NamedTuple):
-    """Answers of an arm that were checked, those refused for anything, and those that are no text.
-
-    `word_counts` counts the refused ones by the content check's word, the most frequent first.
-    """
+    """Answers of an arm that were checked, and how many of them the content check gave which word of BROKEN_CONTENT."""
 
     arm: str
     answer_count: int
-    refusal_count: int
-    no_text_count: int
-    word_counts: tuple[tuple[str, int], ...]
+    broken: Counter[str]
 
 
 def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
     """Return what the content check refused of an arm."""
     table = pairing.table
     mask = pairing.row_mask() & ~table.failed & (table.content != UNKNOWN) & table.arm_mask(arm)
-    counts = np.bincount(table.content[mask], minlength=len(table.contents)).tolist()
-    words = Counter({word: n for word, n in zip(table.contents, counts, strict=True) if n and word in BROKEN_CONTENT})
-    no_text_count = sum(words[word] for word in NO_TEXT)
-    return ContentCounts(arm, int(mask.sum()), words.total(), no_text_count, tuple(words.most_common()))
+    words = [table.contents[code] for code in table.content[mask].tolist()]
+    return ContentCounts(arm, len(words), Counter(word for word in words if word in BROKEN_CONTENT))
 
 
 def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> str:
     """Return why no speed of these arms is worth anything; empty where their answers are text."""
     arm_counts = [count_content(pairing, arm) for arm in (variant, baseline)]
-    if not all(2 * counts.no_text_count > counts.answer_count for counts in arm_counts):
+    no_text_counts = [sum(counts.broken[word] for word in NO_TEXT) for counts in arm_counts]
+    if not all(2 * count > counts.answer_count for count, counts in zip(no_text_counts, arm_counts, strict=True)):
         return ""
     counts_text = " and ".join(
-        f"{counts.no_text_count} of {counts.answer_count} answers of {counts.arm}" for counts in arm_counts
+        f"{count} of {counts.answer_count} answers of {counts.arm}"
+        for count, counts in zip(no_text_counts, arm_counts, strict=True)
     )
     return f"{counts_text} are empty or garbage, and a speed is worth nothing where the text is none"

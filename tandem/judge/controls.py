@@ -1,8 +1,8 @@
 """All controls of a run: may anything be concluded from it, and what limits that.
 
 Invariant: every check is there once, whether it could be done or not; a check that failed voids the run, one that
-cautions says what the verdict leaves out; rounds that are marked are in no figure of the others. Nothing is decided by
-a figure that a record, the manifest or rounds.jsonl does not have: then the check is absent, and says so.
+cautions says in its sentence what the verdict leaves out; rounds that are marked are in no figure of the others.
+Nothing is decided by a figure that a record, the manifest or rounds.jsonl does not have: then the check is absent.
 
 The baseline against itself: a server is no faster than itself, so whatever an interval says there is noise that no
 interval knows of; the noise floor of a cell is the end of its interval farther from 1, never the middle. The run is
@@ -41,23 +41,10 @@ FAILURE_SHARE = 0.01
 
 _MAX_CELLS, _MAX_ROUNDS = 3, 5  # that a sentence names
 _MS = 1000.0
+_NO_FLOOR = ": a small difference may be noise that no interval knows of"
 _CheckName = Literal[
     "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"
 ]
-_LIMITS = {
-    ("baseline against itself", "absent"): (
-        "there is no noise floor: a small difference may be noise that no interval knows of"
-    ),
-    ("drift", "caution"): "the arms drifted apart while the run went on: a later run may find another speed-up",
-    ("order", "caution"): "who is asked first matters: of classes that were asked in one order, it is in the speed-up",
-    ("warm-up", "caution"): "figures of the first round may be those of a cold server",
-    ("client load", "caution"): "rounds in which the client was the bottleneck are in no figure",
-    ("placement", "caution"): (
-        "the interval leaves out how halves differ: swap the servers, and say so with --placement"
-    ),
-    ("errors", "caution"): "requests failed, and what failed is in no time",
-}
-"""What a verdict leaves out, by check and result."""
 
 
 def check_controls(table: RequestTable) -> RunControls:
@@ -86,7 +73,6 @@ def check_controls(table: RequestTable) -> RunControls:
         ),
         floors=floors,
         marked=bottlenecks,
-        cautions=tuple(_LIMITS[name, result] for name, (result, _) in findings.items() if (name, result) in _LIMITS),
         void=tuple(sentence for result, sentence in findings.values() if result == "failed"),
     )
 
@@ -95,7 +81,10 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
     """Return whether the baseline is itself, and what it differs from itself by in every cell."""
     table = pairing.table
     if table.control is None:
-        return ("absent", "no noise floor: the baseline was not asked against itself (--control-rounds)"), ()
+        return (
+            "absent",
+            f"no noise floor: the baseline was not asked against itself (--control-rounds){_NO_FLOOR}",
+        ), ()
     estimates = _estimate_control_cells(pairing, table.control)
     floors, names, differences = [], [], []
     for (class_code, load_code, metric), (estimate, lag_ms) in estimates.items():
@@ -109,7 +98,7 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
             differences.append((-abs(estimate.log), names[-1]))
     if not floors:
         reason = "no class has 3 prompts that both goes at the baseline answered in rounds that count"
-        return ("absent", f"no noise floor: {reason}"), ()
+        return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
     if not differences:
         ratios = [floor.ratio for floor in floors]
         floor_text = f"the highest noise floor is {max(ratios):.3g}, of {names[ratios.index(max(ratios))]}"
@@ -196,13 +185,19 @@ def _check_placement(table: RequestTable) -> CheckFinding:
     """Return whether what halves of a host differ by can be told from what variants differ by."""
     arm_codes = _group_codes(table, table.placement)
     if not any(arm_codes.values()):
-        return "absent", "no record says where its server ran (--placement)"
+        return (
+            "absent",
+            "no record says where its server ran (--placement): no interval has how halves of a host differ",
+        )
     sentence = "; ".join(
         f"{arm} ran at {' and '.join(table.placements[code] for code in codes) or 'no place that was recorded'}"
         for arm, codes in arm_codes.items()
     )
     is_same = len({tuple(codes) for codes in arm_codes.values()}) == 1
-    return "passed" if is_same or all(len(codes) > 1 for codes in arm_codes.values()) else "caution", sentence
+    if is_same or all(len(codes) > 1 for codes in arm_codes.values()):
+        return "passed", sentence
+    reason = "the interval leaves out how halves differ: swap the servers, and say so with --placement"
+    return "caution", f"{sentence}; {reason}"
 
 
 def _check_starts(pairing: RequestPairing) -> CheckFinding:
@@ -250,5 +245,5 @@ def _check_errors(table: RequestTable) -> CheckFinding:
     if table.baseline in silent_texts or (table.variants and set(table.variants) <= silent_texts.keys()):
         return "failed", sentence
     if silent_texts or has_many:
-        return "caution", sentence
+        return "caution", f"{sentence}; what failed is in no time"
     return "passed", sentence or f"all {len(table)} requests were answered"

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import cast, get_args
 
-from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import comparability, schema, verdict_reason
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import CellVerdict, CellWord, Headline, OutputFinding, RatioEstimate
-from tandem.judge.text_format import count_things, format_load, format_number, format_short_ratio, shorten_text
+from tandem.judge.text_format import format_load, format_number, format_short_ratio, shorten_text
 
 TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
 """What is said beside where answers are of other lengths: it does not grow with them."""
@@ -30,7 +30,6 @@ TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
 MAX_CLASSES = 4
 """Classes that a sentence names; the rest are counted."""
 
-_MAX_OPPOSITIONS = 2  # reasons of mixed classes that a sentence has
 _OUTPUT_TEXTS: Mapping[OutputFinding, tuple[str, str]] = {
     "the same": ("", "; outputs are the same"),
     "not shown": (", output not shown to be the same", "; that outputs are the same is not shown"),
@@ -175,7 +174,7 @@ class _HeadlineFacts:
             is_altered |= comparability.is_more_frequent(garbage.n, garbage.of, *others)
         if is_altered:
             return "not the same"
-        has_mostly_refusals = any(2 * counts.refusal_count > counts.answer_count for counts in self.content_counts)
+        has_mostly_refusals = any(2 * counts.broken.total() > counts.answer_count for counts in self.content_counts)
         return "the same" if equality.result == "the same" and not has_mostly_refusals else "not shown"
 
 
@@ -199,35 +198,29 @@ def _write_sentence(facts: _HeadlineFacts, finding: schema.VariantFinding) -> st
     if finding == "not comparable":
         failures_text = facts.failures.describe(baseline, variant)
         return f"{variant} cannot be compared with {baseline}, only what both answered could: {failures_text}."
-    comparison, refusals_text, prefix = _describe_comparison(facts), "", ""
-    if not facts.invalid_reason and any(counts.refusal_count for counts in facts.content_counts):
+    comparison, refusals_text = _describe_comparison(facts), ""
+    if not facts.invalid_reason and any(counts.broken for counts in facts.content_counts):
         texts = []
         for counts in facts.content_counts:
-            words = ", ".join(f"{number} {word}" for word, number in counts.word_counts)
-            text = f"{counts.refusal_count} of {counts.answer_count} answers of {counts.arm}"
-            texts.append(f"{text} ({words})" if words else text)
+            words = [f"{number} {word}" for word, number in counts.broken.most_common()]
+            text = f"{counts.broken.total()} of {counts.answer_count} answers of {counts.arm}"
+            texts.append(f"{text} ({', '.join(words)})" if words else text)
         refusals_text = f"; the content check refused {' and '.join(texts)}"
     if finding == "no evidence" and not facts.words["same"]:
         return f"{comparison}{_explain_nothing(facts)}{refusals_text}."
-    if facts.evidence == "one-start" and finding != "no evidence":
-        table = facts.pairing.table
-        rows = table.arm_mask(baseline) | table.arm_mask(variant)
-        starts = set(zip(table.arm[rows].tolist(), table.start[rows].tolist(), strict=True))
-        has_several = len(starts) > 2  # noqa: PLR2004 - one of each arm
-        prefix = "Within the starts that were measured, " if has_several else "Within one start of each server, "
+    is_reserved = facts.evidence == "one-start" and finding != "no evidence"
+    prefix = "Within the starts that were measured, " if is_reserved else ""
     return f"{prefix}{comparison}{_OUTPUT_TEXTS[facts.output][1]}{refusals_text}."
 
 
 def _explain_nothing(facts: _HeadlineFacts) -> str:
     """Return why no class could be judged at all; empty where some had an estimate."""
     cells = [cell for part in facts.words.values() for cell in part]
-    few_reason = verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
-    if facts.invalid_reason or few_reason:
-        return f": {facts.invalid_reason or few_reason}"
+    reason = facts.invalid_reason or verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
     reasons = {cell.why for cell in cells} or {"the run has no record"}
-    if len(reasons) > 1 or facts.cells_with_interval:
-        return ""
-    return f": {'in every class, ' if len(cells) > 1 else ''}{reasons.pop()}"
+    if not reason and len(reasons) == 1 and not facts.cells_with_interval:
+        reason = reasons.pop()
+    return f": {reason}" if reason else ""
 
 
 def _describe_comparison(facts: _HeadlineFacts) -> str:
@@ -247,23 +240,18 @@ def _describe_comparison(facts: _HeadlineFacts) -> str:
         ends = min(ratio.low or ratio.value for ratio in ratios), max(ratio.high or ratio.value for ratio in ratios)
         return f"{name_prompts(part)} {' to '.join(dict.fromkeys(map(format_short_ratio, ends)))} times as fast"
 
-    calls: tuple[CellWord, ...] = ("faster", "slower")
-    phrases = [(describe_range(cells[word]), "") for word in calls if cells[word]]
+    phrases = [describe_range(part) for part in (cells["faster"], cells["slower"]) if part]
     if cells["same"]:
-        phrases.append((f"{name_prompts(cells['same'])} as fast", f" (to within {100 * facts.margin:g} %)"))
-    for is_better in (True, False):  # by the median, called or not
-        part = [cell for cell in cells["mixed"] if (cell.speed_up is not None and cell.speed_up.value > 1) == is_better]
-        reasons = {cell.opposition: cell.class_ for cell in part if cell.opposition}
-        texts = [f"of {shorten_text(class_)} {reason}" for reason, class_ in reasons.items()]
-        opposition = " and ".join(texts[:_MAX_OPPOSITIONS] if len(reasons) > 1 else reasons)
-        phrases += [(describe_range(part), f" by the median, but {opposition}")] if part else []
+        phrases.append(f"{name_prompts(cells['same'])} as fast (to within {100 * facts.margin:g} %)")
+    mixed_cells = cells["mixed"][:MAX_CLASSES]
+    phrases += [f"{describe_range([cell])} by the median, but {cell.opposition}" for cell in mixed_cells]
+    if len(cells["mixed"]) > MAX_CLASSES:
+        phrases.append(f"{len(cells['mixed']) - MAX_CLASSES:,} more classes are mixed")
     if not phrases:
         return f"There is no evidence whether {variant} is faster or slower than {baseline}"
-    (first_phrase, first_suffix), *more_phrases = phrases
-    answers = [f"{first_phrase} as {baseline}{first_suffix}", *map("".join, more_phrases)]
-    open_cells = cells["no evidence"]
-    open_text = f"; for {name_prompts(open_cells)} there is no evidence" if open_cells else ""
-    return f"{variant} answers {_join_parts(answers)}{open_text}"
+    if cells["no evidence"]:
+        phrases.append(f"for {name_prompts(cells['no evidence'])} there is no evidence")
+    return f"{variant} against {baseline}: {'; '.join(phrases)}"
 
 
 def _join_parts(parts: Sequence[str]) -> str:
@@ -281,8 +269,7 @@ def _list_reasons(facts: _HeadlineFacts, finding: schema.VariantFinding) -> Iter
     if facts.failures.variant_failures or facts.failures.baseline_failures:
         yield facts.failures.describe(*facts.arms)
     yield from _list_output_reasons(facts)
-    yield from facts.controls.cautions
-    yield from _list_absent_checks(facts)
+    yield from (check.sentence for check in facts.controls.checks if check.result in {"caution", "absent"})
     if finding in {"void", "not comparable"} or facts.invalid_reason:
         return
     open_cells = [cell for cell in facts.words["no evidence"] if cell.verdict == "no evidence"]
@@ -306,20 +293,3 @@ def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
             speed_up = format_number(cell.speed_up.value)
             token_text = f"; by the time of a token it is {speed_up} times as fast ({cell.verdict})"
         yield f"answers to {place[0]} prompts are {format_number(ratio.value)} times as long{token_text}"
-
-
-def _list_absent_checks(facts: _HeadlineFacts) -> Iterator[str]:
-    """Yield what could not be checked, and so is in no interval; where a check cautions, its caution says it."""
-    controls, table = facts.controls, facts.pairing.table
-    if not controls.floors and not any("noise floor" in caution for caution in controls.cautions):
-        yield "no noise floor: the baseline was not asked against itself"
-    placement_count = len(set(table.placement[table.arm_mask(facts.variant)].tolist()) - {UNKNOWN})
-    is_checked = any(check.name == "placement" and check.result != "absent" for check in controls.checks)
-    if placement_count < 2 and not is_checked:  # noqa: PLR2004 - here, then there
-        placement_text = "1 placement" if placement_count else "no placement is recorded"
-        yield f"{placement_text} of {facts.variant}: the interval leaves out how the halves of a host differ"
-    for check in controls.checks:
-        if check.result == "absent" and check.name not in {"baseline against itself", "placement"}:
-            yield check.sentence
-    if controls.marked:
-        yield f"{count_things(len(controls.marked), 'round')} left out: the measuring machine was the bottleneck"

@@ -190,13 +190,12 @@ class BottleneckRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunControls(msgspec.Struct, frozen=True, kw_only=True):
-    """All controls; `void` says why nothing may be concluded, `cautions` what limits the verdict."""
+    """All controls; `void` says why nothing may be concluded."""
 
     checks: tuple[ControlCheck, ...] = ()
     floors: tuple[NoiseFloor, ...] = ()
     marked: tuple[BottleneckRound, ...] = ()
     void: tuple[str, ...] = ()
-    cautions: tuple[str, ...] = ()
 
     @property
     def marked_rounds(self) -> tuple[int, ...]:
@@ -344,14 +343,6 @@ class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
 
 
-class TermDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A word of the report and its meaning."""
-
-    name: str
-    unit: str
-    definition: str
-
-
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """All of verdict.json.
 
@@ -367,7 +358,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         cells: every judged metric.
         controls, equality, acceptance, claims, cost: as their names say.
         claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
-        definitions: of every metric and word used.
         notes: what a reader must know beside.
         recompute: commands that make this file again.
     """
@@ -392,6 +382,5 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[ClaimVerdict, ...] = ()
     claims_unasked: str | None = None
     cost: tuple[TokenCost, ...] = ()
-    definitions: tuple[TermDefinition, ...] = ()
     notes: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()

@@ -122,7 +122,7 @@ def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
         *(texts[name] for name in _select_cautions(changes)),
     ]
     if cautions:
-        return "caution", "; ".join(cautions)
+        return "caution", f"{'; '.join(cautions)}; figures of the first round may be those of a cold server"
     stable_arms = [name for name, arm in warm_up if arm.stable]
     if not stable_arms and not changes:
         return "absent", "no warm-up was asked until it was stable, and no variant was asked 3 prompts in two rounds"
@@ -178,7 +178,7 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     if effect is None:
         return "absent", "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
     template = "asked of the second arm of a pass, a prompt was {change} than of the first"
-    return _report_changes({"": effect}, template, "; each arm is first as often as second")
+    return _report_changes({"": effect}, template, "; of classes asked in one order it is in the speed-up")
 
 
 def _select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:

@@ -25,42 +25,13 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
-from tandem.judge.schema import FILE, MARGIN, CellVerdict, ClaimVerdict, TermDefinition, Verdict
-from tandem.metrics import find_metric
+from tandem.judge.schema import FILE, MARGIN, ClaimVerdict, Verdict
 from tandem.shell_command import quote_command
 
 RUN_FILES = (RECORDS_FILE, counters.FILE, client_load.FILE, MANIFEST)
 """The files of a run that a verdict is made from; each but the first and the last may be absent, and is missed."""
 
 _CLOCK_TOLERANCE_S = 60.0  # further back than any two records are written out of turn
-
-_RATIOS = ("speed-up", "interval", "noise floor", "detectable")
-_TERMS = {
-    "speed-up": (
-        "how many times as fast the variant is: baseline / variant for times, variant / baseline for rates; the "
-        "geometric mean over prompts of each prompt's own speed-up, of medians over its repeats"
-    ),
-    "interval": (
-        "95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one prompt are "
-        "alike and would make it look narrower than it is"
-    ),
-    "faster, slower": (
-        "the test that the speed-up is 1 is refuted with all tests of the report taken into account (Holm), the "
-        "speed-up is beyond the noise floor, and of E2E neither mean nor 90th percentile goes the other way"
-    ),
-    "mixed": (
-        "of a class: the median of E2E says one thing, its mean or 90th percentile another; of a variant: a class is "
-        "mixed, or some are faster and some slower"
-    ),
-    "within one start": (
-        "true of the starts of the servers that were measured; starts differ, and 6 of each arm put that in"
-    ),
-    "same": "the whole interval lies inside the margin",
-    "no evidence": "neither: the run cannot tell; how many prompts could stands beside it",
-    "noise floor": "how far the baseline is from itself when it is asked twice, by the farther end of the interval",
-    "detectable": "the smallest speed-up that so many prompts would find four times out of five",
-    "void": "a control failed, so nothing may be concluded from the run",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +100,6 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         claims=claims,
         claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        definitions=tuple(_list_definitions(cells)),
         notes=tuple(dict.fromkeys([*notes, *map(str, table.torn_lines), *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
@@ -168,13 +138,6 @@ def _note_clock(table: RequestTable) -> Iterator[str]:
             "machine was booted anew, or its clock was set; a request is timed by itself, so speed-ups hold, but drift "
             "and cost may not"
         )
-
-
-def _list_definitions(cells: Sequence[CellVerdict]) -> Iterator[TermDefinition]:
-    for metric in map(find_metric, dict.fromkeys(cell.metric for cell in cells)):
-        yield TermDefinition(name=metric.name, unit=metric.unit, definition=metric.definition)
-    for name, text in _TERMS.items():
-        yield TermDefinition(name=name, unit="1" if name in _RATIOS else "", definition=text)
 
 
 def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifest) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, ClaimVerdict, Verdict
+from tandem.metrics import find_metric
 from tandem.report.charts import ReportSection
 from tandem.report.markup import build_sentence, build_table, render_template
 
@@ -92,7 +93,8 @@ def build_claims_section(verdict: Verdict) -> ReportSection:
 
 def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
     """Return the definitions, and how the report is made again."""
-    definitions = render_template("definitions", definitions=verdict.definitions)
+    metrics = [find_metric(name) for name in dict.fromkeys(cell.metric for cell in verdict.cells)]
+    definitions = render_template("definitions", metrics=metrics)
     recompute = render_template("recompute", verdict=verdict, file=FILE)
     return [
         ReportSection(name="definitions", short="Definitions", title="Definitions", parts=(definitions,)),

@@ -123,7 +123,6 @@ def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
 def _render_controls(verdict: Verdict) -> Iterator[str]:
     controls = verdict.controls
     rows: list[tuple[str, str]] = [(check.result, f"{check.name}: {check.sentence}") for check in controls.checks]
-    rows += [("caution", caution) for caution in controls.cautions]
     rows += [("left out", f"round {marked.round}: {marked.sentence}") for marked in controls.marked[:MOST_ROWS]]
     if rows:
         yield "controls"

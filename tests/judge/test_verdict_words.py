@@ -116,14 +116,14 @@ def test_starts_that_rounds_share_are_no_evidence_across_starts():
 
 
 def test_few_starts_are_named_as_measured():
-    assert headline(started(3, 3)).sentence.startswith("Within the starts that were measured, spec answers ")
+    assert headline(started(3, 3)).sentence.startswith("Within the starts that were measured, spec against base: ")
 
 
 def test_without_a_recorded_start_the_word_is_within_one_start():
     found = headline(twice_as_fast())
     assert (found.verdict, found.evidence) == ("faster within one start", "one-start")
     assert find_tone(found).class_ == "good"  # beside the same outputs alone
-    assert found.sentence.startswith("Within one start of each server, spec answers ")
+    assert found.sentence.startswith("Within the starts that were measured, spec against base: ")
 
 
 @pytest.mark.parametrize(("base", "spec", "evidence"), [(6, 6, "across-starts"), (5, 6, "one-start"),
@@ -136,7 +136,7 @@ def test_six_starts_of_each_arm_are_evidence_across_starts(base, spec, evidence)
 def test_across_starts_the_word_stands_alone():
     found = headline(started(6, 6))
     assert found.verdict == "faster"
-    assert found.sentence.startswith("spec answers ")
+    assert found.sentence.startswith("spec against base: ")
 
 
 UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)

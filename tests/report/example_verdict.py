@@ -30,12 +30,10 @@ from tandem.judge.schema import (
     RatioEstimate,
     RunControls,
     ShareEstimate,
-    TermDefinition,
     TokenCost,
     VariantFinding,
     Verdict,
 )
-from tandem.metrics import find_metric
 
 CLASSES = {"repeat": 3.1, "json": 1.72, "code": 1.46, "story": 1.01, "open": 0.97}
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--\x1b[31m\u202e"""
@@ -119,10 +117,6 @@ def verdict(seen: RequestTable, **changes: Any) -> Verdict:
             )
             for name, busy_s in ((seen.baseline, 520.0), (variant, 290.0))
         ),
-        "definitions": tuple(
-            TermDefinition(name=name, unit=find_metric(name).unit, definition=find_metric(name).definition)
-            for name in METRICS
-        ),
         "notes": ("this machine was busy before the run began (load 17.5 on 2 CPUs): run on an idle one",),
         "recompute": (f"tandem bench report {seen.folder.name} --margin 0.05 --price 12.5",),
     }
@@ -146,7 +140,6 @@ def controls(seen: RequestTable) -> RunControls:
             for class_ in seen.classes
         ),
         marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),
-        cautions=("one placement and one start",),
     )
 
 
@@ -229,7 +222,7 @@ def nothing(seen: RequestTable, **changes: Any) -> Verdict:
         seen,
         **{
             "headlines": (), "cells": (), "controls": RunControls(), "equality": (), "acceptance": (), "claims": (),
-            "cost": (), "definitions": (), "notes": (), "recompute": (), **changes,
+            "cost": (), "notes": (), "recompute": (), **changes,
         },
     )  # fmt: skip
 
