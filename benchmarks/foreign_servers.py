@@ -41,7 +41,6 @@ from real import machine  # noqa: E402
 
 from rehearsal.loopback import HOST, find_free_port  # noqa: E402
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.probe import CLOSE_NOTE  # noqa: E402
 from tandem.bench.record import RequestRecord, read_records  # noqa: E402
 from tandem.bench.request_metrics import compute_request_metrics  # noqa: E402
 from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
@@ -253,7 +252,6 @@ class Row:
     requests: int
     failed: int
     reconnected: int
-    closes: bool
     tpot_ms: float | None
     logged_ms: float | None
 
@@ -299,7 +297,6 @@ def read_rows(measurement: Measurement, folder: Path) -> list[Row]:
         ForeignError: a log lacks requests.
     """
     arms = {arm.name: arm for arm in manifest.read_manifest(folder / "run").arms}
-    notes = manifest.read_manifest(folder / "run").notes
     records: dict[str, list[RequestRecord]] = {server.name: [] for server in measurement.servers}
     for record in read_records(folder / "run" / "records.jsonl"):
         records[record.arm.removesuffix(CONTROL_SUFFIX)].append(record)
@@ -311,7 +308,6 @@ def read_rows(measurement: Measurement, folder: Path) -> list[Row]:
             requests=len(mine),
             failed=sum(record.error is not None for record in mine),
             reconnected=sum(one.reconnected for one in mine),
-            closes=f"{server.name}: {CLOSE_NOTE}" in notes,
             tpot_ms=_mean(compute_request_metrics(mine).values["tpot_ms"]),
             logged_ms=read_logged_ms(server, folder, len(mine)),
         )
@@ -357,10 +353,10 @@ def section(rows: Sequence[Row], command: Sequence[str], load: float) -> list[st
     lines = [
         f"`{shlex.join(command)}`, {when} UTC, {machine()}, load {load:.1f}; {versions}.", "",
         (
-            "| run | server | says of itself | closes after a stream | requests | failed | asked again "
+            "| run | server | says of itself | requests | failed | asked again "
             "| mean TPOT ms: Tandem, its own log | off |"
         ),
-        "|---|---|---|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     return lines + [_row_line(row) for row in rows] + [""]
 
@@ -370,7 +366,7 @@ def _row_line(row: Row) -> str:
     logged = f"{row.logged_ms:.3f}" if row.logged_ms is not None else "none"
     off = f"{row.off:+.2%}" if row.off is not None else "-"
     return (
-        f"| {row.measurement} | {row.server} | {row.names} | {'yes' if row.closes else 'no'} | {row.requests} "
+        f"| {row.measurement} | {row.server} | {row.names} | {row.requests} "
         f"| {row.failed} | {row.reconnected} | {tpot}, {logged} | {off} |"
     )
 

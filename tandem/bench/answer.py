@@ -94,21 +94,12 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     )
 
 
-def has_output_event(reply: ServerReply) -> bool:
-    """Return whether what has come so far holds an event with output; reads no further than the first.
+def has_tokens(reply: ServerReply) -> bool:
+    """Return whether what has come so far holds an event with tokens.
 
-    Output is text, reasoning, token ids, or a running count above 0. For the first token's time-out: it looks once the
-    time is up, so that nothing is parsed while reads come in.
+    For the first token's time-out: it looks once the time is up, so that nothing is parsed while reads come in.
     """
-    with contextlib.suppress(EventError):  # a content coding that cannot be undone
-        for _, event in split_events(reply, EventSplitter()):
-            with contextlib.suppress(EventError):
-                message, choice = read_event(event)
-                usage = message.get("usage")
-                has_count = isinstance(usage, dict) and count_or_none(usage.get("completion_tokens"))
-                if choice is not None and (any(read_texts(choice)[:2]) or choice.get("token_ids") or has_count):
-                    return True
-    return False
+    return any(chunk.bears_tokens for chunk in _parse_events(reply).build_chunks())
 
 
 def has_running_usage(reply: ServerReply) -> bool:
@@ -118,12 +109,9 @@ def has_running_usage(reply: ServerReply) -> bool:
 
 def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerParser:
     parser, splitter = _AnswerParser(models), EventSplitter()
-    try:
-        for at_s, event in split_events(reply, splitter):
-            parser.add_event(at_s, event)
-        tail = splitter.end()
-    except EventError as error:  # the content coding broke: no later byte has a meaning
-        parser.fault, tail = parser.fault or error, None
+    for at_s, event in split_events(reply, splitter):
+        parser.add_event(at_s, event)
+    tail = splitter.end()
     if tail is not None:
         with contextlib.suppress(EventError):  # a tail that is cut is no event
             if tail.strip() != DONE:

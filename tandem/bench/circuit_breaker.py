@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tandem.bench.client import CompletionClient
 from tandem.bench.estimate import format_duration
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.interrupt import StopSignal
+from tandem.bench.metrics_scraper import is_alive
 
 MAX_FAILURES = 5  # in a row, over all workers of the arm
 MAX_WAIT_S = 300.0  # a pod that is started again loads its model in minutes
@@ -21,22 +23,18 @@ POLL_S = 1.0  # between two looks at a paused arm
 MESSAGE_INTERVAL_S = 30.0  # between two sentences about the same wait
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class CircuitBreaker:
     """Lets an arm's requests through, or holds them back.
 
     Args:
-        arm: its name.
-        url: its address, for messages.
-        is_alive: asks whether the arm's server answers.
+        client: of the arm's server.
         stop: ended with 3 when the arm stays ill.
         notify: says a sentence to the operator.
         wait_s: how long a paused arm is waited for.
     """
 
-    arm: str
-    url: str
-    is_alive: Callable[[str], Awaitable[bool]]
+    client: CompletionClient
     stop: StopSignal
     notify: Callable[[str], None]
     wait_s: float = MAX_WAIT_S
@@ -64,18 +62,19 @@ class CircuitBreaker:
             await asyncio.shield(self._check_task)
 
     async def _wait_for_recovery(self, reason: str) -> None:
+        arm, url = self.client.server.name, self.client.server.root
         start_s, next_message_s = time.monotonic(), 0.0
-        while not self.stop.is_requested and not await self.is_alive(self.arm):
+        while not self.stop.is_requested and not await is_alive(self.client):
             elapsed_s = time.monotonic() - start_s
             if elapsed_s > self.wait_s:
-                problem = f"{self.arm} went down and did not come back in {format_duration(elapsed_s)}"
+                problem = f"{arm} went down and did not come back in {format_duration(elapsed_s)}"
                 change = "bring the server back, then run again with --resume; what was recorded is kept"
-                self.stop.request("failed", ExternalBenchError(problem, where=self.url, change=change), grace_s=0)
+                self.stop.request("failed", ExternalBenchError(problem, where=url, change=change), grace_s=0)
             elif elapsed_s >= next_message_s:
                 next_message_s += MESSAGE_INTERVAL_S
                 wait = f"waiting for it up to {format_duration(self.wait_s - elapsed_s)}"
-                self.notify(f"{self.arm} is paused: {reason} and {self.url}/health does not answer; {wait}")
+                self.notify(f"{arm} is paused: {reason} and {url}/health does not answer; {wait}")
             await self.stop.sleep(POLL_S)
         if next_message_s and not self.stop.is_requested:
-            self.notify(f"{self.arm} is back after {format_duration(time.monotonic() - start_s)}")
+            self.notify(f"{arm} is back after {format_duration(time.monotonic() - start_s)}")
         self._failures, self._check_task = 0, None

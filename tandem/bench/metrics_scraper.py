@@ -1,8 +1,8 @@
 """The pages of a server beside its API: whether it is alive, what it counted, and which start of its process that was.
 
 Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run. A page is read by
-the client of the requests, so it has a limit and no redirect is followed. Two words for a start differ only where the
-server was started between them, as far as its page can tell.
+the client of the requests, over a connection of its own; it has a limit, and no redirect is followed. Two words for a
+start differ only where the server was started between them, as far as its page can tell.
 
 A vLLM with one API server states `process_start_time_seconds`. One whose processes share their counters in files does
 not (PROMETHEUS_MULTIPROC_DIR: vLLM's V0 front end, several API servers, and vLLM's Neuron package, which sets it when
@@ -11,22 +11,19 @@ it is imported). Every start begins its counters at 0, so there a start is a num
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from tandem.bench import counters
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import ModelServer
 from tandem.bench.counters import MetricsScrape, parse_page
 from tandem.bench.event import EventError
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.plan import ALL_CLASSES, PlanTurn
 from tandem.bench.reply import read_page
-from tandem.bench.response_limits import METRICS_BYTES
 from tandem.bench.schedule import CONTROL_SUFFIX
 
 
@@ -62,45 +59,36 @@ class ServerRestarts:
 PAGE_TIMEOUT_S = 5.0  # vLLM gives either page in milliseconds; one that cannot in seconds is not well
 PAGE_TIMEOUTS = Timeouts(**dict.fromkeys(Timeouts.__struct_fields__, PAGE_TIMEOUT_S))
 SERVER_ERROR_STATUS = 500
+METRICS_BYTES = 8 << 20  # most of a page: a vLLM with all its histograms gives less than 1 MiB
 
 
-class MetricsScraper(contextlib.AsyncExitStack):
-    """Asks servers for /health and /metrics over connections of its own; an async context manager."""
+async def is_alive(client: CompletionClient) -> bool:
+    """Return whether the server answers /health; one that has no such page answers too."""
+    reply = await client.get("/health", PAGE_TIMEOUTS, apart=True)
+    return reply.status is not None and reply.status < SERVER_ERROR_STATUS
 
-    def __init__(self, servers: Sequence[ModelServer]) -> None:
-        super().__init__()
-        self._clients = {server.name: CompletionClient(server, limit=0) for server in servers}
 
-    async def __aenter__(self) -> Self:
-        """Open the sessions."""
-        for client in self._clients.values():
-            await self.enter_async_context(client)
-        return self
-
-    async def is_alive(self, arm: str) -> bool:
-        """Return whether the arm answers /health; a server that has no such page answers too."""
-        reply = await self._clients[arm].get("/health", PAGE_TIMEOUTS)
-        return reply.status is not None and reply.status < SERVER_ERROR_STATUS
-
-    async def scrape(self, arm: str, turn: PlanTurn, when: Literal["before", "after"]) -> MetricsScrape:
-        """Read the arm's /metrics; what cannot be read is a scrape with its reason."""
-        page, error, block = None, None, turn.block
-        reply = await self._clients[arm].get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES)
-        try:
-            page = parse_page(read_page(reply).decode())
-        except EventError as fault:
-            error = f"/metrics: {fault.word.replace('_', ' ')}{fault.detail and f': {fault.detail}'}"
-        except (BenchError, UnicodeDecodeError) as fault:
-            error = str(fault)
-        return MetricsScrape(
-            at_s=time.monotonic(),
-            arm=arm,
-            class_=None if block.class_ == ALL_CLASSES else block.class_,
-            concurrency=block.load.concurrency,
-            rate_per_s=block.load.rate_per_s,
-            round=turn.round,
-            slot=turn.slot,
-            when=when,
-            counters=page,
-            error=error,
-        )
+async def scrape_metrics(
+    client: CompletionClient, arm: str, turn: PlanTurn, when: Literal["before", "after"]
+) -> MetricsScrape:
+    """Read the server's /metrics for `arm`; what cannot be read is a scrape with its reason."""
+    page, error, block = None, None, turn.block
+    reply = await client.get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES, apart=True)
+    try:
+        page = parse_page(read_page(reply).decode())
+    except EventError as fault:
+        error = f"/metrics: {fault.word.replace('_', ' ')}{fault.detail and f': {fault.detail}'}"
+    except (BenchError, UnicodeDecodeError) as fault:
+        error = str(fault)
+    return MetricsScrape(
+        at_s=time.monotonic(),
+        arm=arm,
+        class_=None if block.class_ == ALL_CLASSES else block.class_,
+        concurrency=block.load.concurrency,
+        rate_per_s=block.load.rate_per_s,
+        round=turn.round,
+        slot=turn.slot,
+        when=when,
+        counters=page,
+        error=error,
+    )

@@ -27,7 +27,7 @@ from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL
 from tandem.bench.reply import ServerReply, read_page
-from tandem.bench.simulation import read_announcement
+from tandem.bench.simulation import SIMULATED_HEADER, read_announcement
 
 EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
 ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
@@ -36,10 +36,6 @@ PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
 QUESTION = "Name three colours."
 PROBE_TOKENS = 8
 MAX_LISTED_MODELS = 20
-CLOSE_NOTE = (
-    "its server closes the connection after a stream although it says keep-alive: a request that dies on a reused "
-    "connection before any byte is asked again on a fresh one (reconnected in its record)"
-)
 # error word, fault, problem, change: the first that fits
 _NO_SERVER = "what answers is no OpenAI-compatible streaming server"
 _FAULTS: tuple[tuple[str, type[BenchError], str, str], ...] = (
@@ -69,8 +65,7 @@ class ProbeResult:
         owned_by: who owns the model, as /v1/models says; None where it does not.
         server_header: what the Server header of the stream says; None where it has none.
         is_simulator: whether the server announces that it is simulated.
-        notes: sentences on pages that were too long to be read, on connections that a server does not keep, and on a
-            server that contradicts itself.
+        notes: sentences on a page that was too long to be read, and on a server that contradicts itself.
     """
 
     offers: ServerOffers
@@ -129,17 +124,16 @@ async def probe_server(
         version = _decode_page(reply).get("version")
     except EventError as error:
         version_note = f"its version is not known: {error.detail}" if error.word == "endless" else None
-    announcement = read_announcement((page.simulated_header, stream.simulated_header), owned_by)
-    close_note = CLOSE_NOTE if stream.claims_keep_alive and not reply.had_open_connection else None
+    announcement = read_announcement((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by)
     return ProbeResult(
         offers=offers,
         version=version if isinstance(version, str) else None,
         models=names or frozenset({server.model, server_answer.model or server.model}),
         model_ids=model_ids,
         owned_by=owned_by,
-        server_header=stream.server_header,
+        server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
         is_simulator=announcement.is_simulator,
-        notes=tuple(note for note in (version_note, close_note, announcement.note) if note),
+        notes=tuple(note for note in (version_note, announcement.note) if note),
     )
 
 

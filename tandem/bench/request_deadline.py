@@ -6,8 +6,8 @@ a second at what has been kept. A look that comes late is put off once: where th
 server sent meanwhile is read before the server is blamed.
 
 - First token: reads cannot be told from tokens without parsing (a role chunk and comment lines come before). When
-  the time is up the watch parses what came so far, once, up to the first event with output; in time, nothing is
-  parsed. A silence as long as the gap's time-out is judged the same way: before the first token it is no gap.
+  the time is up the watch parses what came so far, once; in time, nothing is parsed. A silence as long as the gap's
+  time-out is judged the same way: before the first token it is no gap.
 - Gap: the time since the last read that holds more than comment lines, which proxies send to keep connections open.
 - Endless: more events than the request can have asked for. A text may itself hold `data:`, at most once a token, and
   an event holds a token or more, so EVENTS_FACTOR times max_tokens is never reached by an answer that keeps to them.
@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tandem.bench.answer import has_output_event
+from tandem.bench.answer import has_tokens
 from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import NS_PER_S, ServerReply
 from tandem.bench.sse import has_only_comments
@@ -97,5 +97,5 @@ class RequestDeadline:
     def _has_token(self) -> bool:
         if not self._has_first_token and self._token_check_reads != self._read_count:
             self._token_check_reads = self._read_count
-            self._has_first_token = has_output_event(self._reply)
+            self._has_first_token = has_tokens(self._reply)
         return self._has_first_token

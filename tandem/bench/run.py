@@ -31,7 +31,7 @@ from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, check_folder, claim_
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import EndReason, RunManifest
-from tandem.bench.metrics_scraper import MetricsScraper, ServerRestarts
+from tandem.bench.metrics_scraper import ServerRestarts, scrape_metrics
 from tandem.bench.plan import PlanTurn, RunPlan
 from tandem.bench.probe import ProbeResult, probe_server
 from tandem.bench.progress import RunProgress
@@ -87,7 +87,6 @@ class MeasurementRun:
     plan: RunPlan = field(init=False)
     estimate: DurationEstimate = field(init=False, default_factory=DurationEstimate)
     progress: RunProgress = field(init=False)
-    scraper: MetricsScraper = field(init=False)
     restarts: ServerRestarts = field(init=False)
     history: RunHistory = field(init=False, default_factory=RunHistory)
     notes: list[str] = field(init=False, default_factory=list)
@@ -109,8 +108,6 @@ class MeasurementRun:
             servers = [settings.server(arm) for arm in settings.arms]
             limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
             clients = [await stack.enter_async_context(CompletionClient(server, limit=limit)) for server in servers]
-            control = settings.server(settings.arms[0], self.plan.control_arm)
-            self.scraper = await stack.enter_async_context(MetricsScraper([*servers, control]))
             probe_results = await self._probe_servers(clients)
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted", has_folder=False)
@@ -149,13 +146,12 @@ class MeasurementRun:
             if not getattr(probe_result.offers, extra):
                 self._note(f"{server.name} does not give {extra}, so its records have none")
         no_extras = {extra: False for extra in OPTIONAL_EXTRAS if extra not in self.settings.extras}
-        watches: dict[str, Any] = {"is_alive": self.scraper.is_alive, "stop": self.stop, "notify": self.progress.notify}
         return ArmSession(
             name=server.name,
             client=client,
             offers=msgspec.structs.replace(probe_result.offers, **no_extras),
             models=probe_result.models,
-            breaker=CircuitBreaker(arm=server.name, url=server.root, wait_s=self.wait_s, **watches),
+            breaker=CircuitBreaker(client, self.stop, self.progress.notify, self.wait_s),
             placement=next(arm.placement for arm in self.settings.arms if arm.name == server.name),
         )
 
@@ -304,7 +300,7 @@ class MeasurementRun:
         self, arms: Sequence[ArmSession], turn: PlanTurn, when: Literal["before", "after"]
     ) -> dict[str, str | None]:
         """Keep the counters of each arm, and return which start of its server each arm meets."""
-        scrapes = await asyncio.gather(*(self.scraper.scrape(arm.name, turn, when) for arm in arms))
+        scrapes = await asyncio.gather(*(scrape_metrics(arm.client, arm.name, turn, when) for arm in arms))
         for scrape in scrapes:
             json_file.append_json(self.folder / counters.FILE, scrape, label="the counters")
             if scrape.error is not None and scrape.arm != self.plan.control_arm:  # the baseline's own page

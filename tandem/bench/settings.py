@@ -88,6 +88,6 @@ class RunSettings:
             control_rounds=self.control_rounds,
         )  # fmt: skip
 
-    def server(self, arm: manifest.ManifestArm, name: str | None = None) -> ModelServer:
-        """Return where and as whom one arm is asked; its control has another `name`."""
-        return ModelServer(name=name or arm.name, url=arm.url, model=arm.model, api=self.api, api_key=self.api_key)
+    def server(self, arm: manifest.ManifestArm) -> ModelServer:
+        """Return where and as whom one arm is asked."""
+        return ModelServer(name=arm.name, url=arm.url, model=arm.model, api=self.api, api_key=self.api_key)

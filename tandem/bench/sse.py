@@ -3,16 +3,12 @@
 Invariant: the events of a stream do not depend on how its bytes were divided into reads; only the read that completed
 an event, by its blank line, does. Source: the WHATWG HTML standard, "Parsing an event stream".
 
-An event longer than EVENT_BYTES ends the reading: `has_excess` is set, and nothing after it is given.
-
 Two things are done otherwise, because what is parsed is a record and no browser: an event whose data is empty is
 passed over, and a last event without its blank line is given by `end` (the standard drops it), because servers exist
 that close right after `data: [DONE]`.
 """
 
 from __future__ import annotations
-
-from tandem.bench.response_limits import EVENT_BYTES
 
 BOM = b"\xef\xbb\xbf"
 FIELDS = (b"event", b"id", b"retry", b"data")
@@ -23,45 +19,29 @@ class EventSplitter:
 
     Attributes:
         foreign_line: the first line that belongs to no event stream, as of an HTML page; None where there is none.
-        has_excess: whether an event is longer than EVENT_BYTES.
     """
 
     def __init__(self) -> None:
         self.foreign_line: bytes | None = None
-        self.has_excess = False
         self._line: list[bytes] = []  # what came since the last end of a line
         self._data: list[bytes] = []
-        self._line_bytes = 0
-        self._event_bytes = 0  # of whole lines since the last blank line, line ends counted as one byte
         self._has_started = False
         self._after_cr = False
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the data of the events that `piece` completes, mostly one."""
-        if self.has_excess:
-            return []
         if self._after_cr and piece:
             self._after_cr = False
             piece = piece.removeprefix(b"\n")  # the CR before it has ended the line
         if b"\r" in piece:
             self._after_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        events: list[bytes] = []
         self._line.append(piece)
-        self._line_bytes += len(piece)
-        if b"\n" in piece:
-            *lines, rest = b"".join(self._line).split(b"\n")
-            self._line, self._line_bytes = [rest], len(rest)
-            for line in lines:
-                self._event_bytes = self._event_bytes + len(line) + 1 if line else 0
-                if self._event_bytes > EVENT_BYTES:
-                    break
-                if event := self._take_line(line):
-                    events.append(event)
-        if self._event_bytes + self._line_bytes > EVENT_BYTES:
-            self.has_excess = True
-            self._line, self._data = [], []
-        return events
+        if b"\n" not in piece:
+            return []
+        *lines, rest = b"".join(self._line).split(b"\n")
+        self._line = [rest]
+        return [event for event in map(self._take_line, lines) if event]
 
     def end(self) -> bytes | None:
         """Return the data of an event that the stream's end left without its blank line; it may be cut."""

@@ -55,8 +55,8 @@ def parse_arm(text: str) -> tuple[str | None, str]:
         name, _, url = text.partition("=")
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"name {name!r}; allowed: {NAME_RULE}")
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
-        raise ValueError(f"{url!r} is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
+    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):  # a password would stand in every record
+        raise ValueError("this is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
     return name, url
 
 

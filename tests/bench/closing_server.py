@@ -14,7 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 MODEL, OWNER = "closing", "closing-owner"
-Closing = Literal["never", "after_stream", "on_reuse", "reset_on_reuse", "half_a_head", "reset_half_a_head", "always"]
+Closing = Literal["never", "after_stream", "on_reuse", "reset_on_reuse", "always"]
 STREAM = (
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}]},
     {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]},
@@ -29,8 +29,7 @@ class ClosingServer:
 
     Args:
         closing: `after_stream` closes behind each stream; the others wait for the next POST on a connection that has
-            carried a request and end it then, with `half_a_head` after a part of a status line, with `reset` by a TCP
-            reset; `always` ends every POST.
+            carried a request and end it then, with `reset` by a TCP reset; `always` ends every POST.
         delay_s: how long it waits before it ends a connection.
         requests: method, path and how many requests the connection had carried before.
     """
@@ -100,9 +99,6 @@ class _Handler(BaseHTTPRequestHandler):
     def end_connection(self) -> None:
         """End it as told."""
         told = self.server.told
-        if "half_a_head" in told.closing:
-            self.wfile.write(b"HTTP/1.1 2")
-            self.wfile.flush()
         time.sleep(told.delay_s)
         if "reset" in told.closing:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

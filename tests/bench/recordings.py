@@ -36,14 +36,13 @@ class Recording:
     @property
     def reply(self) -> ServerReply:
         """The same, as the client keeps it."""
-        content_type = self.head["headers"]["content-type"].partition(";")[0]
         return ServerReply(
             0,
             headers_ns=self.head["headers_ns"],
             reads=list(self.reads),
             end_ns=self.reads[-1][0],
             status=self.head["status"],
-            content_type=content_type,
+            headers={"Content-Type": self.head["headers"]["content-type"]},
         )
 
     @property

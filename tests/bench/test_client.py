@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import pytest
 from independent_server import MODEL, Schedule, Server
@@ -14,8 +12,6 @@ from one_request import EVERYTHING, LONG, asking, come, run
 
 from tandem.bench import answer
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import ModelServer
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.sse import EventSplitter
@@ -180,10 +176,9 @@ def test_what_came_before_a_connection_broke_is_kept() -> None:
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        ("7", 7.0), ("0", 0.0), ("soon", None), ("-3", None), (None, None), ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
-        (format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True), pytest.approx(3600, abs=600)),
+        ("7", 7.0), ("0", 0.0), ("soon", None), ("-3", None), (None, None),
     ],
-    ids=["seconds", "none", "word", "negative", "absent", "date gone by", "date"],
+    ids=["seconds", "none", "word", "negative", "absent"],
 )  # fmt: skip
 def test_retry_after_is_kept_as_seconds(header: str | None, seconds: float | None) -> None:
     assert come(fault="status", status=429, retry_after=header).reply.retry_after_s == seconds
@@ -217,17 +212,3 @@ def test_a_task_that_is_cancelled_is_cancelled() -> None:
         return asked.cancelled()
 
     assert run(what, Schedule(fault="silent"))
-
-
-@pytest.mark.parametrize(
-    "url", ["", "host:8000", "ftp://host", "http://", "http://host:port", "http://host/v1?key=1", "http://host#x"]
-)
-def test_an_address_that_is_none_is_a_fault(url: str) -> None:
-    with pytest.raises(BenchError, match="is no address of a server; give it as http://HOST:PORT"):
-        CompletionClient(ModelServer("arm", url, MODEL), limit=1)
-
-
-def test_an_address_with_a_password_is_a_fault_that_does_not_repeat_it() -> None:
-    with pytest.raises(BenchError) as caught:
-        CompletionClient(ModelServer("arm", "http://me:sesame@host", MODEL), limit=1)
-    assert "sesame" not in str(caught.value)

@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
-from tandem.bench.answer import ServerAnswer, has_output_event, has_running_usage, parse_answer
+from tandem.bench.answer import ServerAnswer, has_running_usage, has_tokens, parse_answer
 
 LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 
@@ -87,7 +87,7 @@ def test_the_first_output_is_seen_with_its_event_and_not_before(name: str) -> No
 
     for read in recorded(name).reads:
         reply.reads.append(read)
-        if has_output_event(reply):
+        if has_tokens(reply):
             break
 
     assert reply.reads[-1][0] / 1e9 == pytest.approx(first)

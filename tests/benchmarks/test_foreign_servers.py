@@ -45,7 +45,7 @@ def row(**changes: object) -> Row:
     """A server whose TPOT is its log's."""
     stated = {
         "measurement": "m", "server": "s", "names": "nothing", "requests": REQUESTS, "failed": 0, "reconnected": 2,
-        "closes": True, "tpot_ms": 10.0, "logged_ms": 10.0,
+        "tpot_ms": 10.0, "logged_ms": 10.0,
     }  # fmt: skip
     return Row(**{**stated, **changes})
 
@@ -113,7 +113,7 @@ def test_line_has_names_reconnections_and_both_times(monkeypatch: pytest.MonkeyP
     assert ", load 11.5; " in lines[0]
     assert "`xllamacpp==2026.10.11549`" in lines[0]
     assert "`@dwmkerr/mock-llm==0.1.29`" in lines[0]
-    assert "| m | s | owned_by `x` | yes | 288 | 0 | 2 | 9.900, 10.000 | -1.00% |" in lines
+    assert "| m | s | owned_by `x` | 288 | 0 | 2 | 9.900, 10.000 | -1.00% |" in lines
 
 
 def logging(folder: Path, requests: int) -> ForeignServer:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench import circuit_breaker, host, interrupt, loops, response_limits, round_callback, warm_up
+from tandem.bench import circuit_breaker, client, host, interrupt, loops, metrics_scraper, round_callback, warm_up
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.record import ERROR_WORDS
@@ -72,13 +72,12 @@ def test_the_page_names_every_flag():
         f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
         f"to be back, at most {round_callback.ROUND_WAIT_S:.0f} s later",
         f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s after an interrupt",
-        f"| `/metrics` | {response_limits.METRICS_BYTES >> 20} MiB |",
-        f"| `/v1/models` | {response_limits.PAGE_BYTES >> 20} MiB |",
-        f"| `/version` | {response_limits.PAGE_BYTES >> 20} MiB |",
-        f"| one SSE event | {response_limits.EVENT_BYTES >> 20} MiB |",
-        f"{response_limits.STREAM_BYTES >> 20} MiB, {response_limits.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
-        f"and {response_limits.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
-        f"| the body of an error | {response_limits.ERROR_BODY_BYTES >> 10} KiB |",
+        f"| `/metrics` | {metrics_scraper.METRICS_BYTES >> 20} MiB |",
+        f"| `/v1/models` | {client.PAGE_BYTES >> 20} MiB |",
+        f"| `/version` | {client.PAGE_BYTES >> 20} MiB |",
+        f"{client.STREAM_BYTES >> 20} MiB, {client.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
+        f"and {client.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
+        f"| the body of an error | {client.ERROR_BODY_BYTES >> 10} KiB |",
         f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes {100 * host.MAX_CLIENT_CPU:.0f} % of a CPU",
     ],
 )

@@ -30,13 +30,13 @@ from tandem.bench.llmperf import results
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
 from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
 from tandem.bench.record import RecordWriter
-from tandem.bench.response_limits import PAGE_BYTES
 from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, read_announcement
 
 START_TIMEOUT_S = 300.0  # of one call: to import, to connect, to have its workers started
 POLL_S = 0.2
 KILL_GRACE_S = 5.0
 ANNOUNCEMENT_TIMEOUT_S = 5.0  # most that a server may take to list its models
+MODELS_PAGE_BYTES = 1 << 20  # most that is read of them
 API_KEY = "none"  # the tool refuses to start without one; servers that ask for none ignore it
 RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "output.txt", "ray.txt"
 MAX_CHARACTERS = 500  # of a crash's last line
@@ -250,7 +250,7 @@ def _ask_simulated(server: LlmperfServer) -> bool | None:
     """Return whether a server announces that it is simulated; None where it does not list its models."""
     try:
         with urllib.request.urlopen(f"{server.base}/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
-            cards = json.loads(answer.read(PAGE_BYTES))["data"]
+            cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]
             headers, owners = (answer.headers.get(SIMULATED_HEADER),), [card.get("owned_by") for card in cards]
             return any(read_announcement(headers, owner).is_simulator for owner in owners or [None])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
