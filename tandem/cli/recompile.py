@@ -8,15 +8,14 @@ figure of a cost is Tandem's own.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import yaml
 
-from tandem.artifacts.explain import Differences, compute_key_name, describe_differences
+from tandem.artifacts.explain import compute_key_name, format_value
 from tandem.cli.console import format_count, print_line, print_rows
 from tandem.cli.inputs import CommandInputs
 from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, compare_key_fields
@@ -32,17 +31,10 @@ from tandem.spec.variant_key import compute_artifact_key
 MANIFESTS = Path("manifests")  # where `tandem render` writes by default
 SERVERS_FILE, KEYS_FILE = "serve/serve.yaml", "storage/storage.yaml"  # below an experiment's folder there
 REFUSAL_TEXT = "refused above"
-DOCUMENT_SEPARATOR = "\n---\n"
-NAME_PATTERN = re.compile(r"^metadata:\n(?:  .*\n)*?  name: ([a-z0-9-]+)$", re.MULTILINE)
-KEY_PATTERN = re.compile(rf"- name: {KEY_VARIABLE}\n +value: '(.*)'$", re.MULTILINE)  # of a release without key maps
-REFERENCE_PATTERN = re.compile(
-    rf"- name: {KEY_VARIABLE}\n +valueFrom:\n +configMapKeyRef:\n +key: {re.escape(KEY_ENTRY)}\n +name: ([a-z0-9-]+)$",
-    re.MULTILINE,
-)
-FIELDS_PATTERN = re.compile(rf"^data:\n  {re.escape(KEY_ENTRY)}: '(.*)'$", re.MULTILINE)
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 NO_KEYS = "rendered by a release that wrote no keys"
 
+Verdict = Literal["same artifact", "recompiles", "new", "gone"]
 Number = TypeVar("Number", int, float)
 KeyFields = Mapping[str, Any]
 ExperimentPath = tuple[str, str]  # environment, experiment; an empty environment is any
@@ -58,21 +50,19 @@ class KeySnapshot:
     Args:
         where: the file or folder, for a person.
         places: place to keys.
-        environments: those it speaks of; None for any.
         only_experiment: the one experiment it speaks of; None for any.
     """
 
     where: str
     places: Mapping[ExperimentPath, PlaceKeys]
-    environments: frozenset[str] | None = None
     only_experiment: str | None = None
 
-    def find_keys(self, place: ExperimentPath) -> PlaceKeys | None:
-        """Return what it knows of a place: None where it knows the environment, and nothing of the experiment."""
+    def find_keys(self, place: ExperimentPath) -> PlaceKeys:
+        """Return what it knows of a place: nothing where it knows the environment and not the experiment."""
         environment, experiment = place
-        if self.environments is not None and environment not in self.environments:
+        if not {environment, ""} & {known_environment for known_environment, _ in self.places}:
             return f"not in {self.where}" if environment else "hosted by no environment"
-        return self.places.get(place, self.places.get(("", experiment)))
+        return self.places.get(place) or self.places.get(("", experiment)) or {}
 
     def owners(self, environment: str) -> dict[str, str]:
         """Return key to the experiment/variant that has it, of all that share the environment's bucket."""
@@ -86,49 +76,43 @@ class KeySnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantChange:
-    """One variant before and after.
+    """One variant before and after, as --json prints it.
 
     Args:
         variant: its name.
         verdict: what the edit does to it.
-        old_name, new_name: the artifact's name; None where there is none, or its fields are of another release.
-        differences: the fields that changed, before and after.
-        previous_owner: the variant that had this artifact before, where that is another one.
+        compiles: whether its artifact was nobody's before.
+        was, now: the artifact's name; None where there is none, or its fields are of another release.
+        same_as: the variant that had this artifact before, where that is another one.
         graphs: what its artifact is made of; None where that is not known.
+        differences: field to its value before (`was`) and after (`now`).
     """
 
     variant: str
-    verdict: Literal["same artifact", "recompiles", "new", "gone"]
-    old_name: str | None = None
-    new_name: str | None = None
-    differences: Differences | None = None
-    previous_owner: str | None = None
+    verdict: Verdict
+    compiles: bool = False
+    was: str | None = None
+    now: str | None = None
+    same_as: str | None = None
     graphs: int | None = None
-
-    @property
-    def compiles(self) -> bool:
-        """Whether its artifact was nobody's before."""
-        return self.verdict in {"recompiles", "new"} and self.previous_owner is None
+    differences: Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyComparison:
-    """One experiment in one environment, before and after.
+    """One experiment in one environment, before and after, as --json prints it.
 
     Args:
-        place: the environment (empty where none hosts it) and the experiment.
-        changes: variant by variant.
-        skip_reason: why nothing could be compared.
+        environment: None where none hosts it.
+        experiment: its name.
+        not_compared: why nothing could be compared.
+        variants: variant by variant.
     """
 
-    place: ExperimentPath
-    changes: tuple[VariantChange, ...] = ()
-    skip_reason: str | None = None
-
-    @property
-    def compiles(self) -> dict[str, int | None]:
-        """The artifacts that nobody had before, each with the number of its graphs."""
-        return {str(change.new_name): change.graphs for change in self.changes if change.compiles}
+    environment: str | None
+    experiment: str
+    not_compared: str | None = None
+    variants: tuple[VariantChange, ...] = ()
 
 
 def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[KeyComparison]:
@@ -139,14 +123,13 @@ def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) ->
     gone_places = [place for place in old_snapshot.places if place not in new_keys and place[0] in environments]
     comparisons = []
     for place, new in {**new_keys, **{place: {} for place in gone_places}}.items():
-        old = old_snapshot.find_keys(place)
-        if isinstance(new, str):
-            comparisons.append(KeyComparison(place=place, skip_reason=new))
-        elif isinstance(old, str):
-            comparisons.append(KeyComparison(place=place, skip_reason=old))
+        old, reason, variants = old_snapshot.find_keys(place), None, tuple[VariantChange, ...]()
+        if isinstance(new, str) or isinstance(old, str):
+            reason = new if isinstance(new, str) else str(old)
         else:
-            changes = tuple(_list_changes(old or {}, new, old_snapshot.owners(place[0])))
-            comparisons.append(KeyComparison(place=place, changes=changes))
+            variants = tuple(_list_changes(old, new, old_snapshot.owners(place[0])))
+        entry = KeyComparison(environment=place[0] or None, experiment=place[1], not_compared=reason, variants=variants)
+        comparisons.append(entry)
     return comparisons
 
 
@@ -192,9 +175,14 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     places: dict[ExperimentPath, PlaceKeys] = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
-        unknown_name = _find_unknown_name(experiment, inputs.catalogue)
-        keys = _compute_variant_keys(experiment, inputs.catalogue) if unknown_name is None else {}
-        places["", experiment.name] = f"{file} names {unknown_name}" if unknown_name else keys
+        runtime = inputs.catalogue.runtimes.get(experiment.runtime)
+        try:
+            is_rendered = runtime is not None and runtime.spelling is not None
+            keys = _compute_variant_keys(experiment, inputs.catalogue) if is_rendered else experiment.runtime
+        except KeyError as error:
+            keys = str(error.args[0])  # a model
+        unknown = f"{file} names {keys}, which this release does not know"
+        places["", experiment.name] = unknown if isinstance(keys, str) else keys
     return KeySnapshot(where=str(path), places=places, only_experiment=path.stem if path.is_file() else None)
 
 
@@ -203,10 +191,8 @@ def read_manifests(folder: Path) -> KeySnapshot:
     places: dict[ExperimentPath, PlaceKeys] = {}
     for servers in (file for tree in _find_trees(folder) for file in sorted(tree.glob(f"*/{SERVERS_FILE}"))):
         experiment = servers.parent.parent
-        keys = experiment / KEYS_FILE
-        texts = [file.read_text(errors="replace") if file.exists() else "" for file in (servers, keys)]
-        places[experiment.parent.name, experiment.name] = _parse_rendered_keys(*texts)
-    return KeySnapshot(where=str(folder), places=places, environments=frozenset(place[0] for place in places))
+        places[experiment.parent.name, experiment.name] = _read_rendered_keys(servers, experiment / KEYS_FILE)
+    return KeySnapshot(where=str(folder), places=places)
 
 
 def _find_trees(folder: Path) -> list[Path]:
@@ -215,57 +201,28 @@ def _find_trees(folder: Path) -> list[Path]:
     return environment_trees or ([folder.resolve()] if any(folder.glob(f"*/{SERVERS_FILE}")) else [])
 
 
-def _parse_rendered_keys(servers: str, storage: str) -> PlaceKeys:
+def _read_rendered_keys(servers: Path, storage: Path) -> PlaceKeys:
     """Return Deployment to key, of those that carry one; in words why there is none."""
     fields_by_server: dict[str, KeyFields] = {}
     try:
-        maps = dict(_parse_key_map(document) for document in storage.split(DOCUMENT_SEPARATOR) if KEY_ENTRY in document)
-        for document in servers.split(DOCUMENT_SEPARATOR):
-            if KEY_VARIABLE in document:
-                name, key = _match_server_key(document, maps) or _parse_server_key(document, maps)
-                fields_by_server[name] = dict(json.loads(key).items())  # whatever else it may be has none
-    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
+        maps = {body["metadata"]["name"]: body["data"][KEY_ENTRY] for body in _load_documents(storage, KEY_ENTRY)}
+        for body in _load_documents(servers, KEY_VARIABLE):
+            pod = body["spec"]["template"]["spec"]
+            containers = [container for part in ("initContainers", "containers") for container in pod.get(part, ())]
+            entries = (entry for container in containers for entry in container["env"])
+            reference = next(entry["valueFrom"] for entry in entries if entry["name"] == KEY_VARIABLE)
+            key = maps[reference["configMapKeyRef"]["name"]]
+            fields_by_server[body["metadata"]["name"]] = dict(json.loads(key).items())  # what is no mapping has none
+    except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return UNREADABLE
     return fields_by_server or NO_KEYS
 
 
-def _parse_key_map(document: str) -> tuple[str, str]:
-    """Return name and fields of a ConfigMap, quickly where `tandem render` wrote it."""
-    name, fields = NAME_PATTERN.search(document), FIELDS_PATTERN.search(document)
-    if name and fields:
-        return name[1], fields[1].replace("''", "'")
-    body = yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
-    return body["metadata"]["name"], body["data"][KEY_ENTRY]
-
-
-def _match_server_key(document: str, maps: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return name and key where `tandem render` wrote them; parsing all of it would double the time of `check`."""
-    name, reference = NAME_PATTERN.search(document), REFERENCE_PATTERN.search(document)
-    if name and reference:
-        return name[1], maps[reference[1]]
-    key = KEY_PATTERN.search(document)
-    return (name[1], key[1].replace("''", "'")) if name and key else None
-
-
-def _parse_server_key(document: str, maps: Mapping[str, str]) -> tuple[str, str]:
-    """Return name and key of a Deployment that another program has written again."""
-    body = yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
-    pod = body["spec"]["template"]["spec"]
-    containers = [container for part in ("initContainers", "containers") for container in pod.get(part, ())]
-    entries = (entry for container in containers for entry in container["env"])
-    entry = next(entry for entry in entries if entry["name"] == KEY_VARIABLE)
-    key = entry["value"] if "value" in entry else maps[entry["valueFrom"]["configMapKeyRef"]["name"]]
-    return body["metadata"]["name"], key
-
-
-def _find_unknown_name(experiment: Experiment, catalogue: Catalogue) -> str | None:
-    """Return what an experiment names that this release does not know, and a key cannot be told without."""
-    runtime = catalogue.runtimes.get(experiment.runtime)
-    if runtime is None or runtime.spelling is None:
-        return f"the runtime {experiment.runtime}, which this release does not render"
-    models = [experiment.target, *(variant.draft for variant in experiment.all_variants() if variant.draft)]
-    unknown_model = next((model for model in models if model not in catalogue.models), None)
-    return f"the model {unknown_model}, which this release does not know" if unknown_model else None
+def _load_documents(file: Path, word: str) -> Iterator[Any]:
+    """Yield the objects of a rendered file that have this word in them: to parse all would take `check` a second."""
+    for document in file.read_text(errors="replace").split("\n---\n"):
+        if word in document:
+            yield yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
 
 
 def _list_changes(
@@ -273,17 +230,21 @@ def _list_changes(
 ) -> Iterator[VariantChange]:
     """Yield what becomes of each variant; `owners` is who had an artifact before."""
     for variant, fields in new.items():
-        new_name, graphs, owner = compute_key_name(fields), count_graphs(fields), owners.get(_serialize_key(fields))
-        if variant not in old:
-            change = VariantChange(variant=variant, verdict="new", previous_owner=owner)
-        else:
-            differences, old_name = compare_key_fields(old[variant], fields), compute_key_name(old[variant])
-            change = VariantChange(variant=variant, verdict="same artifact", old_name=old_name, differences=differences)
-            if differences:
-                change = replace(change, verdict="recompiles", previous_owner=owner)
-        yield replace(change, new_name=new_name, graphs=graphs)
+        differences = compare_key_fields(old[variant], fields) if variant in old else {}
+        verdict: Verdict = "new" if variant not in old else "recompiles" if differences else "same artifact"
+        owner = None if verdict == "same artifact" else owners.get(_serialize_key(fields))
+        yield VariantChange(
+            variant=variant,
+            verdict=verdict,
+            compiles=verdict != "same artifact" and owner is None,
+            was=compute_key_name(old[variant]) if variant in old else None,
+            now=compute_key_name(fields),
+            same_as=owner,
+            graphs=count_graphs(fields),
+            differences={field: {"was": was, "now": now} for field, (was, now) in differences.items()},
+        )
     for variant in (name for name in old if name not in new):
-        yield VariantChange(variant=variant, verdict="gone", old_name=compute_key_name(old[variant]))
+        yield VariantChange(variant=variant, verdict="gone", was=compute_key_name(old[variant]), differences={})
 
 
 def _serialize_key(fields: KeyFields) -> str:
@@ -293,37 +254,31 @@ def _serialize_key(fields: KeyFields) -> str:
 
 def print_comparisons(old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs) -> None:
     """Say for a person what the edit compiles."""
-    changed = [entry for entry in comparisons if any(change.verdict != "same artifact" for change in entry.changes)]
+    changed = [entry for entry in comparisons if any(change.verdict != "same artifact" for change in entry.variants)]
     if changed:
         print_line(f"what differs from {old_snapshot.where}:")
-    elif any(comparison.skip_reason is None for comparison in comparisons):
+    elif any(comparison.not_compared is None for comparison in comparisons):
         print_line(f"nothing is compiled again: every variant keeps the artifact that {old_snapshot.where} names")
     for environment in (*inputs.environments(), None):
-        name = environment.name if environment else ""
-        comparisons_here = [comparison for comparison in changed if comparison.place[0] == name]
+        name = environment.name if environment else None
+        comparisons_here = [comparison for comparison in changed if comparison.environment == name]
         if comparisons_here:
             print_line(f"  {name or 'in no environment'}: {_format_bill(comparisons_here, environment, inputs)}")
         for comparison in comparisons_here:
-            for change in comparison.changes:
-                _print_change(change, comparison.place[1])
-    skips: dict[str, list[str]] = {}
+            for change in comparison.variants:
+                _print_change(change, comparison.experiment)
     for comparison in comparisons:
-        if comparison.skip_reason:
-            skips.setdefault(comparison.skip_reason, []).append("/".join(filter(None, comparison.place)))
-    print_rows(((f"not compared, {reason}: {', '.join(places)}",) for reason, places in skips.items()), indent=0)
+        if comparison.not_compared:
+            place = "/".join(filter(None, (comparison.environment, comparison.experiment)))
+            print_rows([(f"not compared, {comparison.not_compared}: {place}",)], indent=0)
 
 
 def comparisons_as_dict(
     old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs
 ) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    experiments: list[dict[str, Any]] = []
-    for comparison in comparisons:
-        environment, experiment = comparison.place
-        place = {"environment": environment or None, "experiment": experiment}
-        variants = [_change_as_dict(change) for change in comparison.changes]
-        experiments.append(place | {"not_compared": comparison.skip_reason, "variants": variants})
     bills = {environment.name: _compute_bill(comparisons, environment, inputs) for environment in inputs.environments()}
+    experiments = [asdict(comparison) for comparison in comparisons]
     return {"against": old_snapshot.where, "environments": bills, "experiments": experiments}
 
 
@@ -341,11 +296,11 @@ def _compute_bill(
     graphs: dict[str, int | None] = {}
     hours: dict[str, float | None] = {}
     for comparison in comparisons:
-        environment_name, experiment = comparison.place
-        if environment_name == environment.name and experiment in experiments:
-            settings = experiments[experiment].compile
-            graphs |= comparison.compiles
-            hours |= dict.fromkeys(comparison.compiles, settings.deadline_hours if settings.where == "device" else None)
+        if comparison.environment == environment.name and comparison.experiment in experiments:
+            settings = experiments[comparison.experiment].compile
+            compiles = {str(change.now): change.graphs for change in comparison.variants if change.compiles}
+            graphs |= compiles
+            hours |= dict.fromkeys(compiles, settings.deadline_hours if settings.where == "device" else None)
     total_hours = _sum_values(hours)
     most_usd = None if total_hours is None else total_hours * environment.capacity.usd_per_hour
     return {"artifacts": len(graphs), "graphs": _sum_values(graphs), "most_usd": most_usd}
@@ -357,12 +312,10 @@ def _sum_values(values: Mapping[str, Number | None]) -> Number | int | None:
 
 
 def _format_bill(comparisons: list[KeyComparison], environment: Environment | None, inputs: CommandInputs) -> str:
-    if environment is None:
-        names = {name for comparison in comparisons for name in comparison.compiles}
+    names = {change.now for comparison in comparisons for change in comparison.variants if change.compiles}
+    if environment is None or not names:
         return f"{format_count(len(names), 'artifact')} to compile" if names else "nothing to compile"
     bill = _compute_bill(comparisons, environment, inputs)
-    if not bill["artifacts"]:
-        return "nothing to compile"
     graphs = f" ({format_count(bill['graphs'], 'graph')})" if bill["graphs"] else ""
     text = f"{format_count(bill['artifacts'], 'artifact')}{graphs} to compile"
     if bill["most_usd"] is None:
@@ -372,24 +325,20 @@ def _format_bill(comparisons: list[KeyComparison], environment: Environment | No
 
 
 def _print_change(change: VariantChange, experiment: str) -> None:
+    differences = (
+        f"{field} {format_value(pair['was'])} -> {format_value(pair['now'])}"
+        for field, pair in change.differences.items()
+    )
+    text: str = change.verdict
     if change.verdict == "gone":
-        text = f"gone, its artifact stays until collected: {change.old_name or 'unnamed'}"
-    elif change.previous_owner is not None:
-        text = f"nothing to compile, it takes the artifact of {change.previous_owner}"
+        text = f"gone, its artifact stays until collected: {change.was or 'unnamed'}"
+    elif change.same_as is not None:
+        text = f"nothing to compile, it takes the artifact of {change.same_as}"
     elif change.verdict == "new":
-        text = f"new, compiles {change.new_name}"
+        text = f"new, compiles {change.now}"
     elif change.verdict == "recompiles":
-        text = f"recompiles because {', '.join(describe_differences(change.differences or {}))}"
-    else:
-        text = change.verdict
+        text = f"recompiles because {', '.join(differences)}"
     print_rows([(f"{experiment}/{change.variant}: {text}",)], indent=4)
     if change.compiles and change.differences:
-        print_line(f"      compiles {change.new_name}")
-        print_line(f"      until applied, serves {change.old_name or 'the artifact that it has'}")
-
-
-def _change_as_dict(change: VariantChange) -> dict[str, Any]:
-    names = {"was": change.old_name, "now": change.new_name, "same_as": change.previous_owner}
-    differences = {field: {"was": was, "now": now} for field, (was, now) in (change.differences or {}).items()}
-    identity = {"variant": change.variant, "verdict": change.verdict, "compiles": change.compiles}
-    return {**identity, **names, "differences": differences}
+        print_line(f"      compiles {change.now}")
+        print_line(f"      until applied, serves {change.was or 'the artifact that it has'}")

@@ -53,13 +53,18 @@ def old_key(mine: Path) -> ArtifactKey:
 
 
 def write_manifest(mine: Path, fields: dict[str, Any], environment: str = ENV) -> Path:
-    """Write a rendered server that carries a key."""
-    container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "value": json.dumps(fields)}]}
-    pod = {"initContainers": [container], "containers": []}
-    body = {"kind": "Deployment", "metadata": {"name": "v"}, "spec": {"template": {"spec": pod}}}
-    path = mine / "manifests" / environment / "post" / "serve" / "serve.yaml"
-    path.parent.mkdir(parents=True)
-    path.write_text(yaml.safe_dump(body))
+    """Write a rendered server that carries a key, and the ConfigMap with that key."""
+    reference = {"configMapKeyRef": {"key": "fields.json", "name": "key"}}
+    container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "valueFrom": reference}]}
+    pod = {"initContainers": [container], "containers": [{"name": "vllm", "env": []}]}
+    bodies = {
+        "storage": {"kind": "ConfigMap", "metadata": {"name": "key"}, "data": {"fields.json": json.dumps(fields)}},
+        "serve": {"kind": "Deployment", "metadata": {"name": "v"}, "spec": {"template": {"spec": pod}}},
+    }
+    for stage, body in bodies.items():
+        path = mine / "manifests" / environment / "post" / stage / f"{stage}.yaml"
+        path.parent.mkdir(parents=True)
+        path.write_text(yaml.safe_dump(body))
     return path
 
 
