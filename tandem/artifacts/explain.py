@@ -230,7 +230,6 @@ def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[
         if stored_set.kind == "artifact" and stored_set.manifest is not None:
             where = f"{url}{stored_set.manifest_key}"
             yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)
-        if isinstance(stored_set.fault, ExternalError):
-            fault = fault or stored_set.fault
+        fault = fault or stored_set.read_fault
     if fault is not None:
         raise fault

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from platform import node
 
-from botocore.exceptions import ClientError
-
 from tandem.artifacts import store as s3
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_variable_sides
@@ -24,7 +22,6 @@ from tandem.artifacts.inventory import StoredSet, read_inventory, read_stored_se
 from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
 from tandem.artifacts.manifest import NewerSchemaError
-from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError, TandemError
 
 MIN_AGE_DAYS = 30
@@ -44,53 +41,37 @@ class SetRemoval:
         description: the whole set, or which part of it, for a person.
         is_full: manifest and lease go too.
         uploads: to abort.
-        files: to delete.
+        objects: to delete.
     """
 
     stored_set: StoredSet
     description: str
     is_full: bool
     uploads: tuple[s3.OpenUpload, ...]
-    files: tuple[s3.ObjectSummary, ...]
-
-    @property
-    def keys(self) -> frozenset[str]:
-        """Return the keys of the objects that go."""
-        control_keys = {self.stored_set.lease_key, *({self.stored_set.manifest_key} & self.stored_set.keys)}
-        return frozenset(summary.key for summary in self.files) | (control_keys if self.is_full else set())
+    objects: tuple[s3.ObjectSummary, ...]
 
     @property
     def size(self) -> int:
         """Return the bytes of the objects that go; parts of broken uploads are not among them."""
-        keys = self.keys
-        return sum(summary.size for summary in self.stored_set.objects if summary.key in keys)
-
-
-@dataclass(frozen=True, slots=True)
-class SetRetention:
-    """A set that nobody uses and that stays all the same; `explanation` says so in words."""
-
-    stored_set: StoredSet
-    explanation: str
-
-    @property
-    def fault(self) -> ExternalError | None:
-        """Return what S3 did not give of it, which the rights of the caller may be the cause of."""
-        faults = (self.stored_set.fault, self.stored_set.lease_fault)
-        return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
+        return sum(summary.size for summary in self.objects)
 
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """What may go and what stays of all that nobody uses, or that is no whole set's."""
+    """What may go and what stays of all that nobody uses, or that is no whole set's; what stays with the reason."""
 
     removals: tuple[SetRemoval, ...]
-    retentions: tuple[SetRetention, ...]
+    retentions: tuple[tuple[StoredSet, str], ...]
 
     @property
     def size(self) -> int:
         """Return the bytes that go."""
         return sum(removal.size for removal in self.removals)
+
+    @property
+    def read_fault(self) -> ExternalError | None:
+        """Return what S3 did not give of a set that stays."""
+        return next((stored_set.read_fault for stored_set, _ in self.retentions if stored_set.read_fault), None)
 
 
 def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str], cutoff: datetime) -> GcPlan:
@@ -102,7 +83,7 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
         cutoff: what was written at this time or since is young, by S3's clock.
     """
     removals: list[SetRemoval] = []
-    retentions: list[SetRetention] = []
+    retentions: list[tuple[StoredSet, str]] = []
     for stored_set in stored_sets:
         explanation, is_used = _explain_retention(stored_set), stored_set.name in used_names
         # nothing is left of the set but the lease of a collect that was interrupted
@@ -113,11 +94,11 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
         elif not explanation and (is_remnant or stored_set.last_write_at < cutoff):
             kind = "snapshot" if stored_set.kind == "model" else "artifact"
             state = "damaged " if stored_set.damage else "" if stored_set.manifest else "unfinished "
-            uploads, files = stored_set.open_uploads, stored_set.files
-            removals.append(SetRemoval(stored_set, f"{state}{kind}", is_full=True, uploads=uploads, files=files))
+            uploads, objects = stored_set.open_uploads, stored_set.objects
+            removals.append(SetRemoval(stored_set, f"{state}{kind}", is_full=True, uploads=uploads, objects=objects))
         elif not is_used:
-            explanation = explanation or f"written {stored_set.last_write_at:%Y-%m-%d}, which is not long enough ago"
-            retentions.append(SetRetention(stored_set, explanation))
+            written = f"written {stored_set.last_write_at:%Y-%m-%d}, which is not long enough ago"
+            retentions.append((stored_set, explanation or written))
     return GcPlan(tuple(removals), tuple(retentions))
 
 
@@ -149,7 +130,7 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
     if files or uploads:
         phrases = [f"left by {', '.join(sorted(dead_runs))}"] if files else []
         phrases += [f"{len(uploads)} broken upload{'s' if len(uploads) > 1 else ''}"] if uploads else []
-        yield SetRemoval(stored_set, "; ".join(phrases), is_full=False, files=files, uploads=uploads)
+        yield SetRemoval(stored_set, "; ".join(phrases), is_full=False, uploads=uploads, objects=files)
 
 
 def execute_plan(
@@ -189,15 +170,16 @@ def _remove_set(
         current = next((entry for entry in current_plan.removals if entry.is_full == removal.is_full), None)
         if current is None:
             return None
-        if current.is_full and current.stored_set.manifest_key in current.keys:
-            _delete_objects(store, lease, prefix, [current.stored_set.manifest_key])
+        keys = [row.key for row in current.objects if row.key != lease_key]
+        keys.sort(key=current.stored_set.manifest_key.__ne__)  # the manifest is the first
+        first_count = int(current.stored_set.manifest_key in keys)
+        _delete_objects(store, lease, prefix, keys[:first_count])
         for upload in current.uploads:
             store.abort_upload(upload)
-        for start in range(0, len(current.files), s3.DELETE_BATCH):
-            batch = current.files[start : start + s3.DELETE_BATCH]
-            _delete_objects(store, lease, prefix, [summary.key for summary in batch])
-    if current.is_full:
-        _delete_lease(store, lease_key, holder)
+        for start in range(first_count, len(keys), s3.DELETE_BATCH):
+            _delete_objects(store, lease, prefix, keys[start : start + s3.DELETE_BATCH])
+        if current.is_full:
+            lease.delete()
     return current
 
 
@@ -214,23 +196,6 @@ def _delete_objects(store: s3.ObjectStore, lease: WriteLease, prefix: str, keys:
         raise ExternalError(problem, where=error.where, change="run it again: it looks anew at what is left") from None
     assert all(prefix and set_prefix(key) == prefix for key in keys)  # the last gate before what cannot be undone
     store.delete(keys)
-
-
-def _delete_lease(store: s3.ObjectStore, key: str, holder: str) -> None:
-    """Delete the lease that we released, unless somebody has taken it since.
-
-    S3 holds the ETag against the object in general purpose buckets too (S3 user guide, "How to perform conditional
-    deletes", read on 2026-11-21); it takes s3:DeleteObject and s3:GetObject.
-    """
-    lease_object = store.read(key)
-    if lease_object is None or holder.encode() not in lease_object.body:
-        return
-    with store.translate_errors("DeleteObject", key):
-        try:
-            store.client.delete_object(Bucket=store.bucket, Key=key, IfMatch=lease_object.etag)
-        except ClientError as error:
-            if error_code(error) not in s3.PRECONDITION_CODES | s3.CONFLICT_CODES | s3.MISSING_CODES:
-                raise
 
 
 def has_versioning(store: s3.ObjectStore) -> bool | None:
@@ -283,12 +248,12 @@ def run(options: argparse.Namespace) -> int:
         nearest = difflib.get_close_matches(name, stored_names)
         log_event("used, and stored nowhere here", level="warning", name=name, nearest=nearest)
     plan = plan_removals(stored_sets, used_names, cutoff)
-    for retention in plan.retentions:
-        log_event("kept", prefix=retention.stored_set.prefix, why=retention.explanation, size=retention.stored_set.size)
+    for stored_set, reason in plan.retentions:
+        log_event("kept", prefix=stored_set.prefix, why=reason, size=stored_set.size)
     preview: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
     for removal, result in execute_plan(store, plan, used_names, cutoff) if options.delete else preview:
         log_event(result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size)
     log_event("collected" if options.delete else "dry run", size=plan.size, versions_kept=has_versioning(store))
-    if read_fault := next((retention.fault for retention in plan.retentions if retention.fault), None):
-        raise read_fault
+    if plan.read_fault:
+        raise plan.read_fault
     return 0

@@ -102,6 +102,12 @@ class StoredSet:
         return key.removeprefix(f"{self.prefix}/").rpartition("/")[0].partition("/")[0]
 
     @property
+    def read_fault(self) -> ExternalError | None:
+        """Return what S3 did not give of it, which the rights of the caller may be the cause of."""
+        faults = (self.fault, self.lease_fault)
+        return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
+
+    @property
     def condition(self) -> Condition:
         """Return what it is.
 

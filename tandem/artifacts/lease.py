@@ -136,6 +136,16 @@ class WriteLease:
     def _active_body(self, write_index: int) -> bytes:
         return _build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{write_index}")
 
+    def delete(self) -> None:
+        """Delete the lease's object, unless somebody writes it at this moment; then it stays, released.
+
+        S3 holds the ETag against the object in general purpose buckets too (S3 user guide, "How to perform conditional
+        deletes", read on 2026-11-21); it takes s3:DeleteObject and s3:GetObject.
+        """
+        with self._write_lock:
+            if self._store.delete_if(self._key, self._etag):
+                self._loss_reason = "it was deleted"
+
     def stop(self, *, release: bool) -> None:
         """Renew no more, and say in the object that it is free."""
         self._stop_event.set()

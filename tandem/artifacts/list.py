@@ -8,38 +8,13 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from datetime import datetime
 
 from tandem.artifacts.files import format_bytes
-from tandem.artifacts.inventory import Condition, Kind, StoredSet, read_inventory
+from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.store import open_store
-from tandem.errors import ExternalError
 
 DAY_S = 86_400
-HOUR_S = 3600
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredRow:
-    """One model or artifact as it stands.
-
-    Args:
-        kind, name: a model's id@revision, or an artifact key's name.
-        state: as `StoredSet.condition` tells it.
-        why: what is damaged or was not read, or who writes it until when; empty for a whole one.
-        size: bytes of all its objects, those of other runs too.
-        age_s: seconds since something of it was last written, by S3's clock.
-    """
-
-    kind: Kind
-    name: str
-    state: Condition
-    why: str
-    size: int
-    age_s: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,35 +30,18 @@ def run(options: argparse.Namespace) -> int:
         TandemError: the bucket cannot be listed, or did not give a manifest; then the rows are printed first.
     """
     store = open_store(options.bucket)
-    stored_sets = read_inventory(store)
-    rows = build_rows(stored_sets, store.now())
-    if options.json:
-        lines = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
-    else:
-        lines = [_format_row(row) for row in rows] or ["nothing is stored"]
+    stored_sets, now, lines = read_inventory(store), store.now(), list[str]()
+    for stored_set in sorted(stored_sets, key=lambda entry: (entry.kind != "model", entry.name)):
+        state, kind, name, size = stored_set.condition, stored_set.kind, stored_set.name, stored_set.size
+        why = stored_set.damage or ("" if state == "whole" else stored_set.writer)
+        age_s = max(0, round((now - stored_set.last_write_at).total_seconds()))
+        line = f"{state:8} {kind:8} {name}  {format_bytes(size)}, {age_s / DAY_S:.1f} d old{why and ': '}{why}"
+        row = {"kind": kind, "name": name, "state": state, "why": why, "size": size, "age_s": age_s}
+        lines.append(json.dumps(row, ensure_ascii=False) if options.json else line)
+    if not lines and not options.json:
+        lines = ["nothing is stored"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     for stored_set in stored_sets:
-        if isinstance(stored_set.fault, ExternalError):
-            raise stored_set.fault
+        if stored_set.read_fault:
+            raise stored_set.read_fault
     return 0
-
-
-def build_rows(stored_sets: Iterable[StoredSet], now: datetime) -> tuple[StoredRow, ...]:
-    """Return a row for every stored set, models first, by name; `now` is S3's time."""
-    return tuple(
-        StoredRow(
-            kind=stored_set.kind,
-            name=stored_set.name,
-            state=stored_set.condition,
-            why=stored_set.damage or ("" if stored_set.condition == "whole" else stored_set.writer),
-            size=stored_set.size,
-            age_s=max(0, round((now - stored_set.last_write_at).total_seconds())),
-        )
-        for stored_set in sorted(stored_sets, key=lambda stored_set: (stored_set.kind != "model", stored_set.name))
-    )
-
-
-def _format_row(row: StoredRow) -> str:
-    age = f"{row.age_s / DAY_S:.0f} d" if row.age_s >= DAY_S else f"{row.age_s / HOUR_S:.1f} h"
-    text = f"{row.state:8} {row.kind:8} {row.name}  {format_bytes(row.size)}, {age} old"
-    return f"{text}: {row.why}" if row.why else text

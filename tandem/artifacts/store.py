@@ -323,6 +323,21 @@ class ObjectStore:
                 error = ClientError({"Error": row}, "DeleteObjects")
                 raise convert_error(error, "DeleteObjects", self.bucket, row["Key"])
 
+    def delete_if(self, key: str, etag: str) -> bool:
+        """Delete the object that has this ETag; whether it was there.
+
+        Raises:
+            TandemError: S3 failed.
+        """
+        with self.translate_errors("DeleteObject", key):
+            try:
+                self.client.delete_object(Bucket=self.bucket, Key=key, IfMatch=etag)
+            except ClientError as error:
+                if error_code(error) not in PRECONDITION_CODES | CONFLICT_CODES | MISSING_CODES:
+                    raise
+                return False
+        return True
+
     def abort_upload(self, upload: OpenUpload) -> None:
         """Abort an upload; one that is no more is no error.
 

@@ -32,7 +32,7 @@ from tandem.cli.console import print_fault, print_json, print_result
 from tandem.cli.flags import EnvironmentName, Whole, require_range, require_single
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.errors import ExitCode, ExternalError, InputError
+from tandem.errors import ExitCode, InputError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.variant_key import compute_artifact_key
@@ -61,15 +61,16 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
     context = load_bucket_context(selection, env)
     store = _open_store(context)
     stored_sets = read_inventory(store)
-    rows, now = survey_bucket(context.needs, stored_sets), store.now()
+    rows, now = survey_bucket(context.bucket, context.needs, stored_sets), store.now()
     if selection.as_json:
         print_json(report.listing_as_dict(context, rows, now))
     else:
         report.print_listing(context, rows, now)
     for stored_set in stored_sets:
-        if isinstance(stored_set.fault, ExternalError):
-            return print_fault(stored_set.fault)
-    return ExitCode.STALE if strict and any(row.is_unavailable for row in rows) else ExitCode.DONE
+        if stored_set.read_fault:
+            return print_fault(stored_set.read_fault)
+    is_short = any(row.used_by and row.state != "present" for row in rows)
+    return ExitCode.STALE if strict and is_short else ExitCode.DONE
 
 
 @app.command
@@ -138,7 +139,7 @@ def collect_garbage(
         report.print_plan(context, plan, days=days, now=now, delete=delete)
     if delete:
         outcomes = []
-        with contextlib.redirect_stdout(report.ProgressPrinter()):  # of whoever waits for a lease
+        with contextlib.redirect_stdout(sys.stderr):  # of whoever waits for a lease
             for removal, outcome in execute_plan(store, plan, used_names, cutoff):
                 outcomes.append((removal, outcome))
                 if not selection.as_json:
@@ -149,11 +150,7 @@ def collect_garbage(
         print_json(report.gc_as_dict(context, plan, outcomes, size) | settings)
     elif plan.removals:
         report.print_summary(context, size, versions=versions, delete=delete)
-    for retention in plan.retentions:
-        if retention.fault:
-            print_fault(retention.fault)
-            return ExitCode.EXTERNAL_FAILURE
-    return ExitCode.DONE
+    return print_fault(plan.read_fault) if plan.read_fault else ExitCode.DONE
 
 
 @app.command(name="import")
@@ -178,7 +175,7 @@ def import_compiled(
     key = _find_variant_key(context, variant)
     from tandem.artifacts.artifact_import import import_artifact, import_rejection  # noqa: PLC0415 - boto3
 
-    with contextlib.redirect_stdout(report.ProgressPrinter()):  # of the upload
+    with contextlib.redirect_stdout(sys.stderr):  # of the upload
         if folder is None:
             import_result = import_rejection(_open_store(context), str(refused), key)
         else:

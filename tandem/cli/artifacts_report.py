@@ -6,46 +6,21 @@ stands on a line of its own.
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
+from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tandem.artifacts.files import format_bytes
 from tandem.cli.bucket_context import BucketContext
 from tandem.cli.console import VerbatimText, format_count, print_line, print_rows
-from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
     from tandem.artifacts.artifact_import import ImportResult
     from tandem.artifacts.gc import GcPlan, SetRemoval
     from tandem.artifacts.survey import SurveyRow
 
-GIB = 1 << 30
-UNITS = (("GiB", GIB), ("MiB", 1 << 20), ("KiB", 1 << 10))
-HOUR_S, DAY_S = 3600, 86_400
-CENT_USD = 0.01
-
-
-class ProgressPrinter(io.TextIOBase):
-    """Takes the log lines that pods write, and tells them on standard error in short."""
-
-    def write(self, text: str) -> int:
-        """Tell the lines of `text`."""
-        for line in text.splitlines():
-            print(_shorten_log_line(line), file=sys.stderr, flush=True)
-        return len(text)
-
-
-def _shorten_log_line(line: str) -> str:
-    try:
-        event = json.loads(line)
-        size = f", {format_size(event['size'])}" if "size" in event else ""
-        holder = f", held by {event['holder']} until {event.get('until')}" if "holder" in event else ""
-        return f"{event['event']}: {event.get('object', event.get('file', ''))}{size}{holder}"
-    except (ValueError, KeyError, TypeError):
-        return line
+GIB, DAY_S = 1 << 30, 86_400
 
 
 def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: datetime) -> None:
@@ -63,10 +38,10 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
             print_line(title)
         print_rows(line for row in section for line in _list_survey_rows(row, context, now))
     size = sum(row.size for row in rows)
-    print_line(f"stored: {format_size(size)}{_format_cost(size, context)}")
+    print_line(f"stored: {format_bytes(size)}{_format_cost(size, context)}")
     for place in dict.fromkeys(fault.file for fault in context.unread):
         print_line(f"not counted, for it is refused: {place} (tandem check)")
-    commands = [command for row in needed_rows for command in _build_survey_commands(row, context.bucket)]
+    commands = [command for row in needed_rows for command in row.commands]
     if commands:
         print_line("to make what is not there, in this order:")
     for command in dict.fromkeys(commands):
@@ -76,8 +51,8 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
 def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> Iterator[tuple[str, str]]:
     yield row.state, VerbatimText(row.name)
     parts = []
-    if row.last_write_at is not None:
-        parts = [format_size(row.size), _format_age(row.last_write_at, now), *_format_usd_month(row.size, context)]
+    if row.written is not None:
+        parts = [format_bytes(row.size), _format_age(row.written, now), *_format_usd_month(row.size, context)]
     parts += [format_users(row.used_by)] if row.used_by else []
     heads = [phrase for phrase in row.why if phrase.endswith(":")]  # a line of its own each
     reasons = [phrase for phrase in row.why if phrase not in heads]
@@ -100,26 +75,10 @@ def listing_as_dict(context: BucketContext, rows: Sequence[SurveyRow], now: date
 
 
 def _row_as_dict(row: SurveyRow, context: BucketContext, now: datetime) -> dict[str, Any]:
-    written = row.last_write_at
-    return {
-        **{key: getattr(row, key) for key in ("kind", "name", "prefix", "state")},
-        "used_by": list(row.used_by),
-        "size": row.size,
-        "written": written.isoformat() if written else None,
-        "age_days": round((now - written).total_seconds() / DAY_S, 2) if written else None,
-        "usd_per_month": _compute_usd_month(row.size, context),
-        "why": list(row.why),
-        "commands": _build_survey_commands(row, context.bucket),
-    }
-
-
-def _build_survey_commands(row: SurveyRow, bucket: str) -> list[str]:
-    """Return what makes a needed set, in order; nothing while somebody makes it."""
-    if not row.command or row.is_in_progress:
-        return []
-    if row.state == "damaged":
-        return [quote_command("aws", "s3", "rm", f"s3://{bucket}/{row.prefix}/tandem-manifest.json"), row.command]
-    return [row.command]
+    age_days = round((now - row.written).total_seconds() / DAY_S, 2) if row.written else None
+    written = row.written.isoformat() if row.written else None
+    cost = {"usd_per_month": _compute_usd_month(row.size, context)}
+    return {**asdict(row), "written": written, "age_days": age_days, **cost}
 
 
 def print_plan(context: BucketContext, plan: GcPlan, *, days: int, now: datetime, delete: bool) -> None:
@@ -128,20 +87,20 @@ def print_plan(context: BucketContext, plan: GcPlan, *, days: int, now: datetime
     print_line(f"s3://{context.bucket}: what {context.subject} {verb} not use, older than {age}")
     print_line("nothing to delete" if not plan.removals else "deleting" if delete else "would delete")
     for removal in plan.removals:
-        parts = [removal.description, format_size(removal.size), _format_age(removal.stored_set.last_write_at, now)]
+        parts = [removal.description, format_bytes(removal.size), _format_age(removal.stored_set.last_write_at, now)]
         print_line(f"  {removal.stored_set.name}")
         print_rows([(", ".join(parts),)], indent=4)
     if plan.retentions:
         print_line("kept, though nobody uses it")
-    for retention in plan.retentions:
-        print_line(f"  {retention.stored_set.name}")
-        print_rows([(f"{format_size(retention.stored_set.size)}, {retention.explanation}",)], indent=4)
+    for stored_set, reason in plan.retentions:
+        print_line(f"  {stored_set.name}")
+        print_rows([(f"{format_bytes(stored_set.size)}, {reason}",)], indent=4)
 
 
 def print_summary(context: BucketContext, size: int, *, versions: bool | None, delete: bool) -> None:
     """Say how much goes, and when that is really so; `versions`: a delete leaves old ones, None for unknown."""
     artifacts = context.environment.artifacts
-    print_line(f"{'freed' if delete else 'would free'} {format_size(size)}{_format_cost(size, context)}")
+    print_line(f"{'freed' if delete else 'would free'} {format_bytes(size)}{_format_cost(size, context)}")
     if versions is not False:
         condition = "the bucket keeps versions:" if versions else "if the bucket keeps versions,"
         end = f"for {artifacts.noncurrent_days} days more (artifacts.noncurrent_days)"
@@ -161,7 +120,7 @@ def gc_as_dict(
             "prefix": removal.stored_set.prefix,
             "what": removal.description,
             "size": removal.size,
-            "objects": len(removal.keys),
+            "objects": len(removal.objects),
             "uploads": len(removal.uploads),
             "usd_per_month": _compute_usd_month(removal.size, context),
             "outcome": outcome,
@@ -169,8 +128,7 @@ def gc_as_dict(
         for removal, outcome in outcomes
     ]
     retentions = [
-        {"prefix": entry.stored_set.prefix, "size": entry.stored_set.size, "why": entry.explanation}
-        for entry in plan.retentions
+        {"prefix": stored_set.prefix, "size": stored_set.size, "why": reason} for stored_set, reason in plan.retentions
     ]
     place = {"bucket": context.bucket, "environments": [context.environment.name, *context.sharing]}
     return place | {
@@ -184,7 +142,7 @@ def gc_as_dict(
 def print_import(import_result: ImportResult, context: BucketContext) -> None:
     """Say what became of an artifact that was to be taken in."""
     manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.key.prefix}/"
-    files = f"{format_count(len(manifest.files), 'file')}, {format_size(manifest.size)}"
+    files = f"{format_count(len(manifest.files), 'file')}, {format_bytes(manifest.size)}"
     if import_result.is_new:
         print_line(f"imported: {import_result.key.name}")
         rows: list[str] = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
@@ -214,18 +172,8 @@ def format_users(users: tuple[str, ...]) -> str:
     return f"used by {', '.join(texts)}"
 
 
-def format_size(size: int) -> str:
-    """Spell a size: GiB, and smaller units where it is nothing in GiB."""
-    texts = (f"{size / unit_bytes:.1f} {unit}" for unit, unit_bytes in UNITS if size >= unit_bytes / 10)
-    return next(texts, f"{size} bytes")
-
-
 def _format_age(write_time: datetime, now: datetime) -> str:
-    age = now - write_time
-    if age >= timedelta(days=1):
-        return f"{format_count(age.days, 'day')} old"
-    hours = int(age.total_seconds() // HOUR_S)
-    return f"{format_count(hours, 'hour')} old" if hours > 0 else "written within the hour"
+    return f"{format_count((now - write_time).days, 'day')} old"
 
 
 def _compute_usd_month(size: int, context: BucketContext) -> float | None:
@@ -235,9 +183,7 @@ def _compute_usd_month(size: int, context: BucketContext) -> float | None:
 
 def _format_usd_month(size: int, context: BucketContext) -> list[str]:
     usd = _compute_usd_month(size, context)
-    if usd is None:
-        return []
-    return [f"{usd:.2f} USD a month" if usd >= CENT_USD or not usd else "under 0.01 USD a month"]
+    return [] if usd is None else [f"{usd:.2f} USD a month"]
 
 
 def _format_cost(size: int, context: BucketContext) -> str:

@@ -228,23 +228,6 @@ def test_the_module_refuses_where_nothing_is_said_to_be_used(store, run):
     assert (code, re.search("everything would go", str(log[0]["event"])) is not None) == (2, True)
 
 
-def test_a_lease_that_a_job_took_since_is_not_deleted(store):
-    put_lease(store, KEY, held=True, holder="compile-1")
-    module._delete_lease(store, LEASE, "collect-1")
-    assert LEASE in keys(store)
-
-
-def test_a_lease_that_a_job_takes_in_that_very_moment_is_not_deleted(store, monkeypatch):
-    put_lease(store, KEY, holder="collect-1")
-    seen = store.read(LEASE)
-    put_lease(store, KEY, held=True, holder="compile-1")
-    monkeypatch.setattr(ObjectStore, "read", lambda *_: seen)
-
-    module._delete_lease(store, LEASE, "collect-1")
-
-    assert LEASE in keys(store)
-
-
 def test_a_collect_that_slept_in_the_middle_deletes_no_further(proxied, proxy, monkeypatch):
     put_set(proxied, KEY, "run")
     monkeypatch.setattr(module.s3, "DELETE_BATCH", 1)

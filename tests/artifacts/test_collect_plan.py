@@ -40,7 +40,7 @@ def without(stored, ending):
 def test_what_nobody_uses_and_is_old_goes_as_a_whole():
     found = made_up(KEY, "run/a", "run/b", folder="run")
     (only,) = decided(found).removals
-    assert only.keys == {listed.key for listed in found.objects}
+    assert only.objects == found.objects
     assert (only.description, only.size, only.is_full) == ("artifact", 28, True)
 
 
@@ -69,13 +69,13 @@ def test_what_stays_is_told_with_its_reason():
     denied = one_run(manifest=None, fault=DENIED)
     retentions = decided(written, foreign, denied, made_up(MODEL, "a", days=1)).retentions
 
-    assert [entry.explanation for entry in retentions] == [
+    assert [reason for _, reason in retentions] == [
         "being written: compile-1 holds it until 2026-11-21 12:00:00 UTC",
         "nobody took its lease and it has no manifest: not written by Tandem",
         "its manifest cannot be read: denied",
         "written 2026-11-20, which is not long enough ago",
     ]
-    assert [entry.fault for entry in retentions] == [None, None, DENIED, None]
+    assert [stored.read_fault for stored, _ in retentions] == [None, None, DENIED, None]
 
 
 LOST = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
@@ -95,7 +95,7 @@ BEGUN = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
 )
 def test_of_what_is_used_only_old_leftovers_go(stored, keys, description):
     removals = decided(stored, used=(stored.name,)).removals
-    assert [(entry.keys, entry.description, entry.is_full) for entry in removals] == [
+    assert [({row.key for row in entry.objects}, entry.description, entry.is_full) for entry in removals] == [
         (keys, description, False) for keys in ([] if keys is None else [keys])
     ]
 
@@ -107,15 +107,16 @@ def test_nothing_used_young_written_or_foreign_ever_goes():
         used = (found.name,) if rng.random() < 0.5 else ()
 
         for goes in decided(found, used=used).removals:
+            gone = {row.key for row in goes.objects}
             assert found.is_ours
             assert not (found.lease and found.lease.is_active and not found.lease.holder.startswith("collect-"))
-            assert all(set_prefix(key) == found.prefix for key in goes.keys)
+            assert all(set_prefix(key) == found.prefix for key in gone)
             if used:
                 winner = f"{found.prefix}/{found.manifest.folder}/" if found.manifest else "none"
-                assert not any(key.startswith(winner) for key in goes.keys)
+                assert not any(key.startswith(winner) for key in gone)
                 assert not goes.is_full
             young = {listed.key for listed in found.files if listed.modified_at >= CUTOFF}
-            assert not young & goes.keys
+            assert not young & gone
 
 
 def a_set(rng):

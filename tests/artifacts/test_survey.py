@@ -34,12 +34,16 @@ def model(fields, prefix=MODEL):
 
 
 def row(*stored, need=ARTIFACT):
-    (only,) = survey_bucket([need], stored)
+    (only,) = survey_bucket("b", [need], stored)
     return only
 
 
 REFUSED = made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", whole=False)
 TOLD = "an upload refused and kept it: tandem artifacts import --refused run-1"
+
+
+COMPILE = ("compile it",)
+MEND = (f"aws s3 rm s3://b/{KEY.prefix}/tandem-manifest.json", "compile it")
 
 
 def faulty(fault):
@@ -49,27 +53,25 @@ def faulty(fault):
 @pytest.mark.parametrize(
     ("stored", "state", "why", "command"),
     [
-        (artifact(), "present", (), ""),
-        (None, "missing", (), "compile it"),
+        (artifact(), "present", (), ()),
+        (None, "missing", (), COMPILE),
         (
             replace(artifact(), manifest=None, lease=held_by("compile-1")),
-            "partial", ("held by compile-1 until 2026-11-21 12:00:00 UTC",), "compile it",
+            "partial", ("held by compile-1 until 2026-11-21 12:00:00 UTC",), (),
         ),
-        (REFUSED, "partial", ("nobody writes it, job was the last", TOLD), "compile it"),
+        (REFUSED, "partial", ("nobody writes it, job was the last", TOLD), COMPILE),
         (
             artifact(key=replace(KEY, max_num_seqs=9)),
-            "damaged", ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"), "compile it",
+            "damaged", ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"), MEND,
         ),
-        (faulty(NewerSchemaError("schema 2", change="that release")), "newer", ("schema 2", "that release"), ""),
-        (faulty(ExternalError("S3 denies", change="allow it")), "unread", ("S3 denies", "allow it"), ""),
-        (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), "compile it"),
+        (faulty(NewerSchemaError("schema 2", change="that release")), "newer", ("schema 2", "that release"), ()),
+        (faulty(ExternalError("S3 denies", change="allow it")), "unread", ("S3 denies", "allow it"), ()),
+        (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), MEND),
     ],
 )  # fmt: skip
 def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored, state, why, command):
     found = row(*([stored] if stored else []))
-    assert (found.state, found.why, found.command) == (state, why, command)
-    assert found.is_unavailable is (state != "present")
-    assert found.is_in_progress is bool(stored and stored.lease.is_active)
+    assert (found.state, found.why, found.commands) == (state, why, command)
 
 
 def test_a_model_may_say_more_than_is_needed():
@@ -90,21 +92,21 @@ def test_a_model_may_say_more_than_is_needed():
     ],
 )
 def test_what_nobody_needs_is_stale_and_names_the_nearest_with_the_difference(needs, stored, why):
-    stale = survey_bucket(needs, [stored])[-1]
-    assert (stale.state, stale.why, stale.used_by, stale.is_unavailable) == ("stale", why, (), False)
+    stale = survey_bucket("b", needs, [stored])[-1]
+    assert (stale.state, stale.why, stale.used_by) == ("stale", why, ())
 
 
 def test_what_tandem_did_not_write_is_said_to_be_not_ours():
     found = made_up(MODEL, "a", whole=False)
     bare = replace(found, objects=found.objects[:1], lease=None)
-    assert [each.state for each in survey_bucket([], [bare])] == ["not ours"]
+    assert [each.state for each in survey_bucket("b", [], [bare])] == ["not ours"]
 
 
 def test_needs_come_first_and_what_nobody_needs_after_them():
     stale = replace(KEY, max_num_seqs=2)
     stored = [artifact(stale.prefix, key=stale), model({"id": "org/name", "revision": "main"})]
 
-    assert [each.name for each in survey_bucket([SNAPSHOT, ARTIFACT], stored)] == [
+    assert [each.name for each in survey_bucket("b", [SNAPSHOT, ARTIFACT], stored)] == [
         "org/name@main",
         KEY.name,
         stale.name,
