@@ -26,12 +26,13 @@ from tandem.artifacts.manifest import (
     MAX_NAMES,
     Manifest,
     ManifestFile,
+    describe_mismatch,
     parse_manifest,
-    require_model,
+    require_target,
     shorten_list,
 )
 from tandem.errors import ExternalError, StaleError
-from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
+from tandem.spec.artifact_key import ArtifactKey
 
 CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
 INCOMING_NAME = ".incoming"  # a copy on its way
@@ -60,17 +61,14 @@ def run(options: argparse.Namespace) -> int:
     key, models, command = read_artifact_key(), parse_model_references(options.model), read_compile_command()
     manifest = _read_manifest(options.stored, f"the artifact {key.name} is missing", f"compile it: {command}")
     source = options.stored / manifest.folder
-    fields = key.as_fields() | {"kind": "artifact"}
-    differences = compare_key_fields({**manifest.fields, "kind": manifest.kind}, fields)
-    lines = [f"{field}: artifact {stored}, deployment {asked}" for field, (stored, asked) in differences.items()]
-    _refuse_faults(lines, options.stored / MANIFEST_NAME)
+    _refuse_faults(describe_mismatch(manifest, key), options.stored / MANIFEST_NAME)
     _require_files(source, manifest, command)
     if key.nxdi is not None:
         _require_config(source, key, manifest)
     for model in models:
         where = options.models / model.path
         model_manifest = _read_manifest(where, f"the model {model.name} is not staged", f"stage it: {model.command}")
-        require_model(model_manifest, model, str(where / MANIFEST_NAME))
+        require_target(model_manifest, model, str(where / MANIFEST_NAME))
         _require_files(where / model_manifest.folder, model_manifest, model.command)
     if os.access(options.stored, os.W_OK):
         change = "mount it with readOnly: a server that misses a file would compile into the store of all others"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,25 +26,11 @@ from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
 RUN_PREFIX = "adopted-"
+ImportOutcome = tuple[sets.Manifest, bool]  # what is stored now, and whether it is ours
 UNPROVEN_NOTE = "it was compiled elsewhere: what its own files do not tell of how, nobody has checked"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ImportResult:
-    """What became of it.
-
-    Args:
-        key: of the artifact.
-        manifest: what is stored now.
-        is_new: whether it is ours; False where an artifact of this key was there.
-    """
-
-    key: ArtifactKey
-    manifest: sets.Manifest
-    is_new: bool
-
-
-def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_s: float = 0) -> ImportResult:
+def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_s: float = 0) -> ImportOutcome:
     """Take in a folder as the artifact of a key.
 
     Args:
@@ -59,8 +44,8 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
         StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
         ExternalError: S3 failed, or somebody else writes this key.
     """
-    if stored_manifest := sets.read_artifact_manifest(store, key):
-        return ImportResult(key=key, manifest=stored_manifest, is_new=False)
+    if stored_manifest := sets.find_stored_set(store, key):
+        return stored_manifest, False
     if not folder.is_dir():
         change = "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
         raise InputError("there is no such folder", where=str(folder), change=change)
@@ -70,11 +55,11 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
     listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
     run_name = f"{RUN_PREFIX}{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
     made = {"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]}
-    manifest = sets.build_artifact_manifest(key, run_name, files, made)
+    manifest = sets.build_manifest(key, files, made, run_name)
     return _store_manifest(store, key, manifest, wait_s, local_files)
 
 
-def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wait_s: float = 0) -> ImportResult:
+def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wait_s: float = 0) -> ImportOutcome:
     """Take in what a compile made and its upload refused: its files are stored, and a person says that they are right.
 
     Args:
@@ -88,8 +73,8 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
         StaleError: it was made for another key, or a file of it is not whole any more.
         ExternalError: S3 failed, or somebody else writes this key.
     """
-    if stored_manifest := sets.read_artifact_manifest(store, key):
-        return ImportResult(key=key, manifest=stored_manifest, is_new=False)
+    if stored_manifest := sets.find_stored_set(store, key):
+        return stored_manifest, False
     change = "name the run as the log of the upload does: --refused RUN"
     try:
         rejection_key = f"{key.prefix}/{sets.validate_path(run_name)}/{sets.REJECTION_NAME}"
@@ -99,7 +84,7 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
     if rejection is None:
         raise InputError("nothing was refused here", where=store.url(rejection_key), change=change)
     manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))
-    sets.require_key(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
+    sets.require_target(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
     made = dict(manifest.made)
     faults = [str(fault) for fault in made.pop(sets.FAULTS_FIELD, None) or ()]
     notes = [f"taken in by hand although the inspection said: {fault}" for fault in faults]
@@ -110,7 +95,7 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
 
 def _store_manifest(
     store: ObjectStore, key: ArtifactKey, manifest: sets.Manifest, wait_s: float, files: LocalFiles | None = None
-) -> ImportResult:
+) -> ImportOutcome:
     """Send the files that are not stored yet and write the manifest; another's, written since, wins."""
     holder = RUN_PREFIX + manifest.folder.removeprefix(RUN_PREFIX)
     with hold_lease(store, f"{key.prefix}/{sets.LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
@@ -118,8 +103,8 @@ def _store_manifest(
             upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
         lease.confirm()
         is_ours = sets.write_stored_manifest(store, key.prefix, manifest)
-    other_manifest = None if is_ours else sets.read_artifact_manifest(store, key)
-    return ImportResult(key=key, manifest=other_manifest or manifest, is_new=not other_manifest)
+    other_manifest = None if is_ours else sets.find_stored_set(store, key)
+    return other_manifest or manifest, not other_manifest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -146,10 +131,10 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"this is {error}", where=str(options.key), change=change) from None
     store = open_store(options.bucket)
     if options.refused is not None:
-        result = import_rejection(store, options.refused, key, wait_s=options.wait_s)
+        manifest, is_new = import_rejection(store, options.refused, key, wait_s=options.wait_s)
     else:
-        result = import_artifact(store, options.folder, key, wait_s=options.wait_s)
-    event, manifest = "adopted" if result.is_new else "present: left alone", result.manifest
+        manifest, is_new = import_artifact(store, options.folder, key, wait_s=options.wait_s)
+    event = "adopted" if is_new else "present: left alone"
     about: dict[str, Any] = {
         "prefix": key.prefix,
         "files": len(manifest.files),

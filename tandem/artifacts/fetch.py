@@ -29,24 +29,21 @@ from tandem.artifacts.job_env import (
     read_artifact_key,
     read_holder,
 )
-from tandem.artifacts.lease import LeaseConflictError, hold_lease
+from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import (
     LEASE_NAME,
     Manifest,
     files_prefix,
+    find_stored_set,
     manifest_key,
-    read_artifact_manifest,
-    read_model_manifest,
 )
 from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
-from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
 PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing is to be done
 DISK_SPACE_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
-POLL_INTERVAL_S = 5.0
 ARCHIVE_NAME = "driver.pyz"
 ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
 MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver.attempts import main\n\nsys.exit(main())\n"
@@ -78,34 +75,22 @@ def run(options: argparse.Namespace) -> int:
     new_file.write_bytes(build_driver_archive())
     new_file.chmod(0o644)
     new_file.replace(options.work / ARCHIVE_NAME)
-    store, deadline_s = open_store(options.bucket), time.monotonic() + options.wait_s
-    while not _skip_if_stored(store, key, options.work):
-        try:
-            with hold_lease(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, 0.0, keep=True) as lease:
-                if not _skip_if_stored(store, key, options.work):  # by whoever held it before us
-                    _download_models(store, models, options.models)
-                    lease.check()
-                return 0
-        except LeaseConflictError as error:
-            if time.monotonic() >= deadline_s:
-                command = quote_command("aws", "s3", "rm", error.where)
-                change = (
-                    "wait for that Job: one that fails frees its lease; if its pod was deleted or killed for good, "
-                )
-                change += f"remove the lease by hand ({command}) and create this Job again"
-                problem = f"somebody else compiles this: {error.problem}"
-                raise LeaseConflictError(problem, where=error.where, change=change) from None
-        time.sleep(min(POLL_INTERVAL_S, options.wait_s))
+    store = open_store(options.bucket)
+    if _skip_if_stored(store, key, options.work):
+        return 0
+    lease_key = f"{key.prefix}/{LEASE_NAME}"
+    with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s, keep=True) as lease:
+        if not _skip_if_stored(store, key, options.work):  # by whoever held it before us
+            _download_models(store, models, options.models)
+            lease.check()
     return 0
 
 
 def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
     """Whether the artifact is stored already; if so the next containers are told."""
-    manifest = read_artifact_manifest(store, key)
+    manifest = find_stored_set(store, key)
     if manifest is not None:
-        where = store.url(manifest_key(key.prefix))
-        (work / PRESENT_NAME).write_text(f"{where}\n")
-        log_event("the artifact is there already", object=where, files=len(manifest.files), bytes=manifest.size)
+        (work / PRESENT_NAME).write_text(f"{store.url(manifest_key(key.prefix))}\n")
     return manifest is not None
 
 
@@ -113,7 +98,7 @@ def _download_models(store: ObjectStore, models: Sequence[ModelReference], folde
     """Receive every file of every model; what is whole already stays as it is."""
     manifests: dict[ModelReference, Manifest] = {}
     for model in models:
-        if (manifest := read_model_manifest(store, model)) is None:
+        if (manifest := find_stored_set(store, model)) is None:
             problem, where = f"the model {model.name} is not staged: it has no manifest", manifest_key(model.prefix)
             raise InputError(problem, where=store.url(where), change=f"stage it: {model.command}")
         manifests[model] = manifest

@@ -41,10 +41,9 @@ class ModelReference:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be a prefix."""
-        if not re.fullmatch(f"{_REVISION}/{_REVISION}", self.id, re.ASCII) or ".." in self.id:
-            raise InputError(f"{self.id!r} is no model", change="give organisation/name, as the hub spells it")
-        if not re.fullmatch(_REVISION, self.revision, re.ASCII) or ".." in self.revision:
-            raise InputError(f"{self.revision!r} is no revision", change="give the commit, 40 hexadecimal digits")
+        if not re.fullmatch(f"{_REVISION}/{_REVISION}@{_REVISION}", self.name, re.ASCII) or ".." in self.name:
+            change = "give organisation/name as the hub spells it, and the commit, 40 hexadecimal digits"
+            raise InputError(f"{self.name!r} is no model at a revision", change=change)
 
     @property
     def name(self) -> str:
@@ -60,6 +59,10 @@ class ModelReference:
     def prefix(self) -> str:
         """Return where it is stored, without a slash at its end; as `tandem.spec.model.ModelConfig.prefix`."""
         return f"models/{self.path}"
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return what the manifest of the snapshot says of it."""
+        return {"id": self.id, "revision": self.revision}
 
     @property
     def is_pinned(self) -> bool:

@@ -24,6 +24,7 @@ from typing import Any
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.store import ObjectContent, ObjectStore
 from tandem.errors import ExternalError, InputError, TandemError
+from tandem.shell_command import quote_command
 
 SCHEMA_VERSION = 1
 CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
@@ -118,7 +119,8 @@ class WriteLease:
         """Write ourselves into the object in the place of what has this ETag; whether it is ours."""
         self._write_count += 1
         start_s = time.clock_gettime(CLOCK)
-        new_etag = self._write(self._active_body(self._write_count), etag)
+        token = f"{self._token}-{self._write_count}"
+        new_etag = self._write(_build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=token), etag)
         if new_etag is None:
             return False
         self._etag, self._end_s = new_etag, start_s + self._ttl_s
@@ -129,12 +131,9 @@ class WriteLease:
         new_etag = self._store.write_if(self._key, body, etag)
         if new_etag is None:
             current = self._store.read(self._key)
-            if current is not None and current.body in map(self._active_body, range(1, self._write_count + 1)):
+            if current is not None and self._token.encode() in current.body:
                 new_etag = self._store.write_if(self._key, body, current.etag)
         return new_etag
-
-    def _active_body(self, write_index: int) -> bytes:
-        return _build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{write_index}")
 
     def delete(self) -> None:
         """Delete the lease's object, unless somebody writes it at this moment; then it stays, released.
@@ -205,6 +204,7 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
 
 def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait_s: float) -> WriteLease:
     lease, deadline_s, last_holder = WriteLease(store, key, holder, ttl_s), time.monotonic() + wait_s, ""
+    url = store.url(key)
     while True:
         lease_object = store.read(key)
         state = parse_lease(lease_object, store.url(key)) if lease_object else None
@@ -216,8 +216,10 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
-            change = "that job does the same work: wait for it; if it is dead, run again after that time"
-            raise LeaseConflictError(problem, where=store.url(key), change=change)
+            command = quote_command("aws", "s3", "rm", url)
+            change = "that job does the same work: wait for it; one that fails frees its lease. If its pod was killed "
+            change += f"for good, run again after that time, or remove the lease ({command})"
+            raise LeaseConflictError(problem, where=url, change=change)
         if state.holder != last_holder:
             details: dict[str, Any] = {"holder": state.holder, "until": state.ends_at, "wait_s": round(left_s)}
             log_event("waiting for a lease", object=store.url(key), **details)

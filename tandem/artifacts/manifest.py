@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.job_env import ModelReference
 from tandem.errors import InputError, StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 from tandem.spec.record import SpecRecord
 
 if TYPE_CHECKING:
-    from tandem.artifacts.job_env import ModelReference
     from tandem.artifacts.store import ObjectHead, ObjectStore
 
 SCHEMA_VERSION: Final = 1
@@ -122,41 +123,51 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     return manifest
 
 
-def require_model(manifest: Manifest, model: ModelReference, where: str) -> None:
-    """Refuse a manifest that is not of this model; raises StaleError."""
-    if (manifest.kind, manifest.name) != ("model", model.name):
-        problem = f"the manifest is of the {manifest.kind} {manifest.name}, not of the model {model.name}"
-        raise StaleError(problem, where=where, change=f"see who wrote it, remove it, then: {model.command}")
+def describe_mismatch(manifest: Manifest, target: ArtifactKey | ModelReference) -> list[str]:
+    """Return the fields in which a manifest is not of this artifact or model, one a line."""
+    kind, fields, stored_fields = "artifact", target.as_fields(), manifest.fields
+    if isinstance(target, ModelReference):  # its manifest says more, such as the commit behind a name that moves
+        kind, stored_fields = "model", {name: stored_fields.get(name) for name in fields}
+    differences = compare_key_fields({"kind": manifest.kind, **stored_fields}, {"kind": kind, **fields})
+    return [f"{field}: artifact {stored}, deployment {asked}" for field, (stored, asked) in differences.items()]
 
 
-def require_key(manifest: Manifest, key: ArtifactKey, where: str) -> None:
-    """Refuse a manifest that is not for this key.
+def require_target(manifest: Manifest, target: ArtifactKey | ModelReference, where: str) -> None:
+    """Refuse a manifest that is not of this artifact or model.
 
     Raises:
         StaleError: it differs; every field that differs is named.
     """
-    differences = compare_key_fields(manifest.fields, key.as_fields())
-    details = [f"{field}: artifact {stored}, asked {asked}" for field, (stored, asked) in differences.items()]
-    if details:
-        problem = f"under the key's own name lies something else: {'; '.join(details)}"
-        raise StaleError(problem, where=where, change="see who wrote it, remove the manifest, compile again")
+    if lines := describe_mismatch(manifest, target):
+        problem = f"under the name {target.name} lies something else: {'; '.join(lines)}"
+        raise StaleError(problem, where=where, change="see who wrote it, remove the manifest, make it again")
 
 
-def build_artifact_manifest(
-    key: ArtifactKey, folder: str, files: tuple[ManifestFile, ...], made: dict[str, Any]
+def build_manifest(
+    target: ArtifactKey | ModelReference,
+    files: tuple[ManifestFile, ...],
+    made: dict[str, Any],
+    folder: str = "",
+    **more_fields: str | None,
 ) -> Manifest:
-    """Return the manifest of an artifact.
+    """Return the manifest of an artifact or a model.
 
     Args:
-        key: whose name and fields it has.
-        folder: of the files, below the manifest's own.
+        target: whose name and fields it has.
         files: every file.
         made: how it came to be.
+        folder: of the files, below the manifest's own; empty for the same.
+        more_fields: what it says beside the target's fields.
     """
     return Manifest(
-        schema_version=SCHEMA_VERSION, kind="artifact", name=key.name, folder=folder, fields=key.as_fields(),
-        files=files, made=made,
-    )  # fmt: skip
+        schema_version=SCHEMA_VERSION,
+        kind="model" if isinstance(target, ModelReference) else "artifact",
+        name=target.name,
+        folder=folder,
+        fields=target.as_fields() | more_fields,
+        files=files,
+        made=made,
+    )
 
 
 def manifest_key(prefix: str) -> str:
@@ -184,29 +195,18 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
     return parse_manifest(manifest_object.body, store.url(manifest_key(prefix))) if manifest_object else None
 
 
-def read_artifact_manifest(store: ObjectStore, key: ArtifactKey) -> Manifest | None:
-    """Return the manifest of a key's artifact, None where there is none.
-
-    Raises:
-        InputError: it cannot be read.
-        StaleError: it is of another key.
-    """
-    manifest = read_stored_manifest(store, key.prefix)
-    if manifest is not None:
-        require_key(manifest, key, store.url(manifest_key(key.prefix)))
-    return manifest
-
-
-def read_model_manifest(store: ObjectStore, model: ModelReference) -> Manifest | None:
-    """Return the manifest of a model's snapshot, None where there is none.
+def find_stored_set(store: ObjectStore, target: ArtifactKey | ModelReference) -> Manifest | None:
+    """Return the manifest of an artifact or a model and log that it is there; None where there is none.
 
     Raises:
         InputError: it cannot be read.
         StaleError: it is of something else.
     """
-    manifest = read_stored_manifest(store, model.prefix)
+    manifest, where = read_stored_manifest(store, target.prefix), store.url(manifest_key(target.prefix))
     if manifest is not None:
-        require_model(manifest, model, store.url(manifest_key(model.prefix)))
+        require_target(manifest, target, where)
+        about: dict[str, Any] = {"made_by": manifest.made.get("run"), "commit": manifest.fields.get("commit")}
+        log_event("present", object=where, **about, files=len(manifest.files), size=manifest.size)
     return manifest
 
 

@@ -16,7 +16,6 @@ import shutil
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 from pathlib import Path
 from platform import node
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     store = open_store(options.bucket)
     holder = os.environ.get(HOLDER_VARIABLE) or f"hand-{node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
     lease_key = f"{model.prefix}/{sets.LEASE_NAME}"
-    if _is_present(store, model):
+    if sets.find_stored_set(store, model):
         release_lease(store, lease_key, holder)
         return 0
     work = options.work / "stage" / options.bucket / model.id / model.revision  # as the lease: one run at a time
@@ -76,62 +75,11 @@ def run(options: argparse.Namespace) -> int:
 
         source = resolve_snapshot(model.id, model.revision, work)
     with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s) as lease:
-        if not _is_present(store, model):
+        if not sets.find_stored_set(store, model):
             _stage_model(store, model, source, lease)
     if options.folder is None:
         shutil.rmtree(work, ignore_errors=True)
     return 0
-
-
-def _is_present(store: ObjectStore, model: ModelReference) -> bool:
-    """Tell whether the model's manifest is there.
-
-    Raises:
-        InputError: it is cut off, or of a newer schema.
-        StaleError: it is of something else.
-    """
-    manifest = sets.read_model_manifest(store, model)
-    if manifest is not None:
-        about: dict[str, Any] = {"model": model.name, "commit": manifest.fields.get("commit")}
-        log_event(
-            "present",
-            object=store.url(sets.manifest_key(model.prefix)),
-            **about,
-            files=len(manifest.files),
-            size=manifest.size,
-        )
-    return manifest is not None
-
-
-@dataclass(slots=True, kw_only=True)
-class TransferProgress:
-    """How far a set of files is: a line when enough time has passed since the last one, never more.
-
-    Args:
-        files: how many there are.
-        size: bytes of all.
-    """
-
-    files: int
-    size: int
-    index: int = 0
-    file: str = ""
-    received_bytes: int = 0
-    start_s: float = field(default_factory=time.monotonic)
-    last_log_s: float = field(default_factory=time.monotonic)
-
-    def add_bytes(self, byte_count: int) -> None:
-        """Count bytes that were received, negative for bytes that were thrown away; write the line if it is time."""
-        self.received_bytes += byte_count
-        if time.monotonic() - self.last_log_s >= LOG_INTERVAL_S:
-            self.last_log_s = time.monotonic()
-            counts: dict[str, Any] = {"index": self.index, "files": self.files, "received_bytes": self.received_bytes}
-            log_event("staging", file=self.file, **counts, of_bytes=self.size, seconds=self.seconds)
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds since the beginning."""
-        return round(time.monotonic() - self.start_s, 1)
 
 
 def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSource, lease: WriteLease) -> None:
@@ -141,35 +89,36 @@ def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSour
         log_event("left out", model=model.name, files=left_out)
     digests = _find_whole_objects(store, model, files, source)
     missing = [entry for entry in files if entry.path not in digests]
-    progress = TransferProgress(files=len(missing), size=sum(entry.size for entry in missing))
+    size, received_bytes, start_s = sum(entry.size for entry in missing), 0, time.monotonic()
+    last_log_s = start_s
     source.check_entries(missing)
     about: dict[str, Any] = {"model": model.name, "commit": source.commit, "files": len(files)}
-    log_event("planned", **about, missing=len(missing), size=progress.size)
+    log_event("planned", **about, missing=len(missing), size=size)
 
     def report_progress(byte_count: int) -> None:
+        nonlocal received_bytes, last_log_s
         lease.check()
-        progress.add_bytes(byte_count)
+        received_bytes += byte_count
+        if time.monotonic() - last_log_s >= LOG_INTERVAL_S:
+            last_log_s = time.monotonic()
+            log_event("staging", file=entry.path, received_bytes=received_bytes, of_bytes=size)
 
-    for progress.index, entry in enumerate(missing, start=1):
-        progress.file = entry.path
+    for entry in missing:
         path, digests[entry.path] = source.receive(entry, report_progress)
         upload_file(store, path, f"{model.prefix}/{entry.path}", digests[entry.path])
         source.drop(entry)
-    manifest = sets.Manifest(
-        schema_version=sets.SCHEMA_VERSION,
-        kind="model",
-        name=model.name,
-        folder="",
-        fields={"id": model.id, "revision": model.revision, "commit": source.commit},
-        files=tuple(sets.ManifestFile(path=file.path, size=file.size, sha256=digests[file.path]) for file in files),
-        made={**source.provenance, "left_out": left_out},
+    manifest = sets.build_manifest(
+        model,
+        tuple(sets.ManifestFile(path=file.path, size=file.size, sha256=digests[file.path]) for file in files),
+        {**source.provenance, "left_out": left_out},
+        commit=source.commit,
     )
     lease.confirm()
     if sets.write_stored_manifest(store, model.prefix, manifest):
         where = store.url(sets.manifest_key(model.prefix))
-        log_event("staged", object=where, **about, size=manifest.size, seconds=progress.seconds)
+        log_event("staged", object=where, **about, size=manifest.size, seconds=round(time.monotonic() - start_s, 1))
     else:
-        _is_present(store, model)  # somebody else's, written since; it says so, or is refused
+        sets.find_stored_set(store, model)  # somebody else's, written since; it says so, or is refused
 
 
 def _find_whole_objects(

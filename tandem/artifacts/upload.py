@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import tempfile
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,6 @@ LEASE_S = 120.0
 WAIT_S = 600.0
 OUTCOME_NAME = "outcome.json"  # what the driver says of the compile, in the work folder
 CACHE_NAME = "compiler-cache"
-REFUSED_NAME = "refused.json"  # in the work folder: what an earlier start of this container said
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
 RUN_NAME = "run.json"  # in the work folder: the name of what this pod's compile is stored under
 SUFFIX_BYTES = 6
@@ -103,7 +101,7 @@ class ArtifactUpload:
 
     def finish(self) -> int:
         """Say what is to be said, or store; the exit code."""
-        if self._is_present():
+        if sets.find_stored_set(self.store, self.key):
             self.release()
             return 0
         outcome = _require_outcome(self.options.work)
@@ -111,7 +109,6 @@ class ArtifactUpload:
             self.release()
             log_event(**outcome.failure, level="error")
             return int(outcome.failure["exit_code"])
-        _raise_earlier_rejection(self.options.work)
         self._store(outcome)
         return 0
 
@@ -123,41 +120,27 @@ class ArtifactUpload:
             where = self.store.url(self.lease_key)
             log_event("lease not released", level="warning", object=where, reason=error.problem)
 
-    def _is_present(self) -> bool:
-        """Tell whether the key's artifact is stored.
-
-        Raises:
-            InputError: its manifest cannot be read.
-            StaleError: it is of another key.
-        """
-        manifest = sets.read_artifact_manifest(self.store, self.key)
-        if manifest is not None:
-            about: dict[str, Any] = {
-                "made_by": manifest.made.get("run"),
-                "files": len(manifest.files),
-                "size": manifest.size,
-            }
-            log_event("present", object=self.store.url(sets.manifest_key(self.key.prefix)), **about)
-        return manifest is not None
-
     def _store(self, outcome: CompileOutcome) -> None:
         store, key, options = self.store, self.key, self.options
         faults, run_name = self.inspection.faults, _choose_run_name(options.work, self.holder)
         folder = f"{key.prefix}/{run_name}"
         with hold_lease(store, self.lease_key, self.holder, options.lease_s, options.wait_s) as lease:
-            if self._is_present():  # written by whoever held the lease before us
+            if sets.find_stored_set(store, key):  # written by whoever held the lease before us
                 return
             made = self._describe_provenance(outcome) | ({sets.FAULTS_FIELD: list(faults)} if faults else {})
             files = upload_files(store, self.files, folder, check=lease.check)
-            manifest = sets.build_artifact_manifest(key, run_name, files, made)
+            manifest = sets.build_manifest(key, files, made, run_name)
             lease.confirm()
             if faults:
                 store.create(f"{folder}/{sets.REJECTION_NAME}", manifest.to_bytes())
             elif not sets.write_stored_manifest(store, key.prefix, manifest):
-                self._is_present()
+                sets.find_stored_set(store, key)
                 return
         if faults:
-            raise _record_rejection(options.work, store.url(folder), run_name, faults)
+            words = ("--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT")
+            command = quote_command("tandem", "artifacts", "import", *words)
+            change = f"no server finds what is kept there; if it is no fault, take it in: {command}; else compile again"
+            raise StaleError(format_faults(faults), where=f"{store.url(folder)}/", change=change)
         where = store.url(sets.manifest_key(key.prefix))
         log_event("stored", object=where, files=len(manifest.files), size=manifest.size)
 
@@ -177,32 +160,6 @@ class ArtifactUpload:
             "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *self.inspection.notes])),
             "models": models,
         }
-
-
-def _record_rejection(work: Path, kept_url: str, run_name: str, faults: Sequence[str]) -> StaleError:
-    """Return the refusal of what is kept, and leave it for a restart of this container, which need not hash again."""
-    options = ("--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT")
-    command = quote_command("tandem", "artifacts", "import", *options)
-    change = f"no server finds what is kept there; if this is no fault, take it in: {command}; else compile again"
-    rejection = {"what": format_faults(faults), "where": f"{kept_url}/", "change": change}
-    (work / REFUSED_NAME).write_text(json.dumps({**rejection, "compile": compute_sha256(work / OUTCOME_NAME)}))
-    return StaleError(rejection["what"], where=rejection["where"], change=change)
-
-
-def _raise_earlier_rejection(work: Path) -> None:
-    """Raise what an earlier start of this container said of what the same compile made.
-
-    Raises:
-        StaleError: it was refused.
-    """
-    try:
-        rejection = {name: str(value) for name, value in json.loads((work / REFUSED_NAME).read_text()).items()}
-        error = StaleError(rejection["what"], where=rejection["where"], change=rejection["change"])
-        is_same_compile = rejection["compile"] == compute_sha256(work / OUTCOME_NAME)
-    except (OSError, ValueError, KeyError, AttributeError):
-        return
-    if is_same_compile:
-        raise error
 
 
 def _choose_run_name(work: Path, holder: str) -> str:

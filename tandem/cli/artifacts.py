@@ -177,13 +177,13 @@ def import_compiled(
 
     with contextlib.redirect_stdout(sys.stderr):  # of the upload
         if folder is None:
-            import_result = import_rejection(_open_store(context), str(refused), key)
+            manifest, is_new = import_rejection(_open_store(context), str(refused), key)
         else:
-            import_result = import_artifact(_open_store(context), folder, key)
+            manifest, is_new = import_artifact(_open_store(context), folder, key)
     if selection.as_json:
-        print_json(report.import_as_dict(import_result, context))
+        print_json(report.import_as_dict(manifest, key, context, is_new=is_new))
     else:
-        report.print_import(import_result, context)
+        report.print_import(manifest, key, context, is_new=is_new)
     return ExitCode.DONE
 
 

@@ -12,11 +12,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from tandem.artifacts.files import format_bytes
+from tandem.artifacts.manifest import Manifest, files_prefix
 from tandem.cli.bucket_context import BucketContext
 from tandem.cli.console import VerbatimText, format_count, print_line, print_rows
+from tandem.spec.artifact_key import ArtifactKey
 
 if TYPE_CHECKING:
-    from tandem.artifacts.artifact_import import ImportResult
     from tandem.artifacts.gc import GcPlan, SetRemoval
     from tandem.artifacts.survey import SurveyRow
 
@@ -139,26 +140,19 @@ def gc_as_dict(
     }
 
 
-def print_import(import_result: ImportResult, context: BucketContext) -> None:
-    """Say what became of an artifact that was to be taken in."""
-    manifest, location = import_result.manifest, f"s3://{context.bucket}/{import_result.key.prefix}/"
+def print_import(manifest: Manifest, key: ArtifactKey, context: BucketContext, *, is_new: bool) -> None:
+    """Say what became of an artifact that was to be taken in; `manifest` is what is stored now."""
     files = f"{format_count(len(manifest.files), 'file')}, {format_bytes(manifest.size)}"
-    if import_result.is_new:
-        print_line(f"imported: {import_result.key.name}")
-        rows: list[str] = [VerbatimText(f"{files}, in {location}{manifest.folder}/")]
-        rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]]
-    else:
-        print_line(f"present, left alone: {import_result.key.name}")
-        rows = [f"{files}, made by {manifest.made.get('run', 'somebody')}", VerbatimText(location)]
+    rows: list[str] = [VerbatimText(f"{files}, in s3://{context.bucket}/{files_prefix(key.prefix, manifest)}/")]
+    print_line(f"{'imported' if is_new else 'present, left alone'}: {key.name}")
+    rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]] if is_new else []
     print_rows([row] for row in rows)
 
 
-def import_as_dict(import_result: ImportResult, context: BucketContext) -> dict[str, Any]:
+def import_as_dict(manifest: Manifest, key: ArtifactKey, context: BucketContext, *, is_new: bool) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    manifest = import_result.manifest
-    place = {"bucket": context.bucket, "name": import_result.key.name, "prefix": import_result.key.prefix}
-    size = {"taken": import_result.is_new, "files": len(manifest.files), "size": manifest.size}
-    return {**place, **size, "made": manifest.made}
+    place = {"bucket": context.bucket, "name": key.name, "prefix": key.prefix}
+    return {**place, "taken": is_new, "files": len(manifest.files), "size": manifest.size, "made": manifest.made}
 
 
 def format_users(users: tuple[str, ...]) -> str:

@@ -53,8 +53,8 @@ def write_artifact(folder, *, rank_bytes=1000, seed=0, key=KEY):
 
 def write_outcome(work, **changes):
     """Write what the driver says of a compile that ended well."""
-    attempts = [{"class": "transient", "exit": 70, "seconds": 3.5, "line": "x"},
-                {"class": "compiled", "exit": 0, "seconds": 12.25, "line": ""}]  # fmt: skip
+    attempts = [{"kind": "transient", "exit": 70, "seconds": 3.5, "line": "x"},
+                {"kind": "compiled", "exit": 0, "seconds": 12.25, "line": ""}]  # fmt: skip
     said = {"schema_version": 1, "request": "r", "result": "compiled", "began": 1.0, "boot": "b",
             "attempts": attempts, "where": "device", "unproven": ["said by the driver"], "tail": []}  # fmt: skip
     work.mkdir(parents=True, exist_ok=True)

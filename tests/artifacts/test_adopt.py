@@ -29,7 +29,7 @@ def folder(tmp_path):
 
 
 def test_every_file_is_stored_below_a_folder_of_its_own(store, folder):
-    manifest = import_artifact(store, folder, KEY).manifest
+    manifest, _ = import_artifact(store, folder, KEY)
     local = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert manifest.folder.startswith("adopted-")
     assert {name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local} == local
@@ -55,8 +55,7 @@ def test_the_manifest_is_written_last(proxied, proxy, folder):
 def test_what_is_there_already_is_left_alone(store, folder):
     there = put_set(store, KEY.prefix, "run", KEY.as_fields())
     before = keys(store)
-    done = import_artifact(store, folder, KEY)
-    assert (done.is_new, done.manifest, keys(store)) == (False, there, before)
+    assert (import_artifact(store, folder, KEY), keys(store)) == ((there, False), before)
 
 
 def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch):
@@ -65,12 +64,12 @@ def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch
         lambda *_: put_set(store, KEY.prefix, "quicker", KEY.as_fields()) is None,
     )
 
-    assert import_artifact(store, folder, KEY).manifest.folder == "quicker"
+    assert import_artifact(store, folder, KEY)[0].folder == "quicker"
 
 
 def test_another_artifact_under_the_keys_name_is_refused_by_field(store, folder):
     put_set(store, KEY.prefix, "run", replace(KEY, max_num_seqs=9).as_fields())
-    with pytest.raises(StaleError, match="max_num_seqs: artifact 9, asked 1"):
+    with pytest.raises(StaleError, match="max_num_seqs: artifact 9, deployment 1"):
         import_artifact(store, folder, KEY)
 
 
@@ -114,7 +113,7 @@ def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxied, proxy, 
     proxy.use()
     sent = {key for key in keys(proxied) if "/adopted-" in key}
 
-    manifest = import_artifact(proxied, folder, KEY).manifest
+    manifest, _ = import_artifact(proxied, folder, KEY)
 
     stored = {f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files}
     assert (len(sent) > 0, sent <= stored, {key for key in keys(proxied) if "/adopted-" in key}) == (True, True, stored)

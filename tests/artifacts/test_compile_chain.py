@@ -221,7 +221,7 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain, case):
     done(job.call("upload"))
 
     outcome = json.loads((job.folder / "work/outcome.json").read_text())
-    assert [attempt["class"] for attempt in outcome["attempts"]] == ["transient", "compiled"]
+    assert [attempt["kind"] for attempt in outcome["attempts"]] == ["transient", "compiled"]
     assert this.objects(f"{this.key.prefix}/{MANIFEST_NAME}")
 
 

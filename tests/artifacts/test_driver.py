@@ -97,7 +97,7 @@ class Bench:
 
     @property
     def classes(self):
-        return [attempt["class"] for attempt in self.outcome["attempts"]]
+        return [attempt["kind"] for attempt in self.outcome["attempts"]]
 
 
 ARCHIVE = build_driver_archive()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -134,21 +136,14 @@ def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job, said):
 
 
 def test_a_job_that_waits_skips_what_the_other_stored(job, monkeypatch):
-    monkeypatch.setattr(fetch, "POLL_INTERVAL_S", 0.05)
-    asked = fetch._skip_if_stored
-    times = []
-
-    def stored_meanwhile(*arguments):
-        times.append(1)
-        if len(times) == 3:
-            job.store_artifact()
-        return asked(*arguments)
-
-    monkeypatch.setattr(fetch, "_skip_if_stored", stored_meanwhile)
-    with hold_lease(job.store, job.lease, "compile-0", 60, 0):
+    monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.05)
+    with ExitStack() as stack:
+        stack.enter_context(hold_lease(job.store, job.lease, "compile-0", 60, 0))
+        stack.callback(job.store_artifact)
+        threading.Timer(0.3, stack.close).start()
         assert job.run("--wait-s", "10") == 0
 
-    assert (job.work / "present").exists()
+    assert ((job.work / "present").exists(), job.models.exists()) == (True, False)
 
 
 def test_a_repeat_fetches_nothing_that_is_whole(tmp_path, proxied, proxy, monkeypatch):

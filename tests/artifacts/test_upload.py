@@ -196,7 +196,7 @@ def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_driver
 ):
     with hold_lease(store, LEASE, HOLDER, 3600, 0, keep=True):
         pass
-    attempts = [{"class": kind, "exit": 70, "seconds": 1.0, "line": "what the log says"}]
+    attempts = [{"kind": kind, "exit": 70, "seconds": 1.0, "line": "what the log says"}]
     write_outcome(tmp_path / "work", result="given up", attempts=attempts)
 
     first, restarted = upload(), upload()
@@ -212,7 +212,7 @@ def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tm
     with hold_lease(store, LEASE, "other-job", 3600, 0, keep=True):
         pass
     before = store.read(LEASE).body
-    attempts = [{"class": "out of memory", "exit": -9, "seconds": 1.0, "line": "x"}]
+    attempts = [{"kind": "out of memory", "exit": -9, "seconds": 1.0, "line": "x"}]
     write_outcome(tmp_path / "work", result="given up", attempts=attempts)
 
     assert (upload()[0], store.read(LEASE).body == before) == (3, True)
@@ -221,7 +221,7 @@ def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tm
 def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, proxy, upload, tmp_path):
     with hold_lease(proxied, LEASE, HOLDER, 3600, 0, keep=True):
         pass
-    attempts = [{"class": "compiler error", "exit": 70, "seconds": 1.0, "line": "x"}]
+    attempts = [{"kind": "compiler error", "exit": 70, "seconds": 1.0, "line": "x"}]
     write_outcome(tmp_path / "work", result="given up", attempts=attempts)
     proxy.use(FaultRule(operation="PutObject", fault=ACCESS_DENIED_FAULT))
 
@@ -244,7 +244,7 @@ def test_a_manifest_of_another_key_under_this_one_s_name_is_told(store, upload):
     store.write_if(f"{KEY.prefix}/tandem-manifest.json", changed, stored.etag)
     code, lines = upload()
 
-    assert (code, "max_model_len: artifact 64, asked 128" in lines[-1]["event"]) == (1, True)
+    assert (code, "max_model_len: artifact 64, deployment 128" in lines[-1]["event"]) == (1, True)
 
 
 def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(proxied, proxy, upload, endpoint):

@@ -8,12 +8,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import os
+import http.client
 import shutil
 import signal
 import time
+import urllib.request
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ HEARTBEAT_S = 60.0
 HEALTH_INTERVAL_S = 5.0  # between two questions to a server
 HEALTH_TIMEOUT_S = 5.0
 HEALTHY_STATUS = 200  # of HTTP
+URL_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a server on this machine, past any proxy
 MIN_ATTEMPT_S = 60.0  # an attempt needs more time than this
 
 
@@ -76,10 +77,7 @@ def run(options: argparse.Namespace) -> int:
             kind = failure.DISK_FULL
             with contextlib.suppress(OSError):  # there may be room once what the attempt left half is gone
                 folders.clean_output(options.output, options.cache, keep_graphs=False)
-                current = outcome.read_outcome(options.outcome)
-                if current is None or current.request != outcome.hash_request(options.program, os.environ):
-                    current = outcome.create_outcome(options)
-                return _give_up(options, current, kind, line)
+                return _give_up(options, outcome.create_outcome(options), kind, line)
         log_event(f"not compiled: {kind.name}", level="error", line=line, change=kind.change, exit_code=kind.code)
         return kind.code
 
@@ -120,13 +118,6 @@ class CompileDriver:
         self.options, self.outcome = options, current
         self._stop_signal = ""
         self._last_heartbeat_s, self._last_health_check_s = time.monotonic(), 0.0
-
-    @cached_property
-    def _url_opener(self) -> Any:
-        """What asks the server on this machine, past any proxy."""
-        import urllib.request  # noqa: PLC0415 - a third of the driver's start, and of use to a server's compile alone
-
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     @property
     def remaining_s(self) -> float:
@@ -226,20 +217,21 @@ class CompileDriver:
         if time.monotonic() - self._last_health_check_s < self.options.ask_s:
             return False
         self._last_health_check_s = time.monotonic()
-        import http.client  # noqa: PLC0415 - as of `_url_opener`
-
         try:
-            with self._url_opener.open(url, timeout=HEALTH_TIMEOUT_S) as answer:
+            with URL_OPENER.open(url, timeout=HEALTH_TIMEOUT_S) as answer:
                 return int(answer.status) == HEALTHY_STATUS
         except (OSError, ValueError, http.client.HTTPException):  # a URLError is an OSError; what is no HTTP is not
             return False
 
     def _log_heartbeat(self) -> None:
         self._last_heartbeat_s = time.monotonic()
-        output, cache, left_s = self.options.output, self.options.cache, round(self.remaining_s)
-        sizes = {"output_bytes": folders.measure_folder(output), "cache_bytes": folders.measure_folder(cache)}
-        about: dict[str, Any] = {**sizes, "finished_graphs": folders.count_finished(cache)}
-        log_event("still compiling", seconds=round(self.options.deadline_s) - left_s, left_s=left_s, **about)
+        output, cache = self.options.output, self.options.cache
+        sizes: dict[str, Any] = {
+            "output_bytes": folders.measure_folder(output),
+            "cache_bytes": folders.measure_folder(cache),
+        }
+        graphs = folders.count_finished(cache)
+        log_event("still compiling", left_s=round(self.remaining_s), finished_graphs=graphs, **sizes)
 
     def _record_attempt(
         self, kind: FailureKind | None, line: str, status: int | None, seconds: float

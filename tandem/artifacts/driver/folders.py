@@ -71,16 +71,11 @@ def count_finished(folder: Path) -> int:
 
 
 def _read_xla_graph(folder: Path) -> CacheGraph:
-    if (folder / "model.done").exists():
-        is_whole = read_file_size(folder / "model.neff") > 0
-        return (
-            CacheGraph(folder, "finished")
-            if is_whole
-            else CacheGraph(folder, "half", "no model.neff beside model.done")
-        )
+    if (folder / "model.done").exists() and read_file_size(folder / "model.neff"):
+        return CacheGraph(folder, "finished")
     if (folder / "model.log").exists():
         return CacheGraph(folder, "failed", "the compiler marked it as failed (model.log)")
-    return CacheGraph(folder, "half", "no model.done")
+    return CacheGraph(folder, "half", "no model.done with a model.neff")
 
 
 def _read_native_graph(folder: Path) -> CacheGraph:

@@ -31,7 +31,7 @@ _IGNORED_VARIABLES = re.compile(
 class CompileAttempt:
     """One run of the program.
 
-    `class` in the file; `exit` is its status, negative for a signal, None where nobody saw it.
+    `kind` names its class; `exit` is its status, negative for a signal, None where nobody saw it.
     """
 
     kind: str
@@ -73,7 +73,6 @@ class CompileOutcome:
     def write(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         document = {**asdict(self), "schema_version": SCHEMA_VERSION}
-        document["attempts"] = [{"class": attempt.pop("kind"), **attempt} for attempt in document["attempts"]]
         path.parent.mkdir(parents=True, exist_ok=True)
         new_path = path.with_name(path.name + ".new")
         with new_path.open("w", encoding="utf-8") as file:
@@ -88,14 +87,10 @@ def read_outcome(path: Path) -> CompileOutcome | None:
     """Return what an earlier run wrote; None where there is nothing that can be read."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
-        attempts = [
-            CompileAttempt(attempt["class"], attempt["exit"], float(attempt["seconds"]), str(attempt["line"]))
-            for attempt in document["attempts"]
-        ]
-        texts = {name: str(document[name]) for name in ("request", "result", "boot", "where")}
-        lines = {name: [str(line) for line in document[name]] for name in ("unproven", "tail")}
-        return CompileOutcome(**texts, **lines, began=float(document["began"]), attempts=attempts)  # type: ignore[arg-type]
-    except (OSError, ValueError, KeyError, TypeError):
+        attempts = [CompileAttempt(**attempt) for attempt in document.pop("attempts")]
+        del document["schema_version"]
+        return CompileOutcome(attempts=attempts, **document)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
