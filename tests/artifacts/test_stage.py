@@ -266,7 +266,7 @@ def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint
     done = stage()
 
     assert (done.code, done.last["event"]) == (
-        1, f"the manifest is of the model acme/else@{COMMIT}, not of the model {MODEL}@{COMMIT}"
+        1, f"under the name {MODEL}@{COMMIT} lies something else: id: artifact acme/else, deployment {MODEL}"
     )  # fmt: skip
 
 
