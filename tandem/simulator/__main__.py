@@ -16,7 +16,7 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest, require_key
+from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest, require_target
 from tandem.errors import ExitCode, InputError, StaleError, TandemError
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
@@ -69,7 +69,7 @@ def _require_artifact(artifact: ArtifactRequirement) -> None:
         raise InputError(f"start.artifact.key is {error}", change="write every field of the key") from None
     except FileNotFoundError:
         raise StaleError(f"the artifact {key.name} has no manifest", where=where, change=change) from None
-    require_key(manifest, key, where)
+    require_target(manifest, key, where)
     for file in manifest.files:
         path = folder / manifest.folder / file.path
         size = path.stat().st_size if path.is_file() else 0
