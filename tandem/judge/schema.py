@@ -307,7 +307,6 @@ class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
         answer: what the run says. `not comparable`: the run does not measure what the claim speaks of.
         why: with figures.
         against: ids of claims that contradict it.
-        llmperf: the figure by llmperf's definition beside the true one, where the post used it.
         variant: the arm that it is answered of; None: of the run as a whole.
     """
 
@@ -317,7 +316,6 @@ class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
     answer: Literal["confirmed", "contradicted", "no evidence", "not comparable"]
     why: str
     against: tuple[str, ...] = ()
-    llmperf: str | None = None
     variant: str | None = None
 
 

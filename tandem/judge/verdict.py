@@ -20,7 +20,7 @@ from tandem.bench.manifest import RunManifest, run_id
 from tandem.bench.request_table import RequestTable
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
-from tandem.judge.claims.answers import answer_claims, explain_unasked
+from tandem.judge.claims.answers import answer_claims, find_post_variants
 from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
@@ -76,10 +76,10 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         raise _build_no_variant_error(table)
     controls = check_controls(table)
     cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
-    acceptance, claims_unasked = compute_acceptance(table), explain_unasked(table)
+    acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
     claims: tuple[ClaimVerdict, ...] = ()
-    if claims_unasked is None:
-        claims = answer_claims(table, cells, equality, acceptance, margin=margin, controls=controls)
+    if post_variants:
+        claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version,

@@ -15,7 +15,7 @@ from tandem.bench.request_table import read_request_table
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.bench_settings import assign_placements, build_settings, select_arms
 from tandem.cli.selection import Selection
-from tandem.judge.claims.answers import explain_unasked
+from tandem.judge.claims.answers import find_post_variants
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 
@@ -115,7 +115,7 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
     named = {"environment": post.environment, "experiment": post.experiment, "instance_type": post.instance_type}
 
     assert post.instance_type == "trn2.48xlarge"
-    assert explain_unasked(read_request_table(write_run(tmp_path, records, arms=arms, **named))) is None
+    assert find_post_variants(read_request_table(write_run(tmp_path, records, arms=arms, **named)))[1] is None
 
 
 @pytest.mark.parametrize(

@@ -203,15 +203,14 @@ def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
 
 
 CLAIMS = tuple(
-    ClaimVerdict(claim=claim, text=text, where=where, answer=answer, why=why, against=against, llmperf=llmperf)
-    for claim, text, where, answer, why, against, llmperf in (
-        ("C1", "up to three times faster token generation", "the post", "confirmed", "the best class: 3.07", (),
-         "0.99 by llmperf's inter-token latency"),
-        ("C2", "inter-token latency falls", "the post, results", "confirmed", "repeat: 14.5 ms", ("C7",), ""),
-        ("C4", "the open-ended prompt gains nothing", "Figure 3", "confirmed", "open: 0.97", ("C8",), ""),
-        ("C7", "inter-token latency shows no gain", "the post's end", "contradicted", "TPOT gains", ("C2",), ""),
-        ("C8", "creative writing is faster too", "a report on the post", "no evidence", "story: 1.01", ("C4",), ""),
-        ("C9", "a smaller draft is accepted less", "the post", "not comparable", "one draft was measured", (), ""),
+    ClaimVerdict(claim=claim, text=text, where=where, answer=answer, why=why, against=against)
+    for claim, text, where, answer, why, against in (
+        ("C1", "up to three times faster token generation", "the post", "confirmed", "the best class: 3.07", ()),
+        ("C2", "inter-token latency falls", "the post, results", "confirmed", "repeat: 14.5 ms", ("C7",)),
+        ("C4", "the open-ended prompt gains nothing", "Figure 3", "confirmed", "open: 0.97", ("C8",)),
+        ("C7", "inter-token latency shows no gain", "the post's end", "contradicted", "TPOT gains", ("C2",)),
+        ("C8", "creative writing is faster too", "a report on the post", "no evidence", "story: 1.01", ("C4",)),
+        ("C9", "a smaller draft is accepted less", "the post", "not comparable", "one draft was measured", ()),
     )
 )  # fmt: skip
 

@@ -47,28 +47,23 @@ def answer_cells(claim: Claim, results: VariantResults) -> ClaimAnswer:
         counts = f"{len(decisive_findings)} of {len(findings)} cells are shown to be the same"
         suffix = f"; {counts}: to find no difference shows nothing" if claim_word == "same" else ""
         answer = ClaimAnswer("no evidence", f"{text}{suffix}")
-    if claim.level_ms is None:
-        return answer
-    if results.explain_difference():
-        remark = "The milliseconds are of the post's models on its accelerators, and not held against this run"
-        return answer.add_sentence(remark)
-    return _answer_levels(claim, results, answer)
+    return answer if claim.level_ms is None else _answer_levels(claim, results, answer)
 
 
 def _answer_levels(claim: Claim, results: VariantResults, answer: ClaimAnswer) -> ClaimAnswer:
-    """Hold the post's milliseconds against a run of its own set-up."""
+    """Hold the post's milliseconds against the run's."""
     levels = [(claim.classes, claim.level_ms, claim.level_of_both), (claim.beside, claim.beside_ms, False)]
     deviations, missing = [], []
     for classes, level_ms, is_of_both in levels:
-        findings = results.find_metric(claim.metrics[0], classes) if classes and level_ms is not None else []
-        for cell in (finding.cell for finding in findings):
+        if not classes or level_ms is None:
+            continue
+        cells = [finding.cell for finding in results.find_metric(claim.metrics[0], classes)]
+        for cell in cells:
             figures = (cell.baseline, cell.measured) if is_of_both else (cell.measured,)
-            is_near = [figure and level_ms and abs(figure / level_ms - 1) <= ABOUT_SHARE for figure in figures]
-            if level_ms and not all(is_near):
+            if not all(figure and abs(figure / level_ms - 1) <= ABOUT_SHARE for figure in figures):
                 place = f"{cell.class_} at {format_load(cell.load)}"
                 deviations.append(f"{place}: {format_number(cell.measured)} ms, the post about {level_ms:g}")
-        if classes and not findings:
-            missing.append(", ".join(classes))
+        missing += [] if cells else [", ".join(classes)]
     if deviations and answer.answer != "no evidence":
         return ClaimAnswer("contradicted", f"{answer.reason}; {join_first(deviations)}")
     return answer.add_sentence(f"Not asked: {', '.join(missing)}") if missing else answer

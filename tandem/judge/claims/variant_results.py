@@ -94,10 +94,10 @@ class VariantResults:
         return self.table.baseline, self.variant
 
     @cached_property
-    def manifest_arms(self) -> tuple[ManifestArm, ManifestArm] | None:
-        """What the manifest says of them; None where it does not know both."""
-        base, variant = (find_manifest_arm(self.table, name) for name in self.arms)
-        return None if base is None or variant is None else (base, variant)
+    def manifest_arms(self) -> tuple[ManifestArm, ManifestArm]:
+        """What the manifest says of them."""
+        arms = {arm.name: arm for arm in self.table.run.arms}
+        return arms[self.table.baseline], arms[self.variant]
 
     @cached_property
     def invalid_reason(self) -> str:
@@ -162,25 +162,13 @@ class VariantResults:
         logs: Values = sums[counts > 0] / counts[counts > 0]
         return logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
 
-    def explain_difference(self, *, allow_tuning: bool = False) -> str:
-        """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.
-
-        Args:
-            allow_tuning: draft and window may be others: a claim about tuning compares them.
-        """
-        if self.manifest_arms is None:
-            return "the manifest does not know both arms"
-        return next(list_differences(self.set_up, *self.manifest_arms, allow_tuning=allow_tuning), "")
-
     def explain_bias(self) -> str:
         """Say how differently the arms failed; empty where what is compared are no survivors."""
         failures = comparability.count_failures(self.pairing, *self.arms).count()
         return failures.describe(*self.arms) if failures.is_biased else ""
 
 
-def list_differences(
-    set_up: PostSetup, base: ManifestArm, variant: ManifestArm, *, allow_tuning: bool
-) -> Iterator[str]:
+def list_differences(set_up: PostSetup, base: ManifestArm, variant: ManifestArm) -> Iterator[str]:
     """Yield what of two arms is not the post's, most important first."""
     models = sorted({base.model, variant.model} - {set_up.target})
     if models:
@@ -190,18 +178,11 @@ def list_differences(
         yield f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's accelerator"
     if base.speculation is None or base.speculation.method is not None:
         yield f"nothing says that {base.name} decodes without speculation"
-    if allow_tuning:
-        return
     tuning = variant.speculation and (variant.speculation.method, variant.speculation.num_speculative_tokens)
     if tuning != (set_up.mode, set_up.num_speculative_tokens):
         yield f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens} tokens"
     if find_draft(variant) != model_slug(set_up.draft):
         yield f"nothing says that the draft is {set_up.draft}"
-
-
-def find_manifest_arm(table: RequestTable, arm: str) -> ManifestArm | None:
-    """Return what the manifest says of an arm."""
-    return next((manifest_arm for manifest_arm in table.run.arms if manifest_arm.name == arm), None)
 
 
 def model_slug(model: str) -> str:

@@ -1,18 +1,17 @@
 """Answers to claims, from cells that a test states and from requests that it makes."""
 
 import dataclasses
-from typing import get_args
 
 import measured
 import msgspec
 import numpy as np
 import pytest
-from observed import Asked, observed, table, with_figures
+from observed import Asked, observed, table
 
 from tandem.bench.manifest import Speculation
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
-from tandem.judge.claims.register import AnswerMethod, read_register
+from tandem.judge.claims.register import read_register
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
@@ -76,8 +75,12 @@ POST_BASE = measured.arm(
 )  # fmt: skip
 
 
+def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls()):  # noqa: B008 - frozen
+    return answer_claims(seen, seen.variants, cells, equality, acceptance, margin=margin, controls=controls)
+
+
 def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
-    found = answer_claims(run() if seen is None else seen, cells, equality, acceptance, margin=0.05, **changes)
+    found = answers(run() if seen is None else seen, cells, equality, acceptance, **changes)
     return next(one for one in found if one.claim == claim)
 
 
@@ -91,25 +94,17 @@ def observed_with(arms, requests=None, **changes):
     return dataclasses.replace(seen, run=msgspec.structs.replace(seen.run, arms=tuple(arms), **changes))
 
 
-def test_every_way_of_asking_has_an_answer():
-    assert set(ANSWER_FUNCTIONS) == set(get_args(AnswerMethod))
-
-
 def test_every_claim_is_answered_once_for_a_variant_or_once_for_the_run():
-    found = answer_claims(run(), (), (), (), margin=0.05)
+    found = answers(run())
+    assert {claim.asks for claim in read_register().claim} == set(ANSWER_FUNCTIONS)
     assert [one.claim for one in found] == [claim.id for claim in read_register().claim]
     assert {one.variant for one in found} == {"spec", None}
 
 
 def test_each_of_two_variants_has_its_own_answer():
     seen = observed([Asked(arm=arm) for arm in ("base", "spec", "other")], arms=("base", "spec", "other"))
-    found = [one.variant for one in answer_claims(seen, (), (), (), margin=0.05) if one.claim == "C4"]
+    found = [one.variant for one in answers(seen) if one.claim == "C4"]
     assert found == ["spec", "other"]
-
-
-def test_a_run_without_a_variant_answers_nothing():
-    seen = observed([Asked(arm="base")], arms=("base",))
-    assert {one.answer for one in answer_claims(seen, (), (), (), margin=0.05)} == {"not comparable"}
 
 
 # C4, C5, C6: equality
@@ -151,40 +146,10 @@ def test_the_load_of_the_post_answers_where_the_run_has_it():
     assert found.answer == "confirmed"
 
 
-# C2 and C7: one contradicts the other
-
-
-def test_claims_that_contradict_each_other_are_told_against_each_other():
-    cells = [faster("repetition", name) for name in ("e2e_ms", "tpot_ms")] + [same("repetition", "ttft_ms")]
-    falls, absent = (answer(claim, *cells) for claim in ("C2", "C7"))
-    assert (falls.answer, absent.answer) == ("confirmed", "contradicted")
-    assert (falls.against, absent.against) == (("C7",), ("C2",))
-    assert "C7 says otherwise, and is contradicted" in falls.why
-    assert "C2 says otherwise, and is confirmed" in absent.why
-
-
-def test_milliseconds_of_the_post_are_held_against_no_other_set_up():
-    found = answer("C2", faster("repetition", "tpot_ms", measured=70.0))
-    assert found.answer == "confirmed"
-    assert "not held against this run" in found.why
-    assert "the target is m, not Qwen/Qwen3-32B" in found.why
-
-
 @pytest.mark.parametrize(("measured_ms", "word"), [(16.0, "confirmed"), (30.0, "contradicted")])
 def test_milliseconds_of_the_post_are_held_against_its_own_set_up(measured_ms, word):
     cells = [faster("repetition", "tpot_ms", measured=measured_ms), same("open-ended", "tpot_ms", measured=45.0)]
     assert answer("C2", *cells, seen=of_the_post()).answer == word
-
-
-def test_llmperf_s_figure_stands_beside_the_true_one_where_the_post_used_it():
-    requests = [
-        Asked(arm=arm, class_="repetition", e2e_ms=e2e_ms, ttft_ms=100, tokens=51)
-        for arm, e2e_ms in (("base", 2600), ("spec", 1100))
-    ]
-    seen = with_figures(observed(requests), llmperf_inter_token_latency_ms=np.array([50.0, 137.5]))
-    told = {one.claim: one.llmperf for one in answer_claims(seen, (), (), (), margin=0.05)}
-    assert told["C2"] == "repetition at concurrency 4: by llmperf's definition 50.0 to 137.5 ms, TPOT 50.0 to 20.0 ms"
-    assert [claim for claim, beside in told.items() if beside] == ["C2", "C7"]
 
 
 # C1: how much
@@ -220,22 +185,6 @@ def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
     found = answer("C1", cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds), seen=of_the_post())
     assert found.answer == word
     assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in found.why) is (word == "no evidence")
-
-
-@pytest.mark.parametrize(
-    ("arms", "said"),
-    [
-        ((POST_BASE, msgspec.structs.replace(posts(), model="Qwen/Qwen3-8B")), "the target is Qwen/Qwen3-8B"),
-        ((POST_BASE, msgspec.structs.replace(posts(), runtime=None)), "the runtime is not known"),
-        ((msgspec.structs.replace(POST_BASE, speculation=None), posts()), "nothing says that base decodes without"),
-        ((POST_BASE, posts(window=5)), "the variant's speculation is not fused with 7 tokens"),
-        ((POST_BASE, msgspec.structs.replace(posts(), artifact_key=None)), "nothing says that the draft is"),
-    ],
-)
-def test_a_run_is_of_the_post_s_set_up_only_where_its_manifest_says_all_of_it(arms, said):
-    found = answer("C1", cell("json", "tpot_ms", "faster", (3.5, 3.3, 3.7)), seen=observed_with(arms))
-    assert found.answer == "not comparable"
-    assert said in found.why
 
 
 # C3, and single prompts: over rounds
@@ -281,7 +230,7 @@ def test_a_single_prompt_inside_its_noise_floor_is_not_called():
     ]
     bare = [one for one in requests if one.arm != "base#2"]
     floor = cell("open", "e2e_ms", "no evidence", prompts=1, speed_up=None)
-    found = [answer_claims(observed(some), [floor], (), (), margin=0.01) for some in (bare, requests)]
+    found = [answers(observed(some), [floor], margin=0.01) for some in (bare, requests)]
     said = [next(one for one in every if one.claim == "C4").answer for every in found]
     assert said == ["contradicted", "no evidence"]
 
@@ -308,19 +257,17 @@ def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
 
 def test_a_gain_with_other_output_is_not_comparable():
     other = OutputEquality(variant="spec", by="characters", result="differs", sentence="3 of 24 pairs are identical.")
-    found = answer("C2", faster("repetition", "tpot_ms"), equality=[other])
+    found = answer("C8", faster("creative", "tpot_ms"), equality=[other])
     assert found.answer == "not comparable"
 
 
 def test_a_gain_of_an_arm_that_failed_what_the_baseline_answered_is_not_comparable():
     requests = [
-        Asked(
-            arm=arm, class_="repetition", prompt=f"p{number}", error="closed" if arm == "spec" and number % 2 else None
-        )
+        Asked(arm=arm, class_="creative", prompt=f"p{number}", error="closed" if arm == "spec" and number % 2 else None)
         for arm in ("base", "spec")
         for number in range(24)
     ]
-    found = answer("C2", faster("repetition", "tpot_ms"), seen=observed(requests))
+    found = answer("C8", faster("creative", "tpot_ms"), seen=observed(requests))
     assert found.answer == "not comparable"
     assert "12 of 24 requests of spec failed" in found.why
 
@@ -346,10 +293,7 @@ def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
     seen = observed_with((POST_BASE, posts()), requests)
     rises = faster("repetition", "output_tokens_per_s")
     found = answer("C11", rises, seen=seen)
-    assert (found.answer, answer("C11", rises).answer) == (
-        "confirmed",
-        "not comparable",
-    )  # of the post's hardware alone
+    assert found.answer == "confirmed"
     assert "15,625 to 7,812" in found.why
 
 

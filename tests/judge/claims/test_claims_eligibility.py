@@ -12,7 +12,7 @@ from observed import Asked, observed
 
 from tandem.bench.manifest import ManifestArm, Speculation
 from tandem.bench.request_table import RequestTable
-from tandem.judge.claims.answers import explain_unasked
+from tandem.judge.claims.answers import find_post_variants
 
 PLAIN, FUSED = Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7)
 KEY = "qwen3-32b-fused-{draft}-k7-tp32-lnc2-b4-s1024-0123456789ab"
@@ -35,12 +35,12 @@ def seen(both: tuple[ManifestArm, ...] | None = None, **changes: Any) -> Request
 
 
 def test_the_posts_own_set_up_is_asked() -> None:
-    assert explain_unasked(seen()) is None
+    assert find_post_variants(seen()) == (("spec",), None)
 
 
-def test_one_variant_of_the_post_is_enough() -> None:
+def test_claims_are_asked_of_the_posts_variant_alone() -> None:
     tuned = measured.arm("tuned", model="Qwen/Qwen3-32B", runtime="nxdi-v0", speculation=Speculation(method="fused"))
-    assert explain_unasked(seen((*arms(), tuned))) is None
+    assert find_post_variants(seen((*arms(), tuned))) == (("spec",), None)
 
 
 @pytest.mark.parametrize(
@@ -57,6 +57,11 @@ def test_one_variant_of_the_post_is_enough() -> None:
             "the variant's speculation is not fused with 7 tokens",
             {"both": arms(speculation=Speculation(method="fused", num_speculative_tokens=5))},
         ),
+        ("the runtime is not known, so nothing says that this is the post's accelerator", {"both": arms(runtime=None)}),
+        (
+            "nothing says that base decodes without speculation",
+            {"both": (msgspec.structs.replace(arms()[0], speculation=None), arms()[1])},
+        ),
         (
             "the runtime is native, so nothing says that this is the post's accelerator",
             {"both": (arms()[0], arms(runtime="native")[1])},
@@ -64,4 +69,4 @@ def test_one_variant_of_the_post_is_enough() -> None:
     ],
 )
 def test_other_servers_are_not_asked_and_it_is_said_why(why: str, changes: dict[str, Any]) -> None:
-    assert explain_unasked(seen(**changes)) == f"The post's claims are not asked of these servers: {why}."
+    assert find_post_variants(seen(**changes))[1] == f"The post's claims are not asked of these servers: {why}."
