@@ -387,7 +387,7 @@ class _FleetStart:
         )  # fmt: skip
 
     def remove_stray_labels(self) -> None:
-        """Take off labels that the raise of another run, which slept until now, set beside this run's."""
+        """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
             labels = observe.read_own_labels(self.clients, self.config)
             stray_labels = [name for name in labels if name not in self.lease.node_label]

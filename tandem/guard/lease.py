@@ -42,7 +42,7 @@ class Lease:
         who: raised it: a person's ARN, or the runner.
         nodes: at most so many; an older release wrote none, then capacity.nodes.
         node_label: labels that its nodes carry.
-        former_label: labels that its nodes may carry too; a start writes none.
+        former_label: labels that its nodes carried before the latest relabel.
         deadline: the one-shot stop fires then.
         beats: whether its run writes heartbeats; by hand nothing does, and the deadline alone ends it.
         schedule: name of the one-shot stop.

@@ -1,4 +1,4 @@
-"""Whose fleet it is, read directly before each call that raises, sizes or labels it.
+"""Whose fleet it is, read directly before each call that raises, sizes or relabels it.
 
 EKS has no conditional write. So whoever works under a lease reads pointer, lease and fence, acts at once, and reads
 again if the clock moved in between, as where the machine slept. What still slips through that gap the reaper ends.

@@ -1,6 +1,6 @@
 """Histories in which processes freeze between any two of their calls while others act, in virtual time.
 
-Each process (a start, a stop, a release, a normal end, a pass of the reaper) is a thread, and one of them
+Each process (a start, a stop, a release, a normal end, a relabel, a pass of the reaper) is a thread, and one of them
 runs at a time: before each call that it makes it may freeze there, so that others act, time passes, and it wakes much
 later or dies. The random numbers alone decide, so that a seed repeats a history.
 AWS itself works here: what a broken AWS does is in guard_interleavings.py.
@@ -22,6 +22,7 @@ from tandem.guard.apply import REAPER, run_reaper_pass, stop_fleet
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
+from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.observe import NORMAL_END_LIMIT, FleetState
 from tandem.guard.ownership import MAX_READING_AGE_S
@@ -311,6 +312,17 @@ class Race:
         process.act = act
         return process
 
+    def relabel(self) -> Process:
+        run = (self.world.read(POINTER_KEY) or {}).get("run")
+        label = self.chance.choice([{"compile.tandem/experiment": "first"}, {"raise.tandem/fast": "first"}])
+
+        def act() -> None:
+            if run is not None:
+                relabel_nodes(self.world.clients, LIMITS, run=run, node_labels=label, now=self.world.now)
+                self.seen["relabelled"] += 1
+
+        return Process(act, run=run)
+
     def deploy(self) -> None:
         """CloudFormation sets what the template of Fleet says."""
         self.world.size({"minSize": 0, "desiredSize": 0})
@@ -339,8 +351,8 @@ class Race:
         fence = self.world.read(FENCE_KEY)
         fenced = fence is not None and fence["state"] != "lifted"
         leased = (self.world.read(POINTER_KEY) or {}).get("run") is not None
-        likely = [self.lift] * 6 if fenced else [self.end] * 2 + [self.halt] if leased else [self.start]
-        programs = [self.start, self.start, self.halt, self.lift, self.end, *(likely * 2)]
+        likely = [self.lift] * 6 if fenced else [self.end] * 2 + [self.relabel, self.halt] if leased else [self.start]
+        programs = [self.start, self.start, self.halt, self.lift, self.end, self.relabel, *(likely * 2)]
         if chance.random() < 0.06:
             chance.choice(hands)()
         else:

@@ -32,8 +32,12 @@ def asked_sizes(path):
     return set(ASKED.findall(path.read_text()))
 
 
-def test_two_files_update_the_node_group():
-    assert calls() == {"tandem/guard/apply.py", "tandem/guard/fleet_start.py"}
+def test_three_files_update_the_node_group():
+    assert calls() == {"tandem/guard/apply.py", "tandem/guard/fleet_start.py", "tandem/guard/node_labels.py"}
+
+
+def test_a_relabel_knows_no_size():
+    assert sizes(ROOT / "tandem/guard/node_labels.py") == set()
 
 
 def test_the_third_lever_knows_no_size_but_0():

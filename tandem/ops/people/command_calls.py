@@ -39,6 +39,7 @@ COMMAND_CALLS: dict[str, OperationCalls] = {
     ),
     "stop --end": _LOOK_CALLS + list_calls("s3 PutObject", "scheduler DeleteSchedule", "eks UpdateNodegroupConfig"),
     "stop --release": _LOOK_CALLS + list_calls("s3 PutObject", "scheduler DeleteSchedule"),
+    "relabel": _LOOK_CALLS + list_calls("s3 PutObject", "eks UpdateNodegroupConfig"),
     "start": _LOOK_CALLS
     + list_calls(
         "ec2 DescribeCapacityReservations",

@@ -43,7 +43,7 @@ def _build_rights(kinds: tuple[PeopleKind, ...], *rows: tuple[str, ...]) -> Iter
 
 
 _VIEWERS: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
-_OBSERVE = "status, doctor, stop by the function, stop, stop --end, stop --release, start, destroy"
+_OBSERVE = "status, doctor, stop by the function, stop, stop --end, stop --release, start, relabel, destroy"
 _ARTIFACTS = "artifacts list and explain, artifacts import, artifacts gc"
 _WATCH_ACTIONS = (
     "ec2:DescribeAvailabilityZones ec2:DescribeCapacityReservations ec2:DescribeInstanceTypeOfferings "
@@ -135,8 +135,8 @@ RIGHTS = (
     *_build_rights(
         ("operator",),
         ("fence", "s3:PutObject", "stop, stop --release"),
-        ("leases", "s3:PutObject", "start, stop --end, stop --release"),
-        ("node group", "eks:UpdateNodegroupConfig", "start, stop, stop --end"),
+        ("leases", "s3:PutObject", "start, stop --end, stop --release, relabel"),
+        ("node group", "eks:UpdateNodegroupConfig", "start, stop, stop --end, relabel"),
         ("accelerators", "ec2:TerminateInstances", "stop"),
         # a stop suspends launches where EKS does not follow, a start resumes them
         (

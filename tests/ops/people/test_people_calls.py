@@ -15,6 +15,7 @@ from guard_world import GUARDED, LABEL, World
 from tandem.errors import ExternalError
 from tandem.guard.apply import stop_fleet
 from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
 from tandem.ops.leftovers import BALANCER_KINDS, LISTED_KINDS
@@ -90,6 +91,12 @@ def test_a_normal_end_makes_the_calls_of_its_table() -> None:
     end_lease(world.clients, GUARDED, run="r1", clock=lambda: world.now,
               wait=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
     assert set(world.calls) == own("stop --end")
+
+
+def test_new_labels_make_the_calls_of_their_table() -> None:
+    world = raised_world()
+    relabel_nodes(world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
+    assert set(world.calls) == own("relabel")
 
 
 def test_a_clear_makes_the_calls_of_its_table() -> None:

@@ -23,7 +23,9 @@ WHO_MAY = {
     "doctor": {*ALL, "pipeline"},
     "stop by the function": ALL,
     **dict.fromkeys(("artifacts list and explain", "artifacts import", "bench publish"), ALL - {"viewer"}),
-    **dict.fromkeys(("stop", "stop --end", "stop --release", "start", "destroy"), frozenset(("operator", "admin"))),
+    **dict.fromkeys(
+        ("stop", "stop --end", "stop --release", "relabel", "start", "destroy"), frozenset(("operator", "admin"))
+    ),
     **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),
 }
 # what each of these does and a kind that may not must never get at, in one row: action and the place
