@@ -252,9 +252,7 @@ def keys() -> list[tuple[str, str, str, str]]:
     """Measure the key of every variant of every committed experiment: its fields, digest and name."""
     known = load_catalogue()
     declared = load_workspace(ROOT / "environments", ROOT / "experiments").experiments.values()
-    cases = [
-        (one.experiment, variant) for one in declared if one.experiment for variant in one.experiment.all_variants()
-    ]
+    cases = [(one.record, variant) for one in declared for variant in one.record.all_variants()]
     times = []
     for experiment, variant in cases * 20:
         began = time.perf_counter()

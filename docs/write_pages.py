@@ -35,7 +35,6 @@ from tandem.spec.workspace import load_workspace
 
 DOCS = Path(__file__).parent
 EXAMPLE = "post-us-east-2"
-LIMIT_WORDS = {"Gt": "above", "Ge": "from", "Lt": "below", "Le": "to"}
 REFERENCES: dict[str, type[SpecRecord]] = {"environment.md": Environment, "experiment.md": Experiment}
 RULE_SECTIONS = {
     ExperimentContext: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
@@ -68,12 +67,7 @@ class SchemaKey:
     @property
     def takes(self) -> str:
         """Return the allowed values with their limits."""
-        limits = {type(note).__name__: note for note in self.field.metadata}
-        words = [
-            f"{word} {getattr(limits[name], name.lower())}" for name, word in LIMIT_WORDS.items() if name in limits
-        ]
-        allowed = describe_allowed_values(self.field)
-        return f"{allowed}, {' '.join(words)}" if words else allowed
+        return describe_allowed_values(self.field)
 
     @property
     def default(self) -> str:
@@ -139,9 +133,7 @@ def list_structs() -> Iterator[dict[str, Any]]:
 def load_example() -> Environment:
     """Return the environment whose policies the page of people shows."""
     workspace = load_workspace(DOCS.parent / "environments", DOCS.parent / "experiments", (EXAMPLE,))
-    environment = workspace.environments[EXAMPLE].environment
-    assert environment is not None, EXAMPLE
-    return environment
+    return workspace.environments[EXAMPLE].record
 
 
 def build_people_values(environment: Environment) -> dict[str, Any]:

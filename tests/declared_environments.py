@@ -16,7 +16,7 @@ ARGOCD_DELIVERY = {"tool": "argocd", "namespace": "argocd", "path": f"manifests/
 def read_environments() -> dict[str, Environment]:
     """Return them by name."""
     declared = load_workspace(FOLDER, ROOT / "experiments").environments
-    environments = {name: file.environment for name, file in declared.items() if file.environment}
+    environments = {name: file.record for name, file in declared.items()}
     flux = environments["private-charts"]
     assert isinstance(flux.delivery, GitopsDelivery)
     delivery = flux.delivery.model_copy(update=ARGOCD_DELIVERY)

@@ -71,8 +71,7 @@ def _select_location(options: argparse.Namespace) -> tuple[str, str]:
         workspace = load_workspace(options.environments, options.experiments, (options.env,))
         if workspace.faults:
             raise SpecError(workspace.faults)
-        environment = workspace.environments[options.env].environment
-        assert environment is not None, "a file of good form"
+        environment = workspace.environments[options.env].record
         account, region = environment.account, environment.region
     return options.account or account, options.region or region
 

@@ -47,9 +47,9 @@ class EnvironmentSandbox:
         """
         workspace = load_workspace(self.environments, self.experiments, (self.name,))
         environment_file = workspace.environments.get(self.name)
-        if environment_file is None or environment_file.environment is None:
+        if environment_file is None:
             raise SpecError(list(workspace.faults))
-        return environment_file.environment
+        return environment_file.record
 
     def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the environment's file as an operator would, and read it back through the loader."""

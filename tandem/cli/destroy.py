@@ -60,9 +60,9 @@ def destroy(
     """
     workspace = load_workspace(selection.environments, selection.experiments, (env,))
     declaration = workspace.environments.get(env)
-    if declaration is None or declaration.environment is None:
+    if declaration is None:
         raise SpecError(list(workspace.faults))
-    environment = declaration.environment
+    environment = declaration.record
     account = AccountClients(environment=environment, adopted_stacks=frozenset(adopt_untagged))
     try:
         _print_progress(f"{env}: account {environment.account}, {environment.region}; looking, nothing is changed yet")

@@ -30,13 +30,12 @@ class CommandInputs:
 
     def environments(self) -> list[Environment]:
         """Return the environments of good form, in the order of their names."""
-        declarations = self.workspace.environments.values()
-        return [declaration.environment for declaration in declarations if declaration.environment]
+        return [file.record for file in self.workspace.environments.values()]
 
     def list_experiments(self, environment: Environment) -> list[Experiment]:
         """Return the experiments an environment hosts, in its own order."""
-        declarations = (self.workspace.experiments.get(name) for name in environment.experiments)
-        return [declaration.experiment for declaration in declarations if declaration and declaration.experiment]
+        files = self.workspace.experiments
+        return [files[name].record for name in environment.experiments if name in files]
 
     def list_watching_costs(self) -> list[tuple[Environment, MonitoringCost]]:
         """Return what watching costs of each environment that is legal."""

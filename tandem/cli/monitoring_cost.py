@@ -52,12 +52,12 @@ def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str
     refused_files = {fault.file for fault in faults if fault.severity == "refusal"}
     cost_by_name = {}
     for name, declaration in workspace.environments.items():
-        environment = declaration.environment
-        experiments = [workspace.experiments.get(entry) for entry in environment.experiments] if environment else []
-        files = {declaration.document.file, *(entry.document.file for entry in experiments if entry)}
-        hosted = [entry.experiment for entry in experiments if entry and entry.experiment]
-        if environment and not files & refused_files and len(hosted) == len(experiments):
-            cost_by_name[name] = compute_monitoring_cost(build_scope(environment, hosted))
+        names, files = declaration.record.experiments, workspace.experiments
+        hosted = [files[entry] for entry in names if entry in files]
+        is_legal = refused_files.isdisjoint({declaration.document.file, *(file.document.file for file in hosted)})
+        if is_legal and len(hosted) == len(names):
+            scope = build_scope(declaration.record, [file.record for file in hosted])
+            cost_by_name[name] = compute_monitoring_cost(scope)
     return cost_by_name
 
 

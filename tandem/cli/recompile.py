@@ -138,13 +138,13 @@ def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceK
     declarations = inputs.workspace.experiments
     places = [(host.name, entry.name) for host in inputs.environments() for entry in inputs.list_experiments(host)]
     hosted_names = {experiment for _, experiment in places}
-    places += [("", name) for name, item in declarations.items() if item.experiment and name not in hosted_names]
+    places += [("", name) for name in declarations if name not in hosted_names]
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
     keys: dict[ExperimentPath, PlaceKeys] = {}
     for place in places:
-        experiment, file = declarations[place[1]].experiment, declarations[place[1]].document.file
+        experiment, file = declarations[place[1]].record, declarations[place[1]].document.file
         is_legal = file not in refused_files
-        keys[place] = _compute_variant_keys(experiment, inputs.catalogue) if experiment and is_legal else REFUSAL_TEXT
+        keys[place] = _compute_variant_keys(experiment, inputs.catalogue) if is_legal else REFUSAL_TEXT
     return keys
 
 

@@ -126,9 +126,9 @@ def _list_stacks(environment: Environment) -> list[str]:
 
 
 def _list_faults(inputs: CommandInputs, environment: Environment) -> list[SpecFault]:
-    hosted = [inputs.workspace.experiments[experiment.name] for experiment in inputs.list_experiments(environment)]
-    declarations = [inputs.workspace.environments[environment.name], *hosted]
-    files = {declaration.document.file for declaration in declarations}
+    workspace, hosted = inputs.workspace, inputs.list_experiments(environment)
+    files = {workspace.experiments[experiment.name].document.file for experiment in hosted}
+    files.add(workspace.environments[environment.name].document.file)
     return [fault for fault in inputs.faults if fault.file in files]
 
 

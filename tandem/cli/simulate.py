@@ -92,11 +92,11 @@ def _read_experiment(selection: Selection, name: str) -> Experiment:
     inputs, file = read_inputs(selection.narrow(())), str(selection.experiments / f"{name}.yaml")
     refusals = [fault for fault in inputs.faults if fault.file == file and fault.severity == "refusal"]
     declaration = inputs.workspace.experiments.get(name)
-    if refusals or declaration is None or declaration.experiment is None:
+    if refusals or declaration is None:
         names = ", ".join(sorted(inputs.workspace.experiments)) or "none yet"
         fault = SpecFault(file=file, path="", got="no such file", allowed=names, change="name one of these")
         raise SpecError(refusals or [fault])
-    return declaration.experiment
+    return declaration.record
 
 
 def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:

@@ -20,6 +20,7 @@ from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
+from tandem.spec.figure import DataFigure
 from tandem.spec.platform import WatchPrices
 
 HOURS_PER_MONTH = 730.0  # as AWS's own price examples count
@@ -108,9 +109,10 @@ def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
     prices, hours = load_catalogue().watch_prices, compute_fleet_hours(scope.environment)
     parts = []
     for name, price, parked_amount, fleet_amount, explanation in _list_rows(scope, prices, hours / HOURS_PER_MONTH):
-        unit_usd, amount = getattr(prices, price).value, parked_amount + fleet_amount * hours / HOURS_PER_MONTH
+        figure: DataFigure[float] = getattr(prices, price)
+        unit_usd, amount = figure.value, parked_amount + fleet_amount * hours / HOURS_PER_MONTH
         part = CostPart(
-            name=name, explanation=explanation, price=price, is_verified=not prices.is_unverified(price), amount=amount,
+            name=name, explanation=explanation, price=price, is_verified=figure.source.verified, amount=amount,
             usd=unit_usd * amount, parked_usd=unit_usd * parked_amount,
             whole_month_usd=unit_usd * (parked_amount + fleet_amount),
         )  # fmt: skip

@@ -47,7 +47,7 @@ def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
         got = f"{capacity.zone} for {capacity.instance_type}"
         change = f"write {figure.value[0]}, and have it among the network's zones; if your account is offered it in "
         change += f"{capacity.zone}, add that to {_OFFERINGS}"
-        yield RuleFinding("capacity.zone", got, join_values(figure.value), change, offerings.cite(figure))
+        yield RuleFinding("capacity.zone", got, join_values(figure.value), change, figure)
 
 
 @RULES.refuse("zone-of-region", _OFFERINGS, "2026-11-21")
@@ -58,7 +58,7 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     for path, zone in [("capacity.zone", context.environment.capacity.zone), *context.zones()]:
         if figure is not None and zone not in figure.value:
             got, legal = f"{zone} in region {region}", join_values(figure.value)
-            yield RuleFinding(path, got, legal, "write one of them", offerings.cite(figure))
+            yield RuleFinding(path, got, legal, "write one of them", figure)
 
 
 @RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
@@ -80,16 +80,17 @@ def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFin
     if figure is not None and zones.isdisjoint(figure.value):
         got = f"{instance_type}, which none of {join_values(sorted(zones))} offers"
         legal = f"a type of the network's zones; {instance_type} is in {join_values(figure.value)}"
-        change, source = "add one of these zones to the network", offerings.cite(figure)
+        change, source = "add one of these zones to the network", figure
         yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
 
 
 @RULES.refuse("capacity-kind", f"{DATA}/platform/instances.yaml", "2026-11-21")
 def _find_wrong_kind(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The instance type can be bought this way."""
-    capacity, kinds = context.environment.capacity, context.instance.capacity_kinds
+    capacity = context.environment.capacity
+    kinds = context.catalogue.instances.instances[capacity.instance_type].capacity_kinds
     if capacity.kind not in kinds.value:
-        got, source = f"{capacity.kind} for {capacity.instance_type}", context.catalogue.instances.cite(kinds)
+        got, source = f"{capacity.kind} for {capacity.instance_type}", kinds
         yield RuleFinding("capacity.kind", got, join_values(kinds.value), "write one of them", source)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.rules.contexts import ExperimentContext, HostingContext
+from tandem.rules.contexts import ExperimentContext, HostingContext, look_up
 from tandem.rules.placement import allocatable_limits
 from tandem.rules.rule import DATA, RuleFinding, RuleList, join_values
 from tandem.spec.disk import GIB, artifact_gib, compile_gib
@@ -25,23 +25,20 @@ _DISK = "tandem/spec/disk.py; awslabs/amazon-eks-ami nodeadm/doc/api.md, localSt
 RULES = RuleList()
 
 
-def _cpu_compile(context: ExperimentContext) -> CpuCompile | None:
-    """Return how the runtime compiles without devices; None where nobody asks for it, or it is not rendered."""
-    spelling = context.runtime.spelling if context.runtime else None
-    return spelling.compile.cpu if spelling and context.experiment.compile.where == "cpu" else None
+def _cpu_compile(context: ExperimentContext) -> CpuCompile:
+    """Return how the runtime compiles without devices; unknown where nobody asks for it."""
+    return look_up({"cpu": context.spelling.compile.cpu}, context.experiment.compile.where)
 
 
 @RULES.refuse("compile-mode", _CPU, "2026-11-21")
 def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Every mode can be compiled where the experiment says."""
-    cpu_compile, runtime = _cpu_compile(context), context.runtime
-    if cpu_compile is None or runtime is None:
-        return
+    cpu_compile = _cpu_compile(context)
     variant = next((arm.variant for arm in context.arms if arm.variant.mode not in cpu_compile.modes), None)
     if variant:
-        got = f"cpu, with mode {variant.mode} of {variant.name} on runtime {runtime.name}"
+        got = f"cpu, with mode {variant.mode} of {variant.name} on runtime {context.runtime.name}"
         legal = f"device; cpu with modes {join_values(cpu_compile.modes)}"
-        yield RuleFinding("compile.where", got, legal, "write where: device", runtime.cite(cpu_compile.unproven))
+        yield RuleFinding("compile.where", got, legal, "write where: device", cpu_compile.unproven)
 
 
 @RULES.refuse_unproven(
@@ -52,13 +49,13 @@ def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]
 )
 def _find_unproven_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Artifacts are compiled on devices, or the experiment says accept_unproven."""
-    cpu_compile, runtime = _cpu_compile(context), context.runtime
-    if cpu_compile is not None and runtime is not None:
-        got = f"cpu on runtime {runtime.name}: {cpu_compile.unproven.value}"
-        change = "write where: device, or accept_unproven: true"
-        if context.experiment.accept_unproven:
-            change = "hold one such artifact against one made on a device first"
-        yield RuleFinding("compile.where", got, "device", change, runtime.cite(cpu_compile.unproven))
+    unproven, accepts = _cpu_compile(context).unproven, context.experiment.accept_unproven
+    got = f"cpu on runtime {context.runtime.name}: {unproven.value}"
+    ways = (
+        "write where: device, or accept_unproven: true",
+        "hold one such artifact against one made on a device first",
+    )
+    yield RuleFinding("compile.where", got, "device", ways[accepts], unproven)
 
 
 @RULES.refuse("compile-shm", _VOLUMES, "2026-11-21")
@@ -75,10 +72,8 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
     """From {LARGE_TARGET_B} B parameters on, a target is compiled with {LARGE_COMPILE_GIB} GiB."""
     target, own = context.target, context.experiment.compile.memory_gib
     memory = own or context.experiment.serving.memory_gib
-    if target is None or target.bytes.value is None or memory >= LARGE_COMPILE_GIB:
-        return
-    parameters = target.bytes.value // VALUE_BYTES.get(target.dtype.value or "", 2) / 10**9
-    if parameters >= LARGE_TARGET_B:
+    parameters = (target.bytes.value or 0) // VALUE_BYTES.get(target.dtype.value or "", 2) / 10**9
+    if memory < LARGE_COMPILE_GIB and parameters >= LARGE_TARGET_B:
         got = f"{memory} for a target of {parameters:.0f} B parameters" + ("" if own else ", a server's")
         legal = f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure is published"
         change = f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write that"
@@ -104,7 +99,7 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
             got = context.format_value(f"compile.{name}", value)
             legal = f"at most {limit} on a {context.instance_name}"
             change = f"write {name}: {limit} in the experiment, or null, which is a server's"
-            yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.allocatable_cpu_m))
+            yield RuleFinding(context.path, got, legal, change, context.instance.allocatable_cpu_m)
 
 
 @RULES.warn("compiles-side-by-side", _DEADLINE, "2026-11-22")
@@ -123,30 +118,28 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
             got = f"{context.format_value(f'compile.{name}', share)}: {asks}; {count - fitting} would wait"
             legal = f"at most {limit // count}, or no more than {fitting} compiles at once"
             change = f"create {fitting} of the Jobs, and the next when one has ended: a deadline runs from the start"
-            yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.allocatable_cpu_m))
+            yield RuleFinding(context.path, got, legal, change, context.instance.allocatable_cpu_m)
 
 
 @RULES.refuse("disk-fits", _DISK, "2026-11-21")
 def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """A compile, and the artifacts that servers copy, fit the node's local disk."""
-    figure, total, serving = context.instance.nvme_gb, context.instance.devices.value, context.experiment.serving
-    spelling = context.runtime.spelling if context.runtime else None
-    if context.target is None or figure.value is None or not total or spelling is None:
-        return
-    largest_draft = sorted(context.drafts(), key=lambda model: model.bytes.value or 0)[-1:]
-    pair, arms = (context.target, *largest_draft), max(1, min(len(context.arms), total // serving.devices))
-    copies = arms if spelling.artifact_is_cache or serving.copy_artifact else 0
+    figure, serving = context.instance.nvme_gb, context.experiment.serving
+    target, *drafts = context.known_pair()
+    pair = (target, *sorted(drafts, key=lambda model: model.bytes.value or 0)[-1:])
+    arms = max(1, min(len(context.arms), (context.instance.devices.value or 0) // serving.devices))
+    copies = arms if context.spelling.artifact_is_cache or serving.copy_artifact else 0
     needs_gib = {
         "one compile": compile_gib(pair) if context.experiment.compile.where == "device" else 0,
         f"{arms} copied artifacts": artifact_gib(pair) * copies,
     }
-    limit_gib = int(figure.value * 10**9 * DISK_SHARE) // GIB
+    limit_gib = int((figure.value or 0) * 10**9 * DISK_SHARE) // GIB
     need, needed_gib = max(needs_gib.items(), key=lambda item: item[1])
-    if needed_gib > limit_gib:
+    if figure.value is not None and needed_gib > limit_gib:
         got = f"{context.experiment.name!r}, where {need} may take {needed_gib} GiB of local disk"
         legal = f"at most {limit_gib} GiB on a {context.instance_name}"
         change = "name smaller models, or another instance type"
-        yield RuleFinding(context.path, got, legal, change, context.cite(figure))
+        yield RuleFinding(context.path, got, legal, change, figure)
 
 
 @RULES.warn("compile-before-guard", "Tandem's own: guard.max_hours", "2026-11-21")

@@ -1,22 +1,37 @@
 """What rules judge: an environment with what it hosts, an experiment, and one hosting of the two.
 
-Invariant: an experiment is judged once; only what depends on the environment is judged per hosting.
+Invariant: an experiment is judged once; only what depends on the environment is judged per hosting. What a name stands
+for is looked up when a rule asks for it; a rule that asks for what is not known says nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import TypeVar
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.figure import DataFigure, FigureSource
 from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
-from tandem.spec.runtime import ModeSupport, Runtime
+from tandem.spec.record import UnknownValueError
+from tandem.spec.runtime import ModeSupport, Runtime, RuntimeSpelling
+
+V = TypeVar("V")
+
+
+def look_up(entries: Mapping[str, V], name: str) -> V:
+    """Return the entry of a name.
+
+    Raises:
+        UnknownValueError: there is none, which a rule of its own refuses.
+    """
+    if name not in entries:
+        raise UnknownValueError(name)
+    return entries[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,46 +40,74 @@ class ArmContext:
 
     Args:
         draft: None where no draft is named or the name is unknown.
-        support: what the runtime says of the mode; None where the runtime is unknown or not rendered.
         paths: field of the variant to its key path.
         is_swept: it came from `sweep`.
     """
 
     variant: Variant
     draft: ModelConfig | None
-    support: ModeSupport | None
     paths: dict[str, str]
     is_swept: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ExperimentContext:
-    """An experiment with everything its names stand for.
-
-    Args:
-        runtime, target: None where the name is unknown; a rule of its own refuses that.
-    """
+    """An experiment with everything its names stand for."""
 
     experiment: Experiment
     catalogue: Catalogue
-    runtime: Runtime | None
-    target: ModelConfig | None
-    arms: tuple[ArmContext, ...]
 
-    def draft_arms(self) -> Iterator[tuple[ArmContext, ModelConfig]]:
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime, whether it is rendered or not."""
+        return look_up(self.catalogue.runtimes, self.experiment.runtime)
+
+    @property
+    def spelling(self) -> RuntimeSpelling:
+        """How the runtime is told; known where it is rendered."""
+        if self.runtime.spelling is None:
+            raise UnknownValueError(self.runtime.name)
+        return self.runtime.spelling
+
+    @property
+    def target(self) -> ModelConfig:
+        """The target."""
+        return look_up(self.catalogue.models, self.experiment.target)
+
+    @cached_property
+    def arms(self) -> tuple[ArmContext, ...]:
+        """The written variants, then the swept ones."""
+        arms, sweep = [], self.experiment.sweep
+        for index, variant in enumerate(self.experiment.all_variants()):
+            paths = {name: f"variants[{index}].{name}" for name in Variant.model_fields}
+            swept_index = index - len(self.experiment.variants)
+            if sweep and swept_index >= 0:
+                draft, window = divmod(swept_index, len(sweep.num_speculative_tokens))
+                paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
+                paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
+            draft_model = self.catalogue.models.get(variant.draft or "")
+            arms.append(ArmContext(variant=variant, draft=draft_model, paths=paths, is_swept=swept_index >= 0))
+        return tuple(arms)
+
+    def arms_with_support(self) -> Iterator[tuple[ArmContext, ModeSupport]]:
+        """Yield each arm with what the rendered runtime says of its mode."""
+        return ((arm, self.runtime.mode(arm.variant.mode)) for arm in self.arms if self.spelling)
+
+    def arms_with_draft(self) -> Iterator[tuple[ArmContext, ModelConfig]]:
         """Yield the arms whose draft is known, with it."""
         return ((arm, arm.draft) for arm in self.arms if arm.draft is not None)
 
-    def drafts(self) -> list[ModelConfig]:
-        """Return each known draft once."""
-        return list({draft.id: draft for _, draft in self.draft_arms()}.values())
-
-    def models(self) -> Iterator[tuple[str, ModelConfig]]:
-        """Yield the target and each draft once, with its key path."""
-        models_by_id = {self.target.id: ("target", self.target)} if self.target else {}
-        for arm, draft in self.draft_arms():
+    def models(self) -> dict[str, ModelConfig]:
+        """Return the target and each draft once, where they are known, by key path."""
+        target = self.catalogue.models.get(self.experiment.target)
+        models_by_id = {target.id: ("target", target)} if target else {}
+        for arm, draft in self.arms_with_draft():
             models_by_id.setdefault(draft.id, (arm.paths["draft"], draft))
-        yield from models_by_id.values()
+        return dict(models_by_id.values())
+
+    def known_pair(self) -> list[ModelConfig]:
+        """Return the target, then each known draft once."""
+        return [self.target, *(model for path, model in self.models().items() if path != "target")]
 
     def claims(self) -> list[int]:
         """Return the device counts that some instance type can bind, ascending."""
@@ -78,13 +121,17 @@ class ExperimentContext:
         return self.experiment.serving.devices * per_device // self.experiment.serving.logical_neuron_core
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class HostingContext(ExperimentContext):
     """An experiment in one environment; `path` is its entry in the environment's file."""
 
     environment: Environment
-    instance: InstanceType
     path: str
+
+    @property
+    def instance(self) -> InstanceType:
+        """The type of the nodes."""
+        return self.catalogue.instances.instances[self.environment.capacity.instance_type]
 
     @property
     def instance_name(self) -> str:
@@ -100,14 +147,10 @@ class HostingContext(ExperimentContext):
         """Spell a value of the experiment for an error in the environment's file."""
         return f"{self.experiment.name!r} with {key} {value}"
 
-    def cite(self, figure: DataFigure[Any]) -> FigureSource:
-        """Return the source of a figure of the instance type."""
-        return self.catalogue.instances.cite(figure)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentContext:
-    """An environment, its instance type, and what good form it hosts and stands beside.
+    """An environment, and what it hosts and stands beside.
 
     Args:
         experiments: its experiments.
@@ -116,7 +159,6 @@ class EnvironmentContext:
 
     environment: Environment
     catalogue: Catalogue
-    instance: InstanceType
     experiments: tuple[Experiment, ...]
     other_environments: tuple[Environment, ...]
 
@@ -139,23 +181,3 @@ class DateContext:
 
     environment: Environment
     now: datetime
-
-
-def build_experiment_context(experiment: Experiment, catalogue: Catalogue) -> ExperimentContext:
-    """Look up the runtime and the models of an experiment."""
-    runtime = catalogue.runtimes.get(experiment.runtime)
-    variant_count, sweep = len(experiment.variants), experiment.sweep
-    arms = []
-    for index, variant in enumerate(experiment.all_variants()):
-        paths = {name: f"variants[{index}].{name}" for name in Variant.model_fields}
-        if index >= variant_count and sweep:
-            draft, window = divmod(index - variant_count, len(sweep.num_speculative_tokens))
-            paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
-            paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
-        draft_model, is_swept = catalogue.models.get(variant.draft or ""), index >= variant_count
-        support = runtime.mode(variant.mode) if runtime and runtime.rendered else None
-        arms.append(ArmContext(variant=variant, draft=draft_model, support=support, paths=paths, is_swept=is_swept))
-    target = catalogue.models.get(experiment.target)
-    return ExperimentContext(
-        experiment=experiment, catalogue=catalogue, runtime=runtime, target=target, arms=tuple(arms)
-    )

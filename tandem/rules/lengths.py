@@ -41,19 +41,19 @@ def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Target and draft are made for sequences of max_model_len."""
     length = context.experiment.serving.max_model_len
-    for path, model in context.models():
+    for path, model in context.models().items():
         limit = model.max_position_embeddings
         if limit.value is not None and length > limit.value:
             draft_hint = "" if path == "target" else ", or name a draft made for longer sequences"
             got, change = f"{length} with {model.id}", f"write {limit.value} or less{draft_hint}"
-            yield RuleFinding("serving.max_model_len", got, f"at most {limit.value}", change, model.cite(limit))
+            yield RuleFinding("serving.max_model_len", got, f"at most {limit.value}", change, limit)
 
 
 @RULES.warn("length-tiled", _CONFIG, "2026-07-28")
 def _find_untiled_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     """With NxD Inference max_model_len is a multiple of {TILE}."""
-    length, runtime = context.experiment.serving.max_model_len, context.runtime
-    if runtime is not None and runtime.versions.nxdi.value is not None and length % TILE:
+    length = context.experiment.serving.max_model_len
+    if context.runtime.versions.nxdi.value is not None and length % TILE:
         change = f"write {-(-length // TILE) * TILE}"
         yield RuleFinding("serving.max_model_len", str(length), f"a multiple of {TILE}", change)
 
@@ -94,9 +94,7 @@ def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("tuning-read", f"{DATA}/runtimes, tuning_keys", "2026-11-21")
 def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Every setting of serving.tuning is one that the runtime reads."""
-    if context.runtime is None or context.runtime.spelling is None:
-        return
-    keys, runtimes = context.runtime.spelling.tuning_keys, context.catalogue.runtimes.values()
+    keys, runtimes = context.spelling.tuning_keys, context.catalogue.runtimes.values()
     for name, value in context.experiment.serving.tuning:
         if value not in (None, ()) and name not in keys:
             text = str(list(value)) if isinstance(value, tuple) else str(value).lower()
@@ -109,11 +107,9 @@ def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("async-alike", _EAGLE3, "2026-08-21")
 def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Asynchronous execution is off where speculation turns it off, so that all variants run alike."""
-    runtime, speculates = context.runtime, any(arm.variant.mode != "none" for arm in context.arms)
-    if runtime is None or runtime.spelling is None or not context.experiment.serving.async_mode:
-        return
-    if runtime.spelling.async_off_arguments and speculates:
-        got = f"true on runtime {runtime.name}, which turns it off for speculating variants"
+    speculates = any(arm.variant.mode != "none" for arm in context.arms)
+    if context.experiment.serving.async_mode and context.spelling.async_off_arguments and speculates:
+        got = f"true on runtime {context.runtime.name}, which turns it off for speculating variants"
         change = "write false: arms that differ in it are no control"
         yield RuleFinding("serving.async_mode", got, "false, which is then written for every variant", change)
 
@@ -122,8 +118,7 @@ def _find_async_speculation(context: ExperimentContext) -> Iterable[RuleFinding]
 def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Asynchronous execution of plain decoding is shown by no source: the guide asks for fused speculation."""
     plain = [arm.variant.name for arm in context.arms if arm.variant.mode == "none"]
-    spelling = context.runtime.spelling if context.runtime else None
-    if spelling and spelling.async_key and context.experiment.serving.async_mode and plain:
+    if context.spelling.async_key and context.experiment.serving.async_mode and plain:
         legal = "false, until the plain variant is seen to run asynchronously"
         change = "write false, or look into the plain server's log: if it stays synchronous it is no control"
         yield RuleFinding("serving.async_mode", f"true with the plain variant {plain[0]}", legal, change)

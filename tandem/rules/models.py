@@ -24,7 +24,7 @@ RULES = RuleList()
 def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime has a data file."""
     name, names = context.experiment.runtime, sorted(context.catalogue.runtimes)
-    if context.runtime is None:
+    if name not in names:
         yield RuleFinding("runtime", repr(name), join_values(names), suggest_nearest(name, names))
 
 
@@ -32,24 +32,28 @@ def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime is one that Tandem renders."""
     runtime = context.runtime
-    if runtime is not None and not runtime.rendered:
+    if not runtime.rendered:
         got = f"{runtime.name!r}, which is not rendered: {runtime.not_rendered_because}"
         legal = join_values(name for name, item in sorted(context.catalogue.runtimes.items()) if item.rendered)
         change = "nxdi-v0 for a plain draft model, native for EAGLE3"
-        yield RuleFinding("runtime", got, legal, change, runtime.cite(runtime.support))
+        yield RuleFinding("runtime", got, legal, change, runtime.support)
 
 
 @RULES.refuse("target-family", f"{DATA}/runtimes, target_families", "2026-11-21")
 def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime serves the target's family."""
     runtime, target = context.runtime, context.target
-    if runtime is None or target is None or target.family.value in runtime.target_families.value:
-        return
-    families, runtimes = runtime.target_families, sorted(context.catalogue.runtimes.items())
-    fits = [name for name, item in runtimes if item.rendered and target.family.value in item.target_families.value]
-    got = f"{target.id}, of family {target.family.value}, on runtime {runtime.name}"
-    change = f"{f'runtime {fits[0]}, or ' if fits else ''}a target of these families"
-    yield RuleFinding("target", got, f"families {join_values(families.value)}", change, runtime.cite(families))
+    family, families = target.family.value, runtime.target_families
+    if family not in families.value:
+        runtimes = sorted(context.catalogue.runtimes.items())
+        fits = [
+            f"runtime {name}, or " for name, item in runtimes if item.rendered and family in item.target_families.value
+        ]
+        got, change = (
+            f"{target.id}, of family {family}, on runtime {runtime.name}",
+            f"{''.join(fits[:1])}a target of these families",
+        )
+        yield RuleFinding("target", got, f"families {join_values(families.value)}", change, families)
 
 
 @RULES.refuse_unproven(
@@ -61,24 +65,23 @@ def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding
 def _find_unproven_target(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A documented run of the target exists on the runtime, or the experiment says accept_unproven."""
     runtime, target = context.runtime, context.target
-    if runtime is None or target is None or target.family.value not in runtime.target_families.value:
-        return
     proven, accepts = runtime.proven_targets, context.experiment.accept_unproven
-    if proven.value and target.id not in proven.value:
+    is_served = target.family.value in runtime.target_families.value
+    if is_served and proven.value and target.id not in proven.value:
         got = f"{target.id}, which no source shows on runtime {runtime.name}"
         change = "prove it on one node first" if accepts else "write one of them, or accept_unproven: true"
-        yield RuleFinding("target", got, join_values(proven.value), change, runtime.cite(proven))
+        yield RuleFinding("target", got, join_values(proven.value), change, proven)
 
 
 @RULES.warn("image-vulnerable", "aws-neuron/deep-learning-containers README.md", "2026-08-17")
 def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime's image has no known vulnerabilities."""
     runtime = context.runtime
-    if runtime is not None and runtime.image.vulnerabilities.value is not None:
-        figure = runtime.image.vulnerabilities
+    figure = runtime.image.vulnerabilities
+    if figure.value is not None:
         change = "keep its servers inside the cluster, as rendered; use another runtime where its modes suffice"
         legal = "an image without known vulnerabilities"
-        yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", legal, change, runtime.cite(figure))
+        yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", legal, change, figure)
 
 
 def _list_targets(context: ExperimentContext) -> list[str]:
@@ -87,8 +90,8 @@ def _list_targets(context: ExperimentContext) -> list[str]:
 
 def _list_drafts(context: ExperimentContext, kind: str) -> list[str]:
     """Return the drafts of a kind that fit the target: heads made for it, smaller models with its vocabulary."""
-    models, target = context.catalogue.models.values(), context.target
-    drafts = [model for model in models if model.kind.value == kind]
+    models, target = context.catalogue.models, context.catalogue.models.get(context.experiment.target)
+    drafts = [model for model in models.values() if model.kind.value == kind]
     if target is None:
         return sorted(model.id for model in drafts if model.head_of in (None, context.experiment.target))
     return sorted(
@@ -109,7 +112,7 @@ def _is_smaller(draft: ModelConfig, target: ModelConfig) -> bool:
 def _find_unknown_target(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The target has a data file."""
     name, targets = context.experiment.target, _list_targets(context)
-    if context.target is None:
+    if name not in context.catalogue.models:
         change = f"{suggest_nearest(name, targets)}, {HOW_TO_ADD}"
         yield RuleFinding("target", repr(name), join_values(targets), change)
 
@@ -118,7 +121,7 @@ def _find_unknown_target(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_wrong_target_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The target is a model that decodes by itself, not a head."""
     target = context.target
-    if target is not None and target.kind.value != "causal-lm":
+    if target.kind.value != "causal-lm":
         got, change = f"{target.id}, of kind {target.kind.value}", f"write {target.head_of or 'a causal-lm'}"
         yield RuleFinding("target", got, join_values(_list_targets(context)), change)
 
@@ -150,8 +153,8 @@ def _find_draft_mode_mismatch(context: ExperimentContext) -> Iterable[RuleFindin
 @RULES.refuse("draft-kind", _FEATURES, "2026-08-21")
 def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head."""
-    runtime = context.runtime
-    for arm, draft in context.draft_arms():
+    runtime = context.catalogue.runtimes.get(context.experiment.runtime)
+    for arm, draft in context.arms_with_draft():
         kind, draft_kind = DRAFT_KINDS.get(arm.variant.mode), draft.kind.value
         if kind is None or draft_kind == kind:
             continue
@@ -167,27 +170,26 @@ def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
 @RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
 def _find_unpinned_models(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Each model is pinned to a commit."""
-    for path, model in context.models():
+    for path, model in context.models().items():
         if model.revision.value is None:
             got, change = f"{model.id} at main, which moves", f"write revision.value in its file in {DATA}/models"
-            yield RuleFinding(path, got, "a commit of its repository", change, model.cite(model.revision))
+            yield RuleFinding(path, got, "a commit of its repository", change, model.revision)
 
 
 @RULES.warn("model-gated", f"{DATA}/models", "2026-11-21")
 def _find_gated_models(context: ExperimentContext) -> Iterable[RuleFinding]:
     """No model needs a token to be staged."""
-    for path, model in context.models():
+    for path, model in context.models().items():
         if model.gated.value:
             got, change = f"{model.id}, which is gated", "accept its licence and have a token ready for staging"
-            yield RuleFinding(path, got, "a model that needs no token", change, model.cite(model.gated))
+            yield RuleFinding(path, got, "a model that needs no token", change, model.gated)
 
 
 def _yield_pairs(context: ExperimentContext) -> Iterator[tuple[ArmContext, ModelConfig, ModelConfig]]:
     """Yield arm, draft and target where the draft is of the kind its mode takes; only heads are heads of something."""
-    if context.target is not None and context.target.kind.value == "causal-lm":
-        for arm, draft in context.draft_arms():
-            if draft.kind.value == DRAFT_KINDS.get(arm.variant.mode):
-                yield arm, draft, context.target
+    for arm, draft in context.arms_with_draft():
+        if context.target.kind.value == "causal-lm" and draft.kind.value == DRAFT_KINDS.get(arm.variant.mode):
+            yield arm, draft, context.target
 
 
 def _suggest_drafts(context: ExperimentContext, draft: ModelConfig) -> str:
@@ -201,7 +203,7 @@ def _find_tokenizer_mismatch(context: ExperimentContext) -> Iterable[RuleFinding
         if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
             got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
             legal, change = f"the target's tokenizer, {target.tokenizer.value}", _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.tokenizer))
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.tokenizer)
 
 
 @RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
@@ -212,7 +214,7 @@ def _find_vocabulary_mismatch(context: ExperimentContext) -> Iterable[RuleFindin
         if is_comparable and draft.vocabulary.value != target.vocabulary.value:
             got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
             legal, change = f"the target's {target.vocabulary.value} rows", _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.vocabulary))
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.vocabulary)
 
 
 @RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
@@ -222,7 +224,7 @@ def _find_family_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
         if draft.head_of is None and draft.family.value != target.family.value:
             got, legal = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
             change = "expect a lower acceptance, or write one of the same family"
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.family))
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.family)
 
 
 @RULES.refuse("draft-smaller", "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", "2026-11-21")
@@ -233,7 +235,7 @@ def _find_large_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
             got = f"{draft.id}, of {draft.layers.value} layers"
             legal = f"a draft smaller than {target.id}, of {target.layers.value} layers"
             change = _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.cite(draft.layers))
+            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.layers)
 
 
 @RULES.refuse("head-of-target", _EAGLE3, "2026-08-21")
@@ -252,33 +254,29 @@ def _find_hidden_size_mismatch(context: ExperimentContext) -> Iterable[RuleFindi
     for arm, draft, target in _yield_pairs(context):
         if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
             got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
-            legal, source = f"the target's hidden size, {target.hidden_size.value}", draft.cite(draft.hidden_size)
-            yield RuleFinding(arm.paths["draft"], got, legal, "write another head", source)
+            legal = f"the target's hidden size, {target.hidden_size.value}"
+            yield RuleFinding(arm.paths["draft"], got, legal, "write another head", draft.hidden_size)
 
 
 @RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")
 def _find_small_head_vocabulary(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Where the runtime needs it, a head drafts from the target's whole vocabulary."""
-    runtime = context.runtime
-    if runtime is None or not runtime.needs_vocabulary_match.value:
-        return
+    runtime, needs_match = context.runtime, context.runtime.needs_vocabulary_match
     for arm, draft, target in _yield_pairs(context):
         rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
-        if draft.head_of is not None and rows != target.vocabulary.value:
-            got = f"{draft.id}, which drafts from {rows} tokens, on runtime {runtime.name}"
-            legal, source = f"all {target.vocabulary.value} tokens", runtime.cite(runtime.needs_vocabulary_match)
-            yield RuleFinding(arm.paths["draft"], got, legal, "write another head, or runtime native", source)
+        if needs_match.value and draft.head_of is not None and rows != target.vocabulary.value:
+            got, legal = (
+                f"{draft.id}, which drafts from {rows} tokens, on runtime {runtime.name}",
+                f"all {target.vocabulary.value} tokens",
+            )
+            yield RuleFinding(arm.paths["draft"], got, legal, "write another head, or runtime native", needs_match)
 
 
 @RULES.warn("head-output", _EAGLE, "2026-08-21")
 def _find_missing_output_matrix(context: ExperimentContext) -> Iterable[RuleFinding]:
     """With NxD Inference the files of an EAGLE head hold the target's output matrix."""
-    runtime = context.runtime
-    if runtime is None or runtime.versions.nxdi.value is None:
-        return
     for arm, draft, _ in _yield_pairs(context):
-        if arm.variant.mode == "eagle":
-            got = f"{draft.id} on runtime {runtime.name}"
+        if context.runtime.versions.nxdi.value is not None and arm.variant.mode == "eagle":
             legal = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
             change = "copy lm_head from the target into the head's files before they are staged"
-            yield RuleFinding(arm.paths["draft"], got, legal, change)
+            yield RuleFinding(arm.paths["draft"], f"{draft.id} on runtime {context.runtime.name}", legal, change)

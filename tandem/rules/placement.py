@@ -68,26 +68,25 @@ def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree divides the MLP's width of target and draft."""
     degree = context.experiment.serving.tensor_parallel_size
-    widths = [model.intermediate_size.value for _, model in context.models() if model.intermediate_size.value]
+    models = context.models().values()
+    widths = [model.intermediate_size.value for model in models if model.intermediate_size.value]
     common, highest = math.gcd(*widths), min(degree, context.logical_cores())
     change = f"write {next(value for value in range(highest, 0, -1) if common % value == 0)}"
-    for _, model in context.models():
+    for model in models:
         width = model.intermediate_size
         if width.value is not None and width.value % degree:
             legal = f"a divisor of its MLP's width, {width.value}"
-            yield RuleFinding(_DEGREE, f"{degree} with {model.id}", legal, change, model.cite(width))
+            yield RuleFinding(_DEGREE, f"{degree} with {model.id}", legal, change, width)
 
 
 @RULES.warn("degree-pads", _LLAMA, "2026-07-28")
 def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree divides the target's attention heads and vocabulary, which are padded otherwise."""
     degree, target = context.experiment.serving.tensor_parallel_size, context.target
-    if target is None:
-        return
     for figure, part in ((target.attention_heads, "attention heads"), (target.vocabulary, "rows of the vocabulary")):
         if figure.value is not None and figure.value % degree:
             got = f"{degree} with {figure.value} {part}, padded to {-(-figure.value // degree) * degree}"
-            change, source = "write a divisor, or accept the padded work", target.cite(figure)
+            change, source = "write a divisor, or accept the padded work", figure
             yield RuleFinding(_DEGREE, got, f"a divisor of {figure.value}", change, source)
 
 
@@ -107,7 +106,7 @@ def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
     if devices not in counts.value:
         got, legal = context.format_value("serving.devices", devices), join_values(counts.value)
         change = f"host an experiment with devices: {context.bindable_devices()}, or another instance type"
-        yield RuleFinding(context.path, got, f"{legal} on {context.instance_name}", change, context.cite(counts))
+        yield RuleFinding(context.path, got, f"{legal} on {context.instance_name}", change, counts)
 
 
 @RULES.refuse("cores-bound", _DRA, "2026-08-21")
@@ -120,7 +119,7 @@ def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
         got = context.format_value("serving.tensor_parallel_size", serving.tensor_parallel_size)
         legal = f"at most {cores}: a claim on {context.instance_name} holds {claim}"
         change = f"host an experiment with tensor_parallel_size: {cores}, or another instance type"
-        yield RuleFinding(context.path, got, legal, change, context.cite(context.instance.device_counts))
+        yield RuleFinding(context.path, got, legal, change, context.instance.device_counts)
 
 
 @RULES.refuse("group-published", _LOOKUP, "2026-08-21")
@@ -132,7 +131,7 @@ def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
         legal = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
         change = "a claim for this group would stay pending for ever: host an experiment with device_group: "
         change += join_values(groups.value or ("null",))
-        yield RuleFinding(context.path, got, legal, change, context.cite(groups))
+        yield RuleFinding(context.path, got, legal, change, groups)
 
 
 @RULES.warn("group-named", _DRA, "2026-08-21")
@@ -146,7 +145,7 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
         got = context.format_value("serving.device_group", group or "null") + f" for {devices} devices"
         legal = f"the smallest group that holds them: {fitting}"
         change = f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves"
-        yield RuleFinding(context.path, got, legal, change, context.cite(groups))
+        yield RuleFinding(context.path, got, legal, change, groups)
 
 
 @RULES.refuse("shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
@@ -179,7 +178,7 @@ def _find_large_request(context: HostingContext, setting: str, figure: DataFigur
             got = context.format_value(f"serving.{setting}", value)
             legal = f"at most {share // limit[1]}, its devices' share of a {context.instance_name}"
             change = f"write {setting}: {share // limit[1]} in the experiment"
-            yield RuleFinding(context.path, got, legal, change, context.cite(figure))
+            yield RuleFinding(context.path, got, legal, change, figure)
 
 
 @RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")
@@ -208,23 +207,21 @@ def cache_bytes(model: ModelConfig, *, degree: int, tokens: int) -> int:
 @RULES.refuse("device-memory", _ARCH, "2026-08-21")
 def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """Weights and KV cache of target and largest draft fit the claimed devices' memory."""
-    serving, target, figure = context.experiment.serving, context.target, context.instance.hbm_gib_per_device
-    if target is None or figure.value is None:
-        return
-    tokens, per_device = serving.max_num_seqs * serving.max_model_len, figure.value * GIB
+    serving, figure = context.experiment.serving, context.instance.hbm_gib_per_device
+    tokens, per_device = serving.max_num_seqs * serving.max_model_len, (figure.value or 0) * GIB
     target_bytes, *draft_bytes = (
         (model.bytes.value or 0) + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
-        for model in (target, *context.drafts())
+        for model in context.known_pair()
     )
     needed_bytes, present_bytes = target_bytes + max(draft_bytes, default=0), serving.devices * per_device
-    if needed_bytes > present_bytes:
+    if figure.value is not None and needed_bytes > present_bytes:
         counts = context.instance.device_counts.value
         larger = min((count for count in counts if count * per_device >= needed_bytes), default=None)
         got = f"{context.experiment.name!r}, whose weights and KV cache take {needed_bytes / GIB:.0f} GiB"
         legal = f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
         claim = f"write devices: {larger} in the experiment, or " if larger else ""
         change = f"{claim}lower max_num_seqs or max_model_len"
-        yield RuleFinding(context.path, got, legal, change, context.cite(figure))
+        yield RuleFinding(context.path, got, legal, change, figure)
 
 
 @RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
@@ -245,4 +242,4 @@ def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFind
             got = f"{nodes.count} x {nodes.instance_type} for {needs}{unit}"
             legal = f"at most {max(available, 0)}{unit}: what is left of them beside the add-ons"
             change = "raise count or take a larger type, or start staging and llmperf one experiment at a time"
-            yield RuleFinding("cluster.system_nodes", got, legal, change, table.cite(figure))
+            yield RuleFinding("cluster.system_nodes", got, legal, change, figure)

@@ -1,11 +1,12 @@
 """A rule: one sentence about what is legal, with its source and the predicate that holds a spec against it.
 
-Invariant: a rule yields findings or nothing; it never raises, and it stays silent where another rule has
-already refused what it would need to know.
+Invariant: a rule yields findings or nothing; it stays silent where another fault has already refused what it would need
+to know: whoever asks for that gets an UnknownValueError, and the rule ends.
 """
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import difflib
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from tandem.spec.faults import Severity
-from tandem.spec.figure import FigureSource
+from tandem.spec.figure import DataFigure
+from tandem.spec.record import UnknownValueError
 
 S = TypeVar("S")
 V = TypeVar("V", bound=Hashable)
@@ -34,14 +36,14 @@ class RuleFinding:
         got: the value found.
         allowed: the values that would be accepted.
         change: the nearest legal value, and where to write it.
-        source: where the figure that decided was read; None for the rule's own source.
+        figure: the figure of a data file that decided, whose source is told; None for the rule's own.
     """
 
     path: str
     got: str
     allowed: str
     change: str
-    source: FigureSource | None = None
+    figure: DataFigure[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +70,11 @@ class Rule(Generic[S]):
     find: Callable[[S], Iterable[RuleFinding]]
     accepts_unproven: bool | None = None
 
-    def judge(self, context: Any) -> Iterable[RuleFinding]:
-        """Return what the rule finds; nothing in an experiment that it does not judge."""
-        if self.accepts_unproven is None or context.experiment.accept_unproven == self.accepts_unproven:
-            return self.find(context)
-        return ()
+    def judge(self, context: Any) -> Iterator[RuleFinding]:
+        """Yield what the rule finds until it asks for what is not known; nothing where it does not judge."""
+        with contextlib.suppress(UnknownValueError):
+            if self.accepts_unproven is None or context.experiment.accept_unproven == self.accepts_unproven:
+                yield from self.find(context)
 
 
 class RuleList(list[Rule[Any]]):

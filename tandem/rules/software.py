@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.rules.contexts import EnvironmentContext, HostingContext
+from tandem.rules.contexts import EnvironmentContext, HostingContext, look_up
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
 from tandem.spec.platform import KubernetesMinor, KubernetesTable
@@ -29,10 +29,10 @@ def _list_minors(kubernetes: KubernetesTable) -> list[str]:
     return sorted((minor for minor in kubernetes.minors if _parse_version(minor) >= floor), key=_parse_version)
 
 
-def _find_minor(context: EnvironmentContext | HostingContext) -> KubernetesMinor | None:
-    """Return the figures of a legal minor; None where another rule refuses it."""
+def _find_minor(context: EnvironmentContext | HostingContext) -> KubernetesMinor:
+    """Return the figures of a legal minor."""
     version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
-    return kubernetes.minors[version] if version in _list_minors(kubernetes) else None
+    return look_up({minor: kubernetes.minors[minor] for minor in _list_minors(kubernetes)}, version)
 
 
 @RULES.refuse("kubernetes-floor", _SUPPORT, "2026-11-21")
@@ -42,7 +42,7 @@ def _find_old_minor(context: EnvironmentContext) -> Iterable[RuleFinding]:
     floor = kubernetes.floor
     if _parse_version(version) < _parse_version(floor.value):
         legal = f"{floor.value} or newer: {join_values(_list_minors(kubernetes))}"
-        change, source = f'write "{kubernetes.default.value}"', kubernetes.cite(floor)
+        change, source = f'write "{kubernetes.default.value}"', floor
         yield RuleFinding("cluster.kubernetes", f'"{version}"', legal, change, source)
 
 
@@ -60,10 +60,10 @@ def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFind
     """The Kubernetes minor is not older than the default."""
     version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
     minor, default = _find_minor(context), kubernetes.default.value
-    if minor is not None and _parse_version(version) < _parse_version(default):
+    if _parse_version(version) < _parse_version(default):
         ends = minor.standard_support_ends
         got = f'"{version}"' + (f", whose standard support ends {ends.value}" if ends.value else "")
-        change, source = f'write "{default}"', kubernetes.cite(ends)
+        change, source = f'write "{default}"', ends
         yield RuleFinding("cluster.kubernetes", got, f"{default} or newer", change, source)
 
 
@@ -71,10 +71,10 @@ def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFind
 def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The node image's release is known, and so pinned."""
     minor = _find_minor(context)
-    if minor is not None and minor.ami_release.value is None:
+    if minor.ami_release.value is None:
         got = f'"{context.environment.cluster.kubernetes}", whose node image release is not known'
         change = f"write ami_release.value in {_MINORS}; now EKS takes its newest"
-        source = context.catalogue.kubernetes.cite(minor.ami_release)
+        source = minor.ami_release
         yield RuleFinding("cluster.kubernetes", got, "a pinned release of AL2023_x86_64_NEURON", change, source)
 
 
@@ -82,29 +82,26 @@ def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]
 def _find_unpinned_addons(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The version of each add-on is known, and so pinned."""
     minor, version = _find_minor(context), context.environment.cluster.kubernetes
-    unknown = {name: figure for name, figure in minor.addons.items() if figure.value is None} if minor else {}
+    unknown = {name: figure for name, figure in minor.addons.items() if figure.value is None}
     if unknown:
         got = f'"{version}", with no known version of {join_values(unknown)}'
         change = f"write them in {_MINORS}; now EKS takes its default"
-        source = context.catalogue.kubernetes.cite(next(iter(unknown.values())))
+        source = next(iter(unknown.values()))
         yield RuleFinding("cluster.kubernetes", got, "a version of each add-on", change, source)
 
 
 @RULES.refuse("driver-minimum", f"{NEURON_SDK} release-notes/components/runtime.rst", "2026-08-21")
 def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     """The node image's Neuron driver is at least the runtime's minimum."""
-    runtime, minor = context.runtime, _find_minor(context)
-    minimum = runtime.versions.minimum_driver.value if runtime else None
-    driver = minor.neuron_driver.value if minor else None
-    if runtime is None or minimum is None or driver is None or _parse_version(driver) >= _parse_version(minimum):
+    minimum, driver = context.runtime.versions.minimum_driver, _find_minor(context).neuron_driver.value
+    if minimum.value is None or driver is None or _parse_version(driver) >= _parse_version(minimum.value):
         return
     kubernetes = context.catalogue.kubernetes
     drivers = {version: kubernetes.minors[version].neuron_driver.value for version in _list_minors(kubernetes)}
-    fits = [name for name, value in drivers.items() if value and _parse_version(value) >= _parse_version(minimum)]
-    got = context.format_value("runtime", runtime.name) + f", on a node image with driver {driver}"
+    fits = [name for name, value in drivers.items() if value and _parse_version(value) >= _parse_version(minimum.value)]
+    got = context.format_value("runtime", context.runtime.name) + f", on a node image with driver {driver}"
     change = f"write cluster.kubernetes: one of {join_values(fits)}"
-    source = runtime.cite(runtime.versions.minimum_driver)
-    yield RuleFinding(context.path, got, f"driver {minimum} or newer", change, source)
+    yield RuleFinding(context.path, got, f"driver {minimum.value} or newer", change, minimum)
 
 
 @RULES.refuse("kubectl-skew", "kubernetes.io/releases/version-skew-policy, kubectl", "2026-11-22")
@@ -114,7 +111,7 @@ def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
     skew = abs(_parse_version(version)[1] - _parse_version(kubernetes.kubectl.value)[1])
     if context.environment.delivery.kind == "cdk" and _find_minor(context) and skew > 1:
         got = f'"{version}", delivered by kubectl {kubernetes.kubectl.value}'
-        source = kubernetes.cite(kubernetes.kubectl)
+        source = kubernetes.kubectl
         change = "move the kubectl layer in requirements.in, stacks/kubectl.py and kubernetes.yaml, then `make lock`"
         yield RuleFinding("cluster.kubernetes", got, "a minor at most one from kubectl's", change, source)
 
@@ -182,12 +179,12 @@ def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]
 @RULES.warn("hub-token", f"{DATA}/models, gated", "2026-11-21")
 def _find_missing_token(context: HostingContext) -> Iterable[RuleFinding]:
     """Where a gated model is hosted, the environment names the secret of the hub's token."""
-    models = [model for _, model in context.models() if model.gated.value]
+    models = [model for model in context.models().values() if model.gated.value]
     if models and context.environment.hub.token_secret is None:
         ids = join_values(model.id for model in models)
         got = f"{context.experiment.name!r}, whose {ids} the hub gives to a token only"
         change = f"put a token into a secret of Secrets Manager and write its name in hub.token_secret, or {BY_HAND}"
-        legal, source = "hub.token_secret, where models are gated", models[0].cite(models[0].gated)
+        legal, source = "hub.token_secret, where models are gated", models[0].gated
         yield RuleFinding(context.path, got, legal, change, source)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from tandem.rules.contexts import ArmContext, EnvironmentContext, ExperimentContext, HostingContext
+from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, find_repeats, join_values
 from tandem.spec.model import ModelConfig
-from tandem.spec.runtime import ModeSupport, Runtime
+from tandem.spec.runtime import ModeSupport
 
 LONG_WINDOW = 10  # above it only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
 # CloudFormation takes a template of 1 MB; a variant and its artifact take up to 27 KB of it
@@ -21,12 +21,6 @@ _POD_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 RULES = RuleList()
 
 
-def _yield_arm_support(context: ExperimentContext) -> Iterable[tuple[ArmContext, ModeSupport, Runtime]]:
-    """Yield each arm with what its rendered runtime says of its mode."""
-    if context.runtime is not None:
-        yield from ((arm, arm.support, context.runtime) for arm in context.arms if arm.support is not None)
-
-
 def _serves_family(support: ModeSupport, target: ModelConfig | None) -> bool:
     return target is None or not support.target_families or target.family.value in support.target_families
 
@@ -34,8 +28,8 @@ def _serves_family(support: ModeSupport, target: ModelConfig | None) -> bool:
 @RULES.refuse("mode-served", _MODES, "2026-11-21")
 def _find_refused_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime serves the mode for the target's family."""
-    target = context.target
-    for arm, support, runtime in _yield_arm_support(context):
+    target, runtime = context.catalogue.models.get(context.experiment.target), context.runtime
+    for arm, support in context.arms_with_support():
         can_serve = support.verdict.value != "refused"
         # a family that the runtime serves in no mode at all is refused by target-family
         is_known = target is None or target.family.value in runtime.target_families.value
@@ -44,20 +38,20 @@ def _find_refused_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
         family = f" with a target of family {target.family.value}" if can_serve and target else ""
         got = f"{support.mode} on runtime {runtime.name}{family}: {support.reason}"
         modes = [mode for mode in runtime.modes if mode.verdict.value == "served" and _serves_family(mode, target)]
-        legal, source = join_values(mode.mode for mode in modes), runtime.cite(support.verdict)
-        yield RuleFinding(arm.paths["mode"], got, legal, f"nearest: {support.nearest}", source)
+        legal = join_values(mode.mode for mode in modes)
+        yield RuleFinding(arm.paths["mode"], got, legal, f"nearest: {support.nearest}", support.verdict)
 
 
 @RULES.refuse("mode-batch", _MODES, "2026-11-21")
 def _find_large_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The batch is within what the runtime serves in the mode."""
     batch = context.experiment.serving.max_num_seqs
-    for _, support, runtime in _yield_arm_support(context):
+    for _, support in context.arms_with_support():
         limit = support.max_num_seqs
         if limit is not None and support.verdict.value != "refused" and batch > limit.value:
-            got = f"{batch} with mode {support.mode} on runtime {runtime.name}"
-            change, source = f"write {limit.value}, or: {support.nearest}", runtime.cite(limit)
-            yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value}", change, source)
+            got = f"{batch} with mode {support.mode} on runtime {context.runtime.name}"
+            change = f"write {limit.value}, or: {support.nearest}"
+            yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value}", change, limit)
 
 
 @RULES.refuse_unproven(
@@ -66,16 +60,17 @@ def _find_large_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_unproven_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A documented run of mode and target exists, or the experiment says accept_unproven."""
     target, accepts = context.experiment.target, context.experiment.accept_unproven
-    for arm, support, runtime in _yield_arm_support(context):
+    model = context.catalogue.models.get(target)
+    for arm, support in context.arms_with_support():
         is_foreign = bool(support.proven_targets) and target not in support.proven_targets
         is_shown = support.verdict.value == "served" and not is_foreign
-        if is_shown or support.verdict.value == "refused" or not _serves_family(support, context.target):
+        if is_shown or support.verdict.value == "refused" or not _serves_family(support, model):
             continue
-        got = f"{support.mode} with {target} on runtime {runtime.name}: {support.reason}"
+        got = f"{support.mode} with {target} on runtime {context.runtime.name}: {support.reason}"
         proven = f"{support.mode} with {join_values(support.proven_targets)}"
         change = "prove it on one node first" if accepts else f"accept_unproven: true, or: {support.nearest}"
-        legal, source = proven if is_foreign else "a mode that is served", runtime.cite(support.verdict)
-        yield RuleFinding(arm.paths["mode"], got, legal, change, source)
+        legal = proven if is_foreign else "a mode that is served"
+        yield RuleFinding(arm.paths["mode"], got, legal, change, support.verdict)
 
 
 @RULES.refuse("tokens-by-mode", LOADER, "2026-11-21")
@@ -93,12 +88,12 @@ def _find_token_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("method-read", LOADER, "2026-11-21")
 def _find_unread_method(context: ExperimentContext) -> Iterable[RuleFinding]:
     """VLLM's `method` is left out, or is what the runtime itself reads for the mode."""
-    for arm, _, runtime in _yield_arm_support(context):
+    for arm in context.arms:
         method, mode = arm.variant.method, arm.variant.mode
-        read_method = runtime.spelling.speculation_methods.get(mode) if runtime.spelling else None
+        read_method = context.spelling.speculation_methods.get(mode)
         if method is None or method == read_method:
             continue
-        got = f"{method!r} with mode {mode} on runtime {runtime.name}"
+        got = f"{method!r} with mode {mode} on runtime {context.runtime.name}"
         if not read_method and mode != "none":
             got += ", which its loader never reads: what runs is decided by mode"
             got += f"; the post's `eagle` is such a label, {mode} is what ran" if method == "eagle" else ""
@@ -109,12 +104,11 @@ def _find_unread_method(context: ExperimentContext) -> Iterable[RuleFinding]:
 @RULES.warn("window-gains", f"{NXDI} models/model_base.py _token_gen_forward", "2025-09-22")
 def _find_useless_window(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A window of 1 gains nothing where a step commits at most k tokens."""
-    for arm, support, runtime in _yield_arm_support(context):
-        step = runtime.counters.tokens_per_step
+    step = context.runtime.counters.tokens_per_step
+    for arm, support in context.arms_with_support():
         if support.mode != "none" and arm.variant.num_speculative_tokens == 1 and step.value == "k":
-            path, source = arm.paths["num_speculative_tokens"], runtime.cite(step)
-            legal = f"2 or more: a step on {runtime.name} commits at most k tokens"
-            yield RuleFinding(path, "1", legal, "write 2 or more", source)
+            legal = f"2 or more: a step on {context.runtime.name} commits at most k tokens"
+            yield RuleFinding(arm.paths["num_speculative_tokens"], "1", legal, "write 2 or more", step)
 
 
 @RULES.warn("window-long", "arXiv 2211.17192, expected tokens per step", "2026-11-21")
@@ -132,12 +126,13 @@ def _find_long_window(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_unshown_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A documented run shows the mode with so large a batch."""
     batch = context.experiment.serving.max_num_seqs
-    for mode, (support, runtime) in {arm[1].mode: arm[1:] for arm in _yield_arm_support(context)}.items():
+    for mode, support in {support.mode: support for _, support in context.arms_with_support()}.items():
         limit = support.shown_max_num_seqs
         if limit is not None and batch > limit.value:
-            got, legal = f"{batch} with mode {mode} on runtime {runtime.name}", f"at most {limit.value} is shown to run"
+            got = f"{batch} with mode {mode} on runtime {context.runtime.name}"
+            legal = f"at most {limit.value} is shown to run"
             change = f"write {limit.value}, or try {batch} on one node first"
-            yield RuleFinding("serving.max_num_seqs", got, legal, change, runtime.cite(limit))
+            yield RuleFinding("serving.max_num_seqs", got, legal, change, limit)
 
 
 @RULES.refuse("baseline", _OWN, "2026-11-21")
@@ -182,10 +177,8 @@ def _find_excess_arms(context: HostingContext) -> Iterable[RuleFinding]:
     """With schedule simultaneous the fleet holds every variant at once."""
     experiment, total = context.experiment, context.instance.devices.value
     devices, nodes, arms = experiment.serving.devices, context.environment.capacity.nodes, len(context.arms)
-    if experiment.schedule != "simultaneous" or not total or devices > total:
-        return
-    per_node = total // devices
-    if arms > per_node * nodes:
+    per_node = (total or 0) // devices
+    if experiment.schedule == "simultaneous" and per_node and arms > per_node * nodes:
         got = f"{experiment.name!r}, whose {arms} variants of {devices} devices run all at once"
         legal = f"at most {per_node * nodes} variants on {nodes} nodes of {total} devices"
         change = f"write schedule: interleaved in the experiment, or capacity.nodes: {-(-arms // per_node)}"

@@ -20,11 +20,10 @@ from tandem.simulator.settings import (
     check_settings,
 )
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.figure import DataFigure, DataFile
-from tandem.spec.record import SpecRecord, parse_record
+from tandem.spec.figure import DataFigure, DataFile, read_data_file
+from tandem.spec.record import SpecRecord
 
 CALIBRATION_FILE = Path(__file__).with_name("data") / "calibration.yaml"
 THINKING_FAMILIES = ("qwen3",)  # their chat template thinks unless a request says enable_thinking: false
@@ -53,7 +52,7 @@ def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
     Raises:
         SpecError: it is malformed.
     """
-    return parse_record(SimulatorCalibration, read_document(path, f"data/{path.name}"))
+    return read_data_file(SimulatorCalibration, path)
 
 
 def build_variant_settings(

@@ -1,7 +1,7 @@
 """The command of one compile: what makes the artifact that the server of the same variant loads.
 
 Invariant: the settings that reach the compiler are those that the server's own loader would use, field by field;
-both are made of the same declared values, and a setting without a flag is refused when the data is read.
+both are made of the same declared values, and a setting without a flag is refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.names import ARTIFACT_FOLDER, SERVER_PORT, WORK_MOUNT
 from tandem.spec.runtime import ProgramCompile, RuntimeSpelling
 from tandem.spec.server_command import (
@@ -105,7 +106,11 @@ def _yield_program_arguments(
 
 
 def _spell_flag(program: ProgramCompile, setting: str, value: Any) -> tuple[str, ...]:
-    spelling = program.flags[setting]
+    spelling = program.flags.get(setting)
+    if spelling is None:
+        got, allowed = f"no flag for {setting}", "one for every setting that the loader may take"
+        fault = SpecFault("tandem/spec/data/runtimes", "spelling.compile.flags", got, allowed, "add it")
+        raise SpecError([fault])
     match spelling.takes:
         case "switch":
             return (spelling.flag,) if value else ()

@@ -72,8 +72,9 @@ class YamlDocument:
     lines: dict[str, int]
 
     def build_fault(self, path: str, got: str, allowed: str, change: str) -> SpecFault:
-        """Return a fault at a key path, with its line."""
-        return SpecFault(self.file, path, got, allowed, change, self.lines.get(path))
+        """Return a fault at a key path, with its line, or of a missing key with its section's."""
+        line = self.lines.get(path, self.lines.get(path.rpartition(".")[0]))
+        return SpecFault(self.file, path, got, allowed, change, line)
 
 
 def read_document(path: Path, file: str | None = None) -> YamlDocument:

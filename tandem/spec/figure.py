@@ -1,4 +1,4 @@
-"""A figure from the field: its value, and which dated source of its file says so.
+"""A figure from the field: its value, and the dated source that says so.
 
 Invariant: no figure is read from a data file whose source the file does not list.
 """
@@ -6,14 +6,17 @@ Invariant: no figure is read from a data file whose source the file does not lis
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
-from tandem.spec.record import SpecRecord
+from tandem.spec.document import read_document
+from tandem.spec.record import SpecRecord, parse_record
 
 T = TypeVar("T")
+R = TypeVar("R", bound="DataFile")
 
 
 class FigureSource(SpecRecord):
@@ -21,13 +24,16 @@ class FigureSource(SpecRecord):
 
     where: str = Field(min_length=1, description="document and section, or repository, commit and path")
     date: dt.date = Field(description="day on which it was read or published")
+    verified: bool = Field(False, description="of a price: AWS's own text was read, not somebody else's record of it")
 
 
 class DataFigure(SpecRecord, Generic[T]):
-    """One value and the key of its source in the same file."""
+    """One value and its source, which the file names by a key of `sources`."""
 
     value: T = Field(description="the figure; null where no source gives it")
-    source: str = Field(description="key in the file's `sources`")
+    source: FigureSource = Field(
+        description="where it was read", json_schema_extra={"allowed": "a key of the file's sources"}
+    )
 
 
 class DataFile(SpecRecord):
@@ -35,20 +41,29 @@ class DataFile(SpecRecord):
 
     sources: dict[str, FigureSource] = Field(description="key to document and date")
 
-    def cite(self, figure: DataFigure[Any]) -> FigureSource:
-        """Return where a figure of this file was read."""
-        return self.sources[figure.source]
+
+def read_data_file(record: type[R], path: Path, **fixed_values: str) -> R:
+    """Read a data file; in each figure the source itself stands for its key.
+
+    Args:
+        record: the schema.
+        path: the file.
+        fixed_values: values that the file's place fixes, such as its name.
+
+    Raises:
+        SpecError: the file is malformed, or cites a source that it does not list.
+    """
+    document = read_document(path, f"{path.parent.name}/{path.name}")
+    data = _cite_sources(document.data, document.data.get("sources", {}))
+    return parse_record(record, replace(document, data=data), **fixed_values)
 
 
-def walk_figures(value: Any, path: str = "") -> Iterator[tuple[str, DataFigure[Any]]]:
-    """Yield every figure inside `value` with its key path."""
-    if isinstance(value, DataFigure):
-        yield path, value
-    elif isinstance(value, SpecRecord):
-        yield from walk_figures({name: getattr(value, name) for name in type(value).model_fields}, path)
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from walk_figures(item, f"{path}.{name}" if path else str(name))
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from walk_figures(item, f"{path}[{index}]")
+def _cite_sources(value: Any, sources: dict[str, Any]) -> Any:
+    """Return the data with the source itself where a figure names its key."""
+    if isinstance(value, list):
+        return [_cite_sources(item, sources) for item in value]
+    if not isinstance(value, dict):
+        return value
+    key = value.get("source")
+    cited = {"source": sources[key]} if value.keys() == {"value", "source"} and key in sources else {}
+    return {name: _cite_sources(item, sources) for name, item in value.items()} | cited

@@ -9,7 +9,7 @@ from datetime import date
 
 from pydantic import Field
 
-from tandem.spec.figure import DataFigure, DataFile, FigureSource
+from tandem.spec.figure import DataFigure, DataFile
 from tandem.spec.record import SpecRecord
 
 
@@ -98,12 +98,6 @@ class DigestTable(DataFile):
         return figure.value if figure else None
 
 
-class PriceSource(FigureSource):
-    """Where a price was read, when, and whether in a text of whoever asks it."""
-
-    verified: bool = Field(description="whether AWS's own text was read, not somebody else's record of it")
-
-
 class RegionPrices(SpecRecord):
     """What stands in one region while the fleet is parked, in USD; null where no source was read."""
 
@@ -119,7 +113,6 @@ class StandingPrices(DataFile):
     """Region to the prices of what stands while the fleet is parked."""
 
     regions: dict[str, RegionPrices]
-    sources: dict[str, PriceSource]  # type: ignore[assignment]  # whose sources say more of themselves
 
 
 class WatchPrices(DataFile):
@@ -136,8 +129,3 @@ class WatchPrices(DataFile):
     log_gb_month_stored: DataFigure[float] = Field(description="a GB of logs kept for a month, as it is stored")
     key_month: DataFigure[float] = Field(description="a KMS key for a month")
     put_requests_thousand: DataFigure[float] = Field(description="a thousand PutMetricData requests")
-    sources: dict[str, PriceSource]  # type: ignore[assignment]  # whose sources say more of themselves
-
-    def is_unverified(self, name: str) -> bool:
-        """Return whether the price of this field is not from a text of AWS itself."""
-        return not self.sources[getattr(self, name).source].verified

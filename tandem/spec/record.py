@@ -8,17 +8,23 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from datetime import date
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 from tandem.spec.document import LONGEST_SPELLING, YamlDocument
 from tandem.spec.faults import SpecError, SpecFault
+
+FILL_IN = "FILL_IN"
+"""A value that `tandem new` leaves to whoever owns the file."""
+
+
+class UnknownValueError(Exception):
+    """What is asked for is not known: another fault has refused it."""
 
 
 class SpecRecord(BaseModel):
@@ -26,11 +32,23 @@ class SpecRecord(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
+    @field_validator("*")
+    @classmethod
+    def _refuse_placeholder(cls, value: object) -> object:
+        if value == FILL_IN:
+            raise PydanticCustomError("placeholder", "a placeholder")
+        return value
+
+    if not TYPE_CHECKING:  # a checker knows the fields
+
+        def __getattr__(self, name: str) -> Any:
+            """Refuse to guess a field that `build_partial_record` left out."""
+            if name in type(self).model_fields:
+                raise UnknownValueError(name)
+            return super().__getattr__(name)
+
 
 R = TypeVar("R", bound=SpecRecord)
-
-FILL_IN = "FILL_IN"
-"""A value that `tandem new` leaves to whoever owns the file."""
 
 
 def _refuse_non_integer(value: object) -> object:
@@ -54,11 +72,10 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
     Raises:
         SpecError: with one fault per wrong, missing or unknown key.
     """
-    faults, value = [], None
-    for key in fixed_values:
-        if key in document.data:
-            got, change = repr(document.data[key]), f"delete it: the file's name is the {key}"
-            faults.append(document.build_fault(key, got, "no such key", change))
+    faults = []
+    for key in fixed_values.keys() & document.data.keys():
+        got, change = repr(document.data[key]), f"delete it: the file's name is the {key}"
+        faults.append(document.build_fault(key, got, "no such key", change))
     try:
         value = record.model_validate_json(json.dumps({**document.data, **fixed_values}))
     except ValidationError as error:
@@ -68,31 +85,34 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
             has_inner = any(inner["loc"][: len(place)] == place and inner is not entry for inner in entries)
             # a list may only be called too short because entries of it are wrong
             if not (entry["type"] == "too_short" and has_inner):
-                fault = _build_fault(record, document, entry, fixed_values)
-                faults.append(replace(fault, change="rename the file") if fault.path in fixed_values else fault)
-    paths = {fault.path for fault in faults}
-    for location in _find_placeholders(document.data):
-        _, path = _resolve_location(record, location)
-        if path not in paths:  # of a text the schema itself takes the placeholder
-            faults.append(_placeholder_fault(find_field(record, location, document.data), document, path))
-    if value is None or faults:
+                faults.append(_build_fault(record, document, entry, fixed_values))
+        raise SpecError(faults) from None
+    if faults:
         raise SpecError(faults)
     return value
 
 
-def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of each placeholder."""
-    if value == FILL_IN:
-        yield location
-    elif isinstance(value, dict | list):
-        for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _find_placeholders(child, (*location, step))
-
-
-def _placeholder_fault(field: FieldInfo | None, document: YamlDocument, path: str) -> SpecFault:
-    """Return the fault of a placeholder, with what its field takes."""
-    allowed = _describe_at(path, field) if field else "your own value"
-    return document.build_fault(path, FILL_IN, allowed, _append_description(field, "fill it in"))
+def build_partial_record(record: type[R], data: dict[str, Any]) -> R:
+    """Build a record of what is legal in `data`; whoever asks it for another field gets an UnknownValueError."""
+    values: dict[str, Any] = {}
+    for key, field in record.model_fields.items():
+        fields: dict[str, Any] = {key: (field.annotation, field)}
+        single_field_record = create_model("SingleFieldRecord", __base__=SpecRecord, **fields)
+        content: Any = data.get(key)
+        is_list = get_origin(field.annotation) is tuple
+        try:
+            text = json.dumps({key: content} if key in data else {})
+            values[key] = getattr(single_field_record.model_validate_json(text), key)
+        except ValidationError:
+            items: list[Any] = content if isinstance(content, list) else [content]
+            if isinstance(content, list) == is_list and all(isinstance(item, dict) for item in items):
+                types = [_find_record_type(field, item.get("kind")) for item in items]
+                parts = [build_partial_record(part, item) for part, item in zip(types, items, strict=True) if part]
+                values.update({key: tuple(parts) if is_list else parts[0]} if parts else {})
+    partial = cast(R, record.model_construct(None, **values))
+    for key in record.model_fields.keys() - values.keys():
+        partial.__dict__.pop(key, None)  # not even its default is true
+    return partial
 
 
 def _build_fault(
@@ -100,27 +120,23 @@ def _build_fault(
 ) -> SpecFault:
     kind, value = entry["type"], entry["input"]
     schema, path = _resolve_location(record, tuple(entry["loc"]))
-    field = schema if isinstance(schema, FieldInfo) else None
     if kind == "extra_forbidden":
         key, hidden_keys = path.rpartition(".")[2], set(fixed_keys) if schema is record else set()
-        fields = schema.model_fields if isinstance(schema, type) and issubclass(schema, SpecRecord) else {}
-        keys = sorted(set(fields) - hidden_keys)
+        keys = sorted(set(list_record_types(schema)[0].model_fields) - hidden_keys)
         close_keys = difflib.get_close_matches(key, keys, n=1)
         change = f"did you mean {close_keys[0]!r}?" if close_keys else "delete it"
         return document.build_fault(path, f"the unknown key {key!r}", ", ".join(keys), change)
-    if value == FILL_IN:
-        return _placeholder_fault(field, document, path)
-    allowed = describe_allowed_values(field) if field else "see docs"
+    allowed, note = describe_allowed_values(schema), f" ({schema.description})" if schema.description else ""
+    if path.endswith("]"):
+        allowed = _describe_type(schema.annotation).removeprefix("a list, each ")
     if kind.startswith("union_tag"):
-        path, allowed = _join_path(path, "kind"), ", ".join(_records_by_kind(schema) or ())
-    if kind == "union_tag_invalid":
-        return document.build_fault(path, _spell_value(value.get("kind")), allowed, "write one of them")
+        path, allowed = _join_path(path, "kind"), ", ".join(_records_by_kind(schema))
+        value = value.get("kind")
     if kind in {"missing", "union_tag_not_found"}:
-        fault = document.build_fault(path, "nothing", allowed, _append_description(field, "add this key"))
-        return replace(fault, line=document.lines.get(path.rpartition(".")[0]) if "." in path else None)
-    allowed = _describe_at(path, field) if field else allowed
-    change = _append_description(field, _suggest_change(value, kind))
-    return document.build_fault(path, _spell_value(value), _append_limit(entry, allowed), change)
+        return document.build_fault(path, "nothing", allowed, f"add this key{note}")
+    if value == FILL_IN:
+        return document.build_fault(path, FILL_IN, allowed, f"fill it in{note}")
+    return document.build_fault(path, _spell_value(value), allowed, f"{_suggest_change(value, kind)}{note}")
 
 
 def _join_path(path: str, key: str) -> str:
@@ -132,34 +148,6 @@ def _spell_value(value: Any) -> str:
     return text if len(text) <= LONGEST_SPELLING else text[:LONGEST_SPELLING] + "..."
 
 
-_LIMITS = {
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "too_short": "at least {min_length} entries",
-    "too_long": "at most {max_length} entries",
-    "string_too_long": "at most {max_length} characters",
-    "string_too_short": "at least {min_length} characters",
-}
-
-
-def _append_limit(entry: dict[str, Any], allowed: str) -> str:
-    template, context = _LIMITS.get(entry["type"]), entry.get("ctx", {})
-    if template is None:
-        return allowed
-    limit = template.format(**context)
-    if context.get("min_length") == 1:
-        limit = limit.replace("entries", "entry").replace("characters", "character")
-    return f"{allowed}, {limit}"
-
-
-def _describe_at(path: str, field: FieldInfo) -> str:
-    """Say what a field takes, or of an entry of a list what each takes."""
-    allowed = describe_allowed_values(field)
-    return allowed.removeprefix("a list, each ") if path.endswith("]") else allowed
-
-
 def _suggest_change(value: object, kind: str) -> str:
     """Say what to do about a value that only its quotes, or their lack, make wrong."""
     if kind == "string_type" and isinstance(value, int | float):
@@ -169,10 +157,6 @@ def _suggest_change(value: object, kind: str) -> str:
     return "write an allowed value"
 
 
-def _append_description(field: FieldInfo | None, advice: str) -> str:
-    return f"{advice} ({field.description})" if field and field.description else advice
-
-
 def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tuple[Any, str]:
     """Follow a pydantic location; return the field (or the record, for an unknown key) and the key path."""
     schema: Any = record
@@ -180,38 +164,13 @@ def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tu
     for step in location:
         if isinstance(step, int):
             path = f"{path}[{step}]"
-            continue
-        records_by_kind = _records_by_kind(schema) or {}
-        if step in records_by_kind:
-            schema = records_by_kind[step]
+        elif step in _records_by_kind(schema):
+            schema = _records_by_kind(schema)[step]
         elif step != "[key]":
-            record_type = _find_record_type(schema)
             path = _join_path(path, step)
-            schema = record_type.model_fields.get(step, record_type) if record_type else schema
+            record_types = list_record_types(schema)
+            schema = record_types[0].model_fields.get(step, schema) if record_types else schema
     return schema, path
-
-
-def find_field(record: type[SpecRecord], steps: Iterable[str | int], data: object) -> FieldInfo | None:
-    """Return the field at a key path of a file; None where the schema has none.
-
-    Args:
-        record: the schema.
-        steps: the key path, keys and indices.
-        data: the file's data, which tells by `kind` which record of several stands where.
-    """
-    location: list[str | int] = []
-    schema: Any = record
-    for step in steps:
-        location.append(step)
-        if isinstance(data, list) and isinstance(step, int) and step < len(data):
-            data = data[step]
-        else:
-            data = data.get(step) if isinstance(data, dict) else None
-        schema, _ = _resolve_location(record, tuple(location))
-        kind = data.get("kind") if isinstance(data, dict) and _records_by_kind(schema) else None
-        if isinstance(kind, str):
-            location.append(kind)
-    return schema if isinstance(schema, FieldInfo) else None
 
 
 def list_record_types(schema: Any) -> list[type[SpecRecord]]:
@@ -223,21 +182,32 @@ def list_record_types(schema: Any) -> list[type[SpecRecord]]:
     return [record_type for argument in get_args(schema) for record_type in list_record_types(argument)]
 
 
-def _find_record_type(schema: Any) -> type[SpecRecord] | None:
-    return next(iter(list_record_types(schema)), None)
-
-
-def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]] | None:
-    """Return kind -> record of a union told apart by `kind`."""
-    if not isinstance(schema, FieldInfo) or schema.discriminator is None:
-        return None
-    members = get_args(schema.annotation)
+def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]]:
+    """Return kind -> record of a union told apart by `kind`; nothing of another schema."""
+    is_union = isinstance(schema, FieldInfo) and schema.discriminator is not None
+    members = get_args(schema.annotation) if is_union else ()
     return {get_args(member.model_fields["kind"].annotation)[0]: member for member in members}
 
 
+def _find_record_type(field: FieldInfo, kind: object) -> type[SpecRecord] | None:
+    """Return the record type of a field's content; None of a leaf, and where the kind is none of the field's."""
+    kinds = _records_by_kind(field)
+    return kinds.get(str(kind)) if kinds else next(iter(list_record_types(field)), None)
+
+
+_LIMITS = {"gt": "above", "ge": "from", "lt": "below", "le": "to", "min_length": "at least", "max_length": "at most"}
+
+
 def describe_allowed_values(field: FieldInfo) -> str:
-    """Say in words what a field takes; the generated docs print the same words."""
-    return _own_description(field) or _describe_type(field.annotation)
+    """Say in words what a field takes, and within which limits; the generated docs print the same words."""
+    limits = [
+        f"{words} {getattr(note, name)}"
+        for note in field.metadata
+        for name, words in _LIMITS.items()
+        if getattr(note, name, None) is not None
+    ]
+    allowed = _own_description(field) or _describe_type(field.annotation)
+    return f"{allowed}, {' '.join(limits)}" if limits else allowed
 
 
 def _own_description(note: object) -> str | None:

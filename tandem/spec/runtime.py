@@ -5,7 +5,7 @@ Invariant: a new release of a runtime is a change of its data file, never of cod
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from pydantic import Field
 
@@ -154,7 +154,7 @@ class Runtime(DataFile):
     image: RuntimeImage = Field(description="container image")
     versions: RuntimeVersions = Field(description="components")
     platform_target: str = Field(description="compiler target, part of the artifact key")
-    modes: tuple[ModeSupport, ...] = Field(description="every mode, served or not")
+    modes: tuple[ModeSupport, ...] = Field(min_length=len(get_args(Mode)), description="every mode, served or not")
     target_families: DataFigure[tuple[str, ...]] = Field(description="model families it serves as target")
     proven_targets: DataFigure[tuple[str, ...]] = Field(description="targets with a documented run")
     needs_vocabulary_match: DataFigure[bool] = Field(description="a head's own vocabulary must equal the target's")
@@ -162,5 +162,5 @@ class Runtime(DataFile):
     counters: RuntimeCounters = Field(description="which counters work")
 
     def mode(self, mode: str) -> ModeSupport:
-        """Return what is known of `mode`; a runtime's file lists all of them (checked at load)."""
+        """Return what is known of `mode`; a runtime's file lists all of them."""
         return next(support for support in self.modes if support.mode == mode)

@@ -35,7 +35,7 @@ QUIET = StandInSettings(
 
 @cache
 def experiment(name):
-    return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].experiment
+    return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].record
 
 
 def small(tuning=None):

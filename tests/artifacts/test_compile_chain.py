@@ -40,8 +40,8 @@ class Chain:
 
     def __init__(self, case, folder, endpoint, aws):
         environment, experiment, variant = CASES[case]
-        self.environment = WORKSPACE.environments[environment].environment
-        self.experiment: Experiment = WORKSPACE.experiments[experiment].experiment
+        self.environment = WORKSPACE.environments[environment].record
+        self.experiment: Experiment = WORKSPACE.experiments[experiment].record
         self.variant = _variant(self.experiment, variant)
         self.key = compute_artifact_key(self.experiment, self.variant, CATALOGUE)
         self.folder, self.aws = folder, aws
@@ -112,7 +112,7 @@ class Chain:
 
 @cache
 def _rendered(environment, experiment):
-    found = WORKSPACE.environments[environment].environment, WORKSPACE.experiments[experiment].experiment
+    found = WORKSPACE.environments[environment].record, WORKSPACE.experiments[experiment].record
     return render_workloads(*found, CATALOGUE)
 
 

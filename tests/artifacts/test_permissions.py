@@ -44,7 +44,7 @@ def statements():
     """Service account -> the statements of its role, as the Cluster stack writes them."""
     stack = Stack(App(), "cluster")
     declared = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-    example = declared.environments["post-us-east-2"].environment
+    example = declared.environments["post-us-east-2"].record
     PodRoles(
         stack, "identities", metrics_namespaces=["Tandem/n"],
         environment=example.model_copy(update={

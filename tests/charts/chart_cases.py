@@ -22,8 +22,8 @@ from tandem.spec.workspace import load_workspace
 ROOT = Path(__file__).parent.parent.parent
 CATALOGUE = load_catalogue()
 _WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments")
-ENVIRONMENTS = {name: found.environment for name, found in _WORKSPACE.environments.items()}
-EXPERIMENTS = {name: found.experiment for name, found in _WORKSPACE.experiments.items()}
+ENVIRONMENTS = {name: found.record for name, found in _WORKSPACE.environments.items()}
+EXPERIMENTS = {name: found.record for name, found in _WORKSPACE.experiments.items()}
 HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hosted in environment.experiments]
 DECLARED = {**ENVIRONMENTS, **read_environments()}  # and those of tests/environments, whose manifests nobody commits
 GITOPS = [name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"]

@@ -54,9 +54,7 @@ def _client(url: str, service: str, make: Callable[[str], Any]) -> Any:
 @cache
 def _declared(specs: Path, name: str, text: bytes) -> Environment:
     assert text  # read anew when a test has written it anew
-    found = load_workspace(specs / "environments", specs / "experiments", (name,)).environments[name]
-    assert found.environment is not None
-    return found.environment
+    return load_workspace(specs / "environments", specs / "experiments", (name,)).environments[name].record
 
 
 @dataclass(kw_only=True)

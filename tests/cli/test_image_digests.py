@@ -50,7 +50,7 @@ def test_a_resolved_digest_is_read_back_by_the_catalogue(host, tmp_path):
     digests = parse_record(DigestTable, read_document(file))
     figure = digests.digests[f"{host}/neuron/server:1.0"]
     assert digests.find_digest(f"{host}/neuron/server:1.0") == DIGEST
-    assert digests.sources[figure.source].where.startswith(host)
+    assert figure.source.where.startswith(host)
 
 
 def test_resolving_keeps_what_was_known(host, tmp_path):

@@ -67,7 +67,7 @@ def test_deployments_and_namespace_are_rendered():
 
 def test_labels_by_hand_are_those_that_a_raise_sets():
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (ENV,))
-    experiment = workspace.experiments["post"].experiment
+    experiment = workspace.experiments["post"].record
     assert experiment is not None
     admits = {f"{names.raise_label(variant)}={experiment.name}" for variant in experiment.all_variants()}
 

@@ -27,8 +27,8 @@ ROOT = Path(__file__).parent.parent.parent
 def hosting() -> tuple[Environment, list[Experiment]]:
     """The committed environment of the post, with what it hosts."""
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-    environment = workspace.environments["post-us-east-2"].environment
-    experiments = [workspace.experiments[name].experiment for name in ("post", "post-drafts-windows")]
+    environment = workspace.environments["post-us-east-2"].record
+    experiments = [workspace.experiments[name].record for name in ("post", "post-drafts-windows")]
     assert environment
     assert all(experiments)
     return environment, [found for found in experiments if found]
@@ -172,13 +172,13 @@ def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs, prompt_cl
 def test_more_alarms_than_a_template_takes_are_refused(variants, *, refused):
     """The synthesis would refuse them too, and say less of where."""
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", ("native-us-east-2",))
-    name, *_ = workspace.environments["native-us-east-2"].environment.experiments  # type: ignore[union-attr]
-    post = workspace.experiments[name].experiment
+    name, *_ = workspace.environments["native-us-east-2"].record.experiments
+    post = workspace.experiments[name].record
     assert post is not None
     wide = post.model_copy(update={"variants": tuple(
         post.variants[-1].model_copy(update={"name": f"v{index}"}) for index in range(variants)
     )})  # fmt: skip
-    declared = {**workspace.experiments, name: replace(workspace.experiments[name], experiment=wide)}
+    declared = {**workspace.experiments, name: replace(workspace.experiments[name], record=wide)}
 
     many = replace(workspace, experiments=declared)
     found = [fault for fault in list_faults(many, compute_costs(many, ())) if fault.path == "experiments"]

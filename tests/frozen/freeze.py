@@ -103,10 +103,9 @@ def freeze_artifact_keys() -> Golden:
 
     declared = load_workspace(ROOT / "environments", ROOT / "experiments").experiments
     keys = {
-        f"{name} {variant.name}": compute_artifact_key(file.experiment, variant, load_catalogue())
+        f"{name} {variant.name}": compute_artifact_key(file.record, variant, load_catalogue())
         for name, file in sorted(declared.items())
-        if file.experiment
-        for variant in file.experiment.all_variants()
+        for variant in file.record.all_variants()
     }
     return {"artifact_keys.json": dump_json({name: {"key": key.name, **key.as_fields()} for name, key in keys.items()})}
 

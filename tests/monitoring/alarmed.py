@@ -45,13 +45,12 @@ def workspace() -> Workspace:
 
 def watched(name: str = "post-us-east-2", *, only: Iterable[str] | None = None, **observability) -> MonitoringScope:
     """A committed environment; `only` some of its experiments, and other settings of `observability`."""
-    environment = workspace().environments[name].environment
-    assert environment
+    environment = workspace().environments[name].record
     settings = environment.observability.model_copy(update=observability)
     hosted = tuple(only or environment.experiments)
     environment = environment.model_copy(update={"observability": settings, "experiments": hosted})
-    found = [workspace().experiments[one].experiment for one in hosted]
-    return build_scope(environment, [one for one in found if one])
+    found = [workspace().experiments[one].record for one in hosted]
+    return build_scope(environment, found)
 
 
 def crowded(count: int) -> MonitoringScope:

@@ -36,10 +36,9 @@ class Read(NamedTuple):
 def watched(environment: str) -> MonitoringScope:
     """Return what a committed environment watches."""
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (environment,))
-    found = workspace.environments[environment].environment
-    assert found
-    hosted = [workspace.experiments[name].experiment for name in found.experiments]
-    return build_scope(found, [experiment for experiment in hosted if experiment])
+    found = workspace.environments[environment].record
+    hosted = [workspace.experiments[name].record for name in found.experiments]
+    return build_scope(found, hosted)
 
 
 def changed(environment: str, **sections: dict[str, Any]) -> MonitoringScope:

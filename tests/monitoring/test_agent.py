@@ -26,7 +26,7 @@ WATCHED_OF_VLLM = {name for publisher, name in CLOUDWATCH_METRICS if publisher =
 def environments() -> dict[str, Environment]:
     """Every committed environment."""
     found = load_workspace(ROOT / "environments", ROOT / "experiments").environments
-    return {name: declared.environment for name, declared in found.items() if declared.environment}
+    return {name: declared.record for name, declared in found.items()}
 
 
 def bodies(file: Path) -> list[dict[str, Any]]:

@@ -24,8 +24,7 @@ def environment() -> Environment:
     found = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments[
         "post-us-east-2"
     ]
-    assert found.environment
-    return found.environment
+    return found.record
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tandem.monitoring.widget import MetricLine
 from tandem.spec import names
 
 HOME = "post-us-east-2"
-ENVIRONMENTS = {name: found.environment for name, found in workspace().environments.items() if found.environment}
+ENVIRONMENTS = {name: found.record for name, found in workspace().environments.items()}
 ENVIRONMENT = ENVIRONMENTS[HOME]
 FOUND = build_guard_alarms(ENVIRONMENT)
 PASS = 5  # minutes

@@ -19,8 +19,7 @@ from tandem.spec.workspace import load_workspace
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-FOUND = WORKSPACE.environments["post-us-east-2"].environment
-assert FOUND is not None
+FOUND = WORKSPACE.environments["post-us-east-2"].record
 CAPACITY = FOUND.capacity
 BLOCK = FOUND.model_copy(update={"capacity": CAPACITY.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})})
 SPOT_CAPACITY = CAPACITY.model_copy(update={"kind": "spot", "reservation_id": None})

@@ -12,11 +12,7 @@ from tandem.spec.workspace import load_workspace
 
 
 def experiment(name: str) -> Experiment:
-    found = (
-        load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).experiments[name].experiment
-    )
-    assert found is not None
-    return found
+    return load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).experiments[name].record
 
 
 @pytest.mark.parametrize(("nodes", "admitted"), [(1, 2), (2, 4), (8, 9)])

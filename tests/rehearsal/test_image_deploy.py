@@ -41,7 +41,7 @@ WHOLE, BROKEN = place("whole"), place("broken", registry_mirrors={"public.ecr.aw
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image")
     inputs = read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
-    hosts = [(each, [inputs.workspace.experiments[name].experiment for name in each.experiments])
+    hosts = [(each, [inputs.workspace.experiments[name].record for name in each.experiments])
              for each in (WHOLE, BROKEN)]  # fmt: skip
     app.build_app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
     return folder

@@ -111,11 +111,6 @@ def disk(gigabytes: int) -> Vary:
     return vary
 
 
-def cited(value: Any, source: str) -> Any:
-    """Return a figure of a real runtime file's source."""
-    return fig(value).model_copy(update={"source": source})
-
-
 def no_digests(catalogue: Catalogue) -> Catalogue:
     """Forget every digest."""
     return with_fields(catalogue, digests=catalogue.digests.model_copy(update={"digests": {}}))
@@ -454,8 +449,8 @@ EXAMPLES: dict[str, Example] = {
     "mode-served": Example("variants[1].mode", {"variants[1].mode": "vanilla"}, eagle("made-up/eagle-whole")),
     "mode-batch": Example(
         "serving.max_num_seqs",
-        vary=mode("nxdi-v0", "fused", max_num_seqs=cited(2, "features")),
-        vary_passed=mode("nxdi-v0", "fused", max_num_seqs=cited(4, "features")),
+        vary=mode("nxdi-v0", "fused", max_num_seqs=fig(2)),
+        vary_passed=mode("nxdi-v0", "fused", max_num_seqs=fig(4)),
     ),
     "mode-unproven": Example(
         "variants[1].mode",
@@ -470,7 +465,7 @@ EXAMPLES: dict[str, Example] = {
     "mode-unproven-accepted": Example(
         "variants[1].mode",
         {"accept_unproven": True},
-        vary=mode("nxdi-v0", "fused", verdict=cited("unproven", "loader")),
+        vary=mode("nxdi-v0", "fused", verdict=fig("unproven")),
     ),
     "tokens-by-mode": spoil("variants[1].num_speculative_tokens", None),
     "method-read": Example("variants[1].method", {"variants[1].method": "eagle"}, native(method="eagle3")),

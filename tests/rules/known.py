@@ -76,7 +76,7 @@ EXPERIMENT: dict[str, Any] = {
 
 def fig(value: Any) -> DataFigure[Any]:
     """Return a figure of the made-up source."""
-    return DataFigure[Any](value=value, source="s")
+    return DataFigure[Any](value=value, source=SOURCES["s"])
 
 
 def model(id_: str, **figures: Any) -> ModelConfig:
@@ -162,7 +162,7 @@ def _minor(driver: str = "2.29.0.0", **figures: Any) -> KubernetesMinor:
 @cache
 def known() -> Catalogue:
     """Return the made-up catalogue around the real runtimes, freed of what they warn of."""
-    runtimes = {path.stem: real._read_runtime(path) for path in sorted((real.DATA / "runtimes").glob("*.yaml"))}
+    runtimes = dict(real.load_catalogue().runtimes)
     for name, runtime in runtimes.items():
         safe = runtime.image.vulnerabilities.model_copy(update={"value": None})
         runtimes[name] = runtime.model_copy(
@@ -231,10 +231,10 @@ def judged(
     documents = {kind: YamlDocument(file=f"{kind}.yaml", data=data, lines=_lines(data)) for kind, data in files.items()}
     experiment = documents.pop("experiment")
     declared = {
-        kind: SpecFile(document=document, environment=parse_record(Environment, document, name=names[kind]))
+        kind: SpecFile(document=document, record=parse_record(Environment, document, name=names[kind]))
         for kind, document in documents.items()
     }
-    pair = SpecFile(document=experiment, experiment=parse_record(Experiment, experiment, name=names["experiment"]))
+    pair = SpecFile(document=experiment, record=parse_record(Experiment, experiment, name=names["experiment"]))
     faults = check_workspace(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known(), now)
     return tuple(fault for fault in faults if fault.file != "twin.yaml")
 

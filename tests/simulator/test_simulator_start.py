@@ -30,7 +30,7 @@ END_S = 20
 
 
 def key() -> ArtifactKey:
-    experiment = load_workspace(ROOT / "environments", ROOT / "experiments").experiments["post"].experiment
+    experiment = load_workspace(ROOT / "environments", ROOT / "experiments").experiments["post"].record
     assert experiment is not None
     return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
 

@@ -24,7 +24,7 @@ SKETCHES = dict(list_sketches())
 
 
 def experiment(name: str) -> Experiment:
-    found = SPECS[name].experiment
+    found = SPECS[name].record
     assert found is not None
     return found
 

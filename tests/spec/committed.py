@@ -21,16 +21,12 @@ def workspace() -> Workspace:
 
 def experiment(name: str) -> Experiment:
     """Return one committed experiment."""
-    found = workspace().experiments[name].experiment
-    assert found is not None
-    return found
+    return workspace().experiments[name].record
 
 
 def environment(name: str) -> Environment:
     """Return one committed environment."""
-    found = workspace().environments[name].environment
-    assert found is not None
-    return found
+    return workspace().environments[name].record
 
 
 def known() -> Catalogue:

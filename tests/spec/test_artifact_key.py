@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from committed import EXPERIMENTS, environment, experiment, known
 from tandem.spec.artifact_key import DIGEST_CHARACTERS, ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
-from tandem.spec.figure import DataFigure
+from tandem.spec.figure import DataFigure, FigureSource
 from tandem.spec.images import apply_mirror, list_image_uses, pull_name
 from tandem.spec.variant_key import compute_artifact_key
 
@@ -52,7 +53,9 @@ def image(**update: Any) -> Catalogue:
 
 def digest() -> Catalogue:
     reference = known().runtimes["nxdi-v0"].image.reference
-    digests = {reference: DataFigure[str](value=f"sha256:{'1' * 64}", source="s")}
+    digests = {
+        reference: DataFigure[str](value=f"sha256:{'1' * 64}", source=FigureSource(where="s", date=date(2026, 11, 21)))
+    }
     return replace(known(), digests=known().digests.model_copy(update={"digests": digests}))
 
 

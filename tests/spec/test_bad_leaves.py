@@ -16,7 +16,7 @@ from tandem.spec.document import read_document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.record import SpecRecord, parse_record
+from tandem.spec.record import SpecRecord, describe_allowed_values, parse_record
 
 WHOLE: dict[str, tuple[type[SpecRecord], dict[str, Any]]] = {
     "environment": (Environment, ENVIRONMENT),
@@ -60,7 +60,7 @@ def takes(annotation: Any) -> set[object]:
 def wrong(leaf: SchemaKey) -> Iterator[str]:
     """Yield the names of the values in WRONG that a leaf must refuse."""
     admitted = takes(leaf.field.annotation)
-    free_text = leaf.takes.startswith(("text", "a relative folder"))
+    free_text = describe_allowed_values(leaf.field).startswith(("text", "a relative folder"))
     yield from (["a mapping"] if dict not in admitted else ["a word"])
     yield "a list"
     if not free_text:
@@ -202,10 +202,10 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
 @pytest.mark.parametrize(
     ("kind", "path", "new", "allowed"),
     [
-        ("experiment", "serving.tensor_parallel_size", 0, "a whole number, at least 1"),
-        ("experiment", "serving.tensor_parallel_size", 129, "a whole number, at most 128"),
+        ("experiment", "serving.tensor_parallel_size", 0, "a whole number, from 1 to 128"),
+        ("experiment", "serving.tensor_parallel_size", 129, "a whole number, from 1 to 128"),
         ("experiment", "sweep.drafts", [], None),
-        ("experiment", "sweep.num_speculative_tokens[0]", 65, "a whole number from 1 to 64, at most 64"),
+        ("experiment", "sweep.num_speculative_tokens[0]", 65, "a whole number from 1 to 64"),
         ("environment", "network.kind", "neww", "new, existing"),
         ("environment", "network.kind", None, "new, existing"),
         ("environment", "network.zones", ["use2-az1"], None),

@@ -38,9 +38,7 @@ def inputs() -> CommandInputs:
 
 
 def environment(name: str) -> Environment:
-    found = inputs().workspace.environments[name].environment
-    assert found is not None
-    return found
+    return inputs().workspace.environments[name].record
 
 
 def changed(base: Environment, **parts: Any) -> Environment:

@@ -39,7 +39,7 @@ def declared(folder: Path, name: str, change: Change = lambda _: None) -> Enviro
     document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
     change(document)
     (folder / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document))
-    found = load_workspace(folder / "environments", folder / "experiments", (name,)).environments[name].environment
+    found = load_workspace(folder / "environments", folder / "experiments", (name,)).environments[name].record
     assert found
     return found
 

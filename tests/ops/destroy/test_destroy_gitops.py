@@ -31,7 +31,7 @@ def delivered(tool):
 def test_it_names_every_object_that_the_tool_was_told_and_no_other(tmp_path: Path, tool: str):
     environment = declared(tmp_path, "post", delivered(tool))
     workspace = load_workspace(tmp_path / "environments", ROOT / "experiments", ("post",))
-    hosted = [found.experiment for found in workspace.experiments.values() if found.experiment]
+    hosted = [found.record for found in workspace.experiments.values()]
     told = {
         f"{body['kind']}/{body['metadata']['name']}"
         for body in render_gitops(environment, hosted, load_catalogue())[tool]

@@ -48,8 +48,7 @@ def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
     place.offers.facts = good_facts()
     place.proxy.use()
     place.proxy.forget()
-    example = declared().environments["post-us-east-2"].environment
-    assert example is not None
+    example = declared().environments["post-us-east-2"].record
     world = World(endpoint=place.endpoint, proxy=place.proxy, offers=place.offers, session=place.session,
                   environment=example)  # fmt: skip
     starts, ends = NOW.replace(hour=11, minute=30), NOW.replace(day=23, hour=11, minute=30)

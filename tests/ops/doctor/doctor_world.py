@@ -302,7 +302,7 @@ class World:
 
     def subject(self) -> DoctorContext:
         workspace = declared()
-        hosted = [workspace.experiments[name].experiment for name in self.environment.experiments]
+        hosted = [workspace.experiments[name].record for name in self.environment.experiments]
         return DoctorContext(
             environment=self.environment, experiments=tuple(one for one in hosted if one), catalogue=known(),
             now=self.now, resolve_digest=self.digest_of,

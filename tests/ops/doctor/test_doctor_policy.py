@@ -20,8 +20,7 @@ ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:u
 @pytest.fixture(scope="module")
 def enforcing() -> Iterator[World]:
     """A deployed environment at an endpoint where policies bind."""
-    example = declared().environments["post-us-east-2"].environment
-    assert example is not None
+    example = declared().environments["post-us-east-2"].record
     with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True) as endpoint:
         server, offers = serve(good_facts(), endpoint.url)
         world = World(endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example)  # type: ignore[arg-type]

@@ -14,4 +14,4 @@ ROOT = Path(__file__).parents[3]
 @cache
 def committed() -> dict[str, Environment]:
     declared = load_workspace(ROOT / "environments", ROOT / "experiments", ()).environments
-    return {name: file.environment for name, file in declared.items() if file.environment}
+    return {name: file.record for name, file in declared.items()}
