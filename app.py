@@ -125,17 +125,11 @@ def collect_cluster_content(
     if environment.delivery.kind != "cdk":
         return None
     from charts import render_workloads  # noqa: PLC0415
-    from charts.driver import RELEASE, RELEASE_NAMESPACE, build_driver_release  # noqa: PLC0415
     from charts.people import render_people  # noqa: PLC0415
-    from stacks.workloads import ClusterContent, HelmRelease  # noqa: PLC0415
+    from stacks.workloads import ClusterContent  # noqa: PLC0415
 
-    chart = build_driver_release(environment, catalogue)
-    driver = HelmRelease(
-        name=RELEASE, namespace=RELEASE_NAMESPACE, repository=chart.repository, version=chart.version,
-        values=chart.values,
-    )  # fmt: skip
     charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
-    return ClusterContent(driver=driver, charts=charts, people=render_people(environment, experiments, charts))
+    return ClusterContent(charts=charts, people=render_people(environment, experiments, charts))
 
 
 def _read_context(arguments: Sequence[str]) -> dict[str, Any]:

@@ -25,10 +25,10 @@ from collections.abc import Mapping, Sequence
 
 from charts import STAGES, list_stages
 from charts import people as people_chart
-from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, DriverRelease, build_driver_release
 from charts.manifest import Object, build_object, object_labels
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
+from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME, DriverRelease, build_driver_release
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.images import PRIVATE_ECR

@@ -12,7 +12,7 @@ from typing import Any
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from stacks.identity import PodRole
+from stacks.identity import add_pod_role
 from stacks.policy import locate_environment
 from stacks.stack import acknowledge_findings
 from tandem.spec.environment import Environment
@@ -21,6 +21,7 @@ BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy w
 AFTER_NODES = ("coredns", "aws-mountpoint-s3-csi-driver")  # Deployments: degraded until a node takes them
 # A policy without the controller that enforces it is silently nothing (EKS user guide, CNI network policy).
 CNI_CONFIGURATION = {"enableNetworkPolicy": "true"}
+CNI_ACCOUNT = "aws-node"
 Versions = Mapping[str, str | None]
 
 
@@ -29,16 +30,17 @@ def add_node_addons(
 ) -> list[eks.CfnAddon]:
     """Add the add-ons that come before the nodes."""
     arn = locate_environment(environment).aws_policy_arn("AmazonEKS_CNI_Policy")
-    role = PodRole(
-        scope, "CniRole", environment=environment, namespace="kube-system", account="aws-node",
+    role = add_pod_role(
+        Construct(scope, "CniRole"), environment=environment, namespace="kube-system", account=CNI_ACCOUNT,
         managed_policy_arns=[arn],
     )  # fmt: skip
     reason = "AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes"
-    acknowledge_findings(role.role, {f"AwsSolutions-IAM4[Policy::{arn}]": reason})
+    acknowledge_findings(role, {f"AwsSolutions-IAM4[Policy::{arn}]": reason})
     agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
     cni = add_addon(
-        scope, "vpc-cni", cluster_ref=cluster_ref, versions=versions, configuration=CNI_CONFIGURATION, role=role
-    )
+        scope, "vpc-cni", cluster_ref=cluster_ref, versions=versions, configuration=CNI_CONFIGURATION,
+        role_arns={CNI_ACCOUNT: role.attr_arn},
+    )  # fmt: skip
     for agent in agents:
         cni.add_resource_dependency(agent)  # the CNI's credentials come from the agent
     return [*agents, cni]
@@ -52,14 +54,17 @@ def add_workload_addons(scope: Construct, cluster_ref: str, versions: Versions, 
 
 def add_addon(
     scope: Construct, name: str, *, cluster_ref: str, versions: Versions,
-    configuration: Mapping[str, Any] | None = None, role: PodRole | None = None,
+    configuration: Mapping[str, Any] | None = None, role_arns: Mapping[str, str] | None = None,
 ) -> eks.CfnAddon:  # fmt: skip
     """Add one add-on; a version of None is left out, and EKS takes its default.
 
     Args:
-        role: of its own pods.
+        role_arns: service account of its own pods to role.
     """
-    association = role and eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.arn, service_account=role.account)
+    associations = [
+        eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role_arn, service_account=account)
+        for account, role_arn in (role_arns or {}).items()
+    ]
     return eks.CfnAddon(
         scope,
         name,
@@ -67,6 +72,6 @@ def add_addon(
         addon_name=name,
         addon_version=versions.get(name),
         configuration_values=json.dumps(configuration) if configuration else None,
-        pod_identity_associations=[association] if association else None,
+        pod_identity_associations=associations or None,
         resolve_conflicts="OVERWRITE",  # the template is what runs; kubectl edits of an add-on do not last
     )

@@ -16,7 +16,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.addons import add_node_addons, add_workload_addons
-from stacks.identity import PodRoles
+from stacks.identity import add_pod_roles
 from stacks.network import NetworkIds
 from stacks.nodes import add_node_role, add_system_nodes
 from stacks.policy import AwsLocation, allow, locate_environment
@@ -57,14 +57,12 @@ class ClusterStack(EnvironmentStack):
         for addon in node_addons:
             system_nodes.add_resource_dependency(addon)
         add_workload_addons(Construct(self, "Addons"), cluster.ref, addon_versions, system_nodes)
-        pods = PodRoles(
-            self, "PodRoles", environment=environment,
-            metrics_namespaces=(names.bench_namespace(environment), names.simulation_namespace(environment)),
-        )  # fmt: skip
+        metrics_namespaces = (names.bench_namespace(environment), names.simulation_namespace(environment))
+        role_arns = add_pod_roles(Construct(self, "PodRoles"), environment, metrics_namespaces)
         self.node_role_arn = export_value(self, "NodeRoleArn", node_role_arn)
         self.security_group_id = export_value(self, "SecurityGroupId", cluster.attr_cluster_security_group_id)
         self.pod_role_arns = {
-            account: export_value(self, f"RoleArn-{account}", arn) for account, arn in pods.arns.items()
+            account: export_value(self, f"RoleArn-{account}", arn) for account, arn in role_arns.items()
         }
 
 

@@ -18,7 +18,6 @@ from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import NewNetwork
-from tandem.spec.images import apply_mirror
 
 
 class EnvironmentStage(cdk.Stage):
@@ -80,12 +79,11 @@ class EnvironmentStage(cdk.Stage):
         )
         observability.add_stack_dependency(cluster)  # its add-on
         observability.add_stack_dependency(guard)  # the topic that its alarms tell
-        chart_repository = catalogue.dra_chart.repository.removeprefix("oci://")
         workloads = WorkloadsStack(
             self, "Workloads", environment=environment, role_arns=cluster.pod_role_arns, network=network,
             experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
             cluster_security_group_id=cluster.security_group_id, cluster_content=cluster_content,
-            chart_repository=apply_mirror(chart_repository, environment.registry_mirrors),
+            catalogue=catalogue,
         )  # fmt: skip
         workloads.add_stack_dependency(cluster)
         self._order_after(workloads, "Image")  # what it starts pulls the images of ours

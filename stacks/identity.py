@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks import policy
@@ -34,57 +35,37 @@ PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
 
 
-class PodRole(Construct):
-    """A role for one service account of this cluster.
+def add_pod_role(
+    scope: Construct, *, environment: Environment, namespace: str, account: str,
+    statements: Sequence[Statement] = (), managed_policy_arns: Sequence[str] = (), policy_name: str = "bucket",
+) -> iam.CfnRole:  # fmt: skip
+    """Add the role of `scope`, for one service account of this cluster."""
+    cluster_arn = locate_environment(environment).cluster_arn(names.cluster_name(environment))
+    conditions = {
+        "StringEquals": {
+            "aws:RequestTag/eks-cluster-arn": cluster_arn,
+            "aws:RequestTag/kubernetes-service-account": account,
+        },
+        "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
+    }
+    return add_role(
+        scope, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
+        statements=statements, managed_policy_arns=managed_policy_arns,
+    )  # fmt: skip
 
-    Attributes:
-        account: the service account.
-        arn: the role.
-        role: the resource, for reasons and ordering.
-    """
 
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, namespace: str, account: str,
-        statements: Sequence[Statement] = (), managed_policy_arns: Sequence[str] = (), policy_name: str = "bucket",
-    ) -> None:  # fmt: skip
-        super().__init__(scope, id_)
-        conditions = {
-            "StringEquals": {
-                "aws:RequestTag/eks-cluster-arn": locate_environment(environment).cluster_arn(
-                    names.cluster_name(environment)
-                ),
-                "aws:RequestTag/kubernetes-service-account": account,
-            },
-            "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
-        }
-        self.account = account
-        self.role = add_role(
-            self, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
-            statements=statements, managed_policy_arns=managed_policy_arns,
+def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces: Sequence[str]) -> dict[str, str]:
+    """Add the roles of the reader, and of the writers of stage, compile and bench; return service account to role."""
+    role_arns = {}
+    for account in PREFIXES:
+        statements = _list_statements(environment, account, metrics_namespaces)
+        role = add_pod_role(
+            Construct(scope, account), environment=environment, namespace=f"{names.NAMESPACE_PREFIX}*",
+            account=account, statements=statements,
         )  # fmt: skip
-        self.arn = self.role.attr_arn
-
-
-class PodRoles(Construct):
-    """Those of the reader, and of the writers of stage, compile and bench.
-
-    Attributes:
-        arns: service account to role.
-    """
-
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, metrics_namespaces: Sequence[str]
-    ) -> None:
-        super().__init__(scope, id_)
-        self.arns: dict[str, str] = {}
-        for account in PREFIXES:
-            statements = _list_statements(environment, account, metrics_namespaces)
-            role = PodRole(
-                self, account, environment=environment, namespace=f"{names.NAMESPACE_PREFIX}*", account=account,
-                statements=statements,
-            )  # fmt: skip
-            acknowledge_findings(role.role, _list_nag_reasons(statements))
-            self.arns[account] = role.arn
+        acknowledge_findings(role, _list_nag_reasons(statements))
+        role_arns[account] = role.attr_arn
+    return role_arns
 
 
 def add_chart_reader(scope: Construct, environment: Environment, *, namespace: str, chart: PrivateRepository) -> None:
@@ -93,30 +74,27 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
     System nodes have no way to the node's own role (IMDS hop limit 1), so the controller needs one of its own.
     """
     pull = allow(policy.PULL_ACTIONS, [chart.arn(locate_environment(environment).partition)])
-    reader = PodRole(
-        scope, SOURCE_CONTROLLER, environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
+    reader = add_pod_role(
+        Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
         statements=[policy.allow_login(), pull], policy_name="chart",
     )  # fmt: skip
     reason = "a login to private registries takes no narrower resource"
-    acknowledge_findings(reader.role, {"AwsSolutions-IAM5[Resource::*]": reason})
-    PodIdentities(
-        scope, "Identity", cluster_name=names.cluster_name(environment), namespace=namespace,
-        role_arns={SOURCE_CONTROLLER: reader.arn},
+    acknowledge_findings(reader, {"AwsSolutions-IAM5[Resource::*]": reason})
+    add_pod_identities(
+        Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=namespace,
+        role_arns={SOURCE_CONTROLLER: reader.attr_arn},
     )  # fmt: skip
 
 
-class PodIdentities(Construct):
-    """The service accounts of one experiment's namespace, each bound to its role."""
-
-    def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, namespace: str, role_arns: Mapping[str, str]
-    ) -> None:
-        super().__init__(scope, id_)
-        for account, role_arn in role_arns.items():
-            eks.CfnPodIdentityAssociation(
-                self, account, cluster_name=cluster_name, namespace=namespace, service_account=account,
-                role_arn=role_arn,
-            )  # fmt: skip
+def add_pod_identities(
+    scope: Construct, *, cluster_name: str, namespace: str, role_arns: Mapping[str, str]
+) -> Construct:
+    """Bind the service accounts of one namespace to their roles; return `scope`, for those who wait for it."""
+    for account, role_arn in role_arns.items():
+        eks.CfnPodIdentityAssociation(
+            scope, account, cluster_name=cluster_name, namespace=namespace, service_account=account, role_arn=role_arn
+        )
+    return scope
 
 
 def _list_statements(environment: Environment, account: str, metrics_namespaces: Sequence[str]) -> list[Statement]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import aws_cdk as cdk
 import yaml
@@ -76,9 +75,9 @@ class ImageStack(EnvironmentStack):
         group.apply_removal_policy(RemovalPolicy.RETAIN)
         # the tools image's resources keep the names that they had when it was alone
         scopes = [self if image is TOOLS else Construct(self, image.name.capitalize()) for image in PROJECT_IMAGES]
-        build_network = _add_build_network(self, network) if environment.builds_in_vpc else None
+        vpc_config = _add_vpc_config(self, network) if environment.builds_in_vpc else None
         builds = [
-            ImageBuild(image_scope, image, environment, group, build_network)
+            ImageBuild(image_scope, image, environment, group, vpc_config)
             for image_scope, image in zip(scopes, PROJECT_IMAGES, strict=True)
         ]
         function_arn = _add_build_function(Construct(self, "Provider"), environment, builds, group)
@@ -95,34 +94,8 @@ class ImageStack(EnvironmentStack):
             previous_image = image_resource
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BuildNetwork:
-    """Where a build runs that shall see nothing but the VPC and its ways out."""
-
-    vpc_id: str
-    subnet_ids: Sequence[str]
-    group_id: str
-
-    def vpc_config(self) -> codebuild.CfnProject.VpcConfigProperty:
-        """Return how a project names it."""
-        return codebuild.CfnProject.VpcConfigProperty(
-            vpc_id=self.vpc_id, subnets=list(self.subnet_ids), security_group_ids=[self.group_id]
-        )
-
-    def list_statements(self, location: AwsLocation) -> list[Statement]:
-        """Return what a build in these subnets takes."""
-        subnet_start = location.arn("ec2", "subnet/")
-        subnets = [cdk.Fn.join("", [subnet_start, subnet_id]) for subnet_id in self.subnet_ids]
-        conditions = {"StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}}
-        interfaces = [location.arn("ec2", "network-interface/*")]
-        return [
-            allow(_INTERFACE_ACTIONS, ["*"]),
-            allow(["ec2:CreateNetworkInterfacePermission"], interfaces, conditions=conditions),
-        ]
-
-
-def _add_build_network(scope: Construct, network: NetworkIds) -> BuildNetwork:
-    """Return where builds run: the private subnets, with a group that nobody enters."""
+def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProject.VpcConfigProperty:
+    """Return where builds run that shall see nothing but the VPC and its ways out, in a group that nobody enters."""
     egress = ec2.CfnSecurityGroup.EgressProperty(
         ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="registries, indexes, AWS"
     )
@@ -130,11 +103,27 @@ def _add_build_network(scope: Construct, network: NetworkIds) -> BuildNetwork:
         scope, "BuildGroup", vpc_id=network.vpc_id, group_description="builds of images: HTTPS out, nothing in",
         security_group_egress=[egress],
     )  # fmt: skip
-    return BuildNetwork(vpc_id=network.vpc_id, subnet_ids=network.all_subnet_ids(), group_id=group.attr_group_id)
+    return codebuild.CfnProject.VpcConfigProperty(
+        vpc_id=network.vpc_id, subnets=network.all_subnet_ids(), security_group_ids=[group.attr_group_id]
+    )
+
+
+def _list_vpc_statements(location: AwsLocation, subnet_ids: Sequence[str]) -> list[Statement]:
+    """Return what a build in the private subnets takes."""
+    subnets = [cdk.Fn.join("", [location.arn("ec2", "subnet/"), subnet_id]) for subnet_id in subnet_ids]
+    conditions = {"StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}}
+    interfaces = [location.arn("ec2", "network-interface/*")]
+    return [
+        allow(_INTERFACE_ACTIONS, ["*"]),
+        allow(["ec2:CreateNetworkInterfacePermission"], interfaces, conditions=conditions),
+    ]
 
 
 class ImageBuild:
     """One image's repository, and in `scope` the source, the project and the role of its build.
+
+    Args:
+        vpc_config: where it builds; None: wherever CodeBuild does.
 
     Attributes:
         image: what is built.
@@ -145,7 +134,7 @@ class ImageBuild:
 
     def __init__(
         self, scope: Construct, image: ProjectImage, environment: Environment, log_group: logs.CfnLogGroup,
-        build_network: BuildNetwork | None,
+        vpc_config: codebuild.CfnProject.VpcConfigProperty | None,
     ) -> None:  # fmt: skip
         name, location = names.repository_name(environment, image.name), locate_environment(environment)
         self.image = image
@@ -168,9 +157,9 @@ class ImageBuild:
             allow_login(),
             allow(_PUSH_ACTIONS, [self.repository.attr_arn]),
             *([allow(PULL_ACTIONS, [mirror.arn(location.partition)])] if mirror else []),
-            *(build_network.list_statements(location) if build_network else []),
+            *(_list_vpc_statements(location, vpc_config.subnets or ()) if vpc_config else []),
         ]
-        role = self._add_role(build_scope, location, statements, in_vpc=build_network is not None)
+        role = self._add_role(build_scope, location, statements, in_vpc=vpc_config is not None)
         project = codebuild.CfnProject
         resource = codebuild.CfnProject(
             build_scope,
@@ -194,7 +183,7 @@ class ImageBuild:
             ),
             timeout_in_minutes=BUILD_MINUTES,
             queued_timeout_in_minutes=QUEUE_MINUTES,
-            vpc_config=build_network.vpc_config() if build_network else None,
+            vpc_config=vpc_config,
         )
         reasons = {
             "AwsSolutions-CB3": "docker build needs a Docker daemon; the project runs this one source only",

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.addons import add_addon
 from stacks.alarms import AlarmSet
-from stacks.identity import PodRole
+from stacks.identity import add_pod_role
 from stacks.policy import allow, locate_environment
 from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
@@ -90,7 +91,8 @@ def _add_container_insights(scope: Construct, environment: Environment, key_arn:
     _add_node_filter(scope, environment, performance_group).add_resource_dependency(groups[performance_group])
     addon = add_addon(
         scope, agent.ADDON, cluster_ref=names.cluster_name(environment), versions={agent.ADDON: version},
-        configuration=agent.build_addon_configuration(environment), role=_add_agent_role(scope, environment),
+        configuration=agent.build_addon_configuration(environment),
+        role_arns={agent.SERVICE_ACCOUNT: _add_agent_role(scope, environment).attr_arn},
     )  # fmt: skip
     for group in groups.values():
         addon.add_resource_dependency(group)  # the agent would make it, kept for ever and under no key of ours
@@ -109,7 +111,7 @@ def _add_node_filter(scope: Construct, environment: Environment, log_group: str)
     )  # fmt: skip
 
 
-def _add_agent_role(scope: Construct, environment: Environment) -> PodRole:
+def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     """Add the role of the agents, which write to their own log groups and to nothing else.
 
     They put no metric: CloudWatch takes the metrics out of what the agents log (embedded metric format), so they need
@@ -124,12 +126,12 @@ def _add_agent_role(scope: Construct, environment: Environment) -> PodRole:
         for stream_suffix in ("", ":log-stream:*")
     ]
     statements = [allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])]
-    role = PodRole(
-        scope, "AgentRole", environment=environment, namespace=agent.NAMESPACE, account=agent.SERVICE_ACCOUNT,
-        statements=statements, policy_name="watch",
+    role = add_pod_role(
+        Construct(scope, "AgentRole"), environment=environment, namespace=agent.NAMESPACE,
+        account=agent.SERVICE_ACCOUNT, statements=statements, policy_name="watch",
     )  # fmt: skip
     stream_reason = "a stream is named after its node, which is not known beforehand; the log group is literal"
     reasons = {f"AwsSolutions-IAM5[Resource::{arn}]": stream_reason for arn in groups if arn.endswith("*")}
     instance_reason = "reading tags and volumes of instances takes no narrower resource"
-    acknowledge_findings(role.role, reasons | {"AwsSolutions-IAM5[Resource::*]": instance_reason})
+    acknowledge_findings(role, reasons | {"AwsSolutions-IAM5[Resource::*]": instance_reason})
     return role

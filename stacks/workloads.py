@@ -16,12 +16,14 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, IDependable
 
-from stacks.identity import PodIdentities, add_chart_reader
+from stacks.identity import add_chart_reader, add_pod_identities
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
 from stacks.policy import PrivateRepository, locate_environment
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, build_driver_release
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 
@@ -33,27 +35,14 @@ HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HelmRelease:
-    """A Helm chart as it is to be installed, mirrors applied."""
-
-    name: str
-    namespace: str
-    repository: str
-    version: str
-    values: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterContent:
-    """What the CDK applies inside the cluster, as plain values.
+    """What the CDK applies inside the cluster beside the Neuron DRA driver, as plain values.
 
     Args:
-        driver: the Neuron DRA chart.
         charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
         people: their rights in the cluster: part -> Kubernetes objects.
     """
 
-    driver: HelmRelease
     charts: Charts
     people: Mapping[str, Objects]
 
@@ -65,13 +54,12 @@ class WorkloadsStack(EnvironmentStack):
         experiments: those the environment hosts.
         role_arns: service account to role.
         cluster_content: what to apply inside the cluster; None with gitops.
-        chart_repository: where the Neuron DRA chart comes from, mirrors applied.
     """
 
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, experiments: Sequence[Experiment],
         role_arns: Mapping[str, str], network: NetworkIds, cluster_security_group_id: str,
-        cluster_content: ClusterContent | None, chart_repository: str,
+        cluster_content: ClusterContent | None, catalogue: Catalogue,
     ) -> None:  # fmt: skip
         super().__init__(
             scope, id_, environment=environment,
@@ -79,25 +67,25 @@ class WorkloadsStack(EnvironmentStack):
         )  # fmt: skip
         identities_scope = Construct(self, "PodIdentities")
         identities = {
-            experiment.name: PodIdentities(
-                identities_scope, experiment.name, cluster_name=names.cluster_name(environment),
+            experiment.name: add_pod_identities(
+                Construct(identities_scope, experiment.name), cluster_name=names.cluster_name(environment),
                 namespace=names.experiment_namespace(experiment), role_arns=role_arns,
             )
             for experiment in experiments
         }  # fmt: skip
-        delivery, chart = environment.delivery, PrivateRepository.parse_reference(chart_repository)
+        delivery, driver = environment.delivery, build_driver_release(environment, catalogue)
+        chart = PrivateRepository.parse_reference(driver.repository)
         if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
             add_chart_reader(Construct(self, "ChartReader"), environment, namespace=delivery.namespace, chart=chart)
         if cluster_content is None:
             return
-        driver = cluster_content.driver
         kubectl = KubectlAccess(
             self, "Kubectl", cluster_name=names.cluster_name(environment), location=locate_environment(environment),
             subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
             chart_repository=driver.repository, retention_days=environment.log_retention_days,
         )  # fmt: skip
         release = eks.HelmChart(
-            self, "NeuronDra", cluster=kubectl.cluster, release=driver.name, namespace=driver.namespace,
+            self, "NeuronDra", cluster=kubectl.cluster, release=RELEASE, namespace=RELEASE_NAMESPACE,
             create_namespace=False, chart=driver.repository.rpartition("/")[2], repository=driver.repository,
             version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
         )  # fmt: skip

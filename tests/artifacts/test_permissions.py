@@ -16,7 +16,7 @@ from doubles.aws_principal import create_principal
 from stored_sets import list_files
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from stacks.identity import PodRoles
+from stacks.identity import add_pod_roles
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import Manifest, write_stored_manifest
@@ -45,12 +45,8 @@ def statements():
     stack = Stack(App(), "cluster")
     declared = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
     example = declared.environments["post-us-east-2"].record
-    PodRoles(
-        stack, "identities", metrics_namespaces=["Tandem/n"],
-        environment=example.model_copy(update={
-            "artifacts": example.artifacts.model_copy(update={"existing_bucket": BUCKET}),
-        }),
-    )  # fmt: skip
+    artifacts = example.artifacts.model_copy(update={"existing_bucket": BUCKET})
+    add_pod_roles(stack, example.model_copy(update={"artifacts": artifacts}), ["Tandem/n"])
     found = {}
     for account in (SERVE_ACCOUNT, STAGE_ACCOUNT, COMPILE_ACCOUNT, BENCH_ACCOUNT):
         role = next(child for child in stack.node.find_all() if child.node.path.endswith(f"{account}/Role"))

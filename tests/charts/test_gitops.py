@@ -22,9 +22,9 @@ from chart_cases import (
     stages,
 )
 
-from charts.driver import build_driver_release
 from charts.gitops import render_gitops, revision_reference
 from charts.tree import render_files
+from tandem.spec.driver_release import build_driver_release
 from tandem.spec.environment import Environment
 
 ARGOCD = ENVIRONMENTS["native-us-east-2"]

@@ -13,11 +13,11 @@ import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources, wide_experiment
 
 from charts import list_stages, render_workloads
-from charts.driver import build_driver_release
 from charts.people import render_people
 from charts.tree import render_files
 from stacks.workloads import split_chart
 from tandem.rules.speculation import MAX_CDK_VARIANTS
+from tandem.spec.driver_release import build_driver_release
 
 pytestmark = pytest.mark.cdk
 

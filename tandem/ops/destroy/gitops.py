@@ -8,10 +8,10 @@ from __future__ import annotations
 from tandem.errors import InputError
 from tandem.ops.account import AccountClients
 from tandem.shell_command import quote_command
+from tandem.spec.driver_release import RELEASE
 from tandem.spec.environment import Environment, GitopsDelivery
 
 REMOVAL_FLAG = "--gitops-removed"
-DRIVER_RELEASE = "neuron-helm-chart"  # the release as charts/driver.py names it
 
 
 def list_gitops_objects(environment: Environment) -> tuple[str, ...]:
@@ -33,8 +33,8 @@ def list_gitops_objects(environment: Environment) -> tuple[str, ...]:
     return (
         *(f"Kustomization/{experiment}-*" for experiment in experiments),
         f"Kustomization/{name}-people",
-        f"HelmRelease/{DRIVER_RELEASE}",
-        f"OCIRepository/{DRIVER_RELEASE}",
+        f"HelmRelease/{RELEASE}",
+        f"OCIRepository/{RELEASE}",
         f"Kustomization/{name}-gitops",
         f"GitRepository/{name}",
     )

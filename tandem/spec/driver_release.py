@@ -1,4 +1,4 @@
-"""The Neuron DRA chart as an environment installs it: address, version and values, mirrors applied.
+"""The Neuron DRA chart as an environment installs it, by the CDK or a GitOps tool: address, version, mirrors applied.
 
 Invariant: with a mirror set, neither the chart nor an image of it comes from its published registry.
 
