@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
-from string import Template
+from pathlib import Path
 from typing import Annotated, Literal, get_args
 
+import jinja2
 from cyclopts import Parameter
 
 from tandem.cli.console import print_result
@@ -29,34 +29,7 @@ INSTANCE_TYPES: tuple[str, ...] = get_args(CapacitySettings.model_fields["instan
 CAPACITY_KINDS: tuple[str, ...] = get_args(CapacitySettings.model_fields["kind"].annotation)
 MAX_ZONES = 3
 
-NETWORKS = {
-    "new": """network:
-  kind: new                    # or `existing`: `tandem new --vpc existing` writes its keys
-  cidr: 10.50.0.0/16
-  zones: [$zones]   # zone ids, never letters: aws ec2 describe-availability-zones
-  nat: single                  # none closes the cluster off; then every registry needs a mirror""",
-    "existing": """network:                       # aws ec2 describe-subnets shows ids, ranges and zone ids
-  kind: existing
-  vpc_id: FILL_IN
-  cidr: FILL_IN                # range of the VPC, such as 10.50.0.0/16
-  subnets:                     # private, in two zones or more, one of them the nodes'
-$subnets""",
-}
-PRICES = {
-    "capacity-block": "UpfrontFee by hours and nodes: aws ec2 describe-capacity-block-offerings",
-    "reservation": "your on-demand price, with your discount",
-    "spot": "aws ec2 describe-spot-price-history --instance-types $type",
-    "on-demand": "your on-demand price, with your discount",
-}
-RESERVATION_LINES = """  reservation_id: null         # cr-...; until it is here the Fleet stack is left out
-  zone: $zone               # the zone the reservation lies in"""
-ZONE_LINE = "  zone: $zone               # of those that offer the type: $offered"
-BLOCK_LINE = """  block: null                  # as sold: {starts: 2026-12-01T11:30:00Z, ends: 2026-12-02T11:30:00Z}
-"""
-SERVING = {  # what fits one server of the post's pair
-    16: {"degree": "32", "devices": "8", "group": "8", "cpu": "90", "memory": "256", "shm": "16"},
-    1: {"degree": "4", "devices": "1", "group": "null", "cpu": "10", "memory": "96", "shm": "8"},
-}
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 def new(
@@ -93,11 +66,19 @@ def new(
     faults += _list_faults(name, instance_type, kind, region, catalogue)
     if faults:
         raise SpecError(faults)
-    texts = (
-        _environment_text(name, instance_type=instance_type, kind=kind, region=region, vpc=vpc, catalogue=catalogue),
-        _experiment_text(name, instance_type, catalogue),
-    )
-    for path, text in zip(paths, texts, strict=True):
+    offered = catalogue.offerings.offerings[instance_type][region].value
+    # the nodes' zone and the first others of the region
+    zones = sorted([*dict.fromkeys((offered[0], *catalogue.offerings.zones[region].value))][:MAX_ZONES])
+    instance = catalogue.instances.instances[instance_type]
+    templates = jinja2.Environment(  # noqa: S701 - YAML, which no browser reads
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    for kind_of_file, path in zip(("environment", "experiment"), paths, strict=True):
+        text = templates.get_template(f"{kind_of_file}.yaml.j2").render(
+            name=name, type=instance_type, kind=kind, region=region, vpc=vpc, offered=offered, zones=zones,
+            counts=instance.device_counts.value, devices=instance.devices.value or 1,
+        )  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     next_step = f"next: `{quote_command('tandem', 'check', name)}` lists each FILL_IN with what it takes"
@@ -124,32 +105,3 @@ def _list_faults(name: str, instance_type: str, kind: str, region: str, catalogu
     if kind not in kinds:
         got, change = f"{kind} for {instance_type}", "write one of them"
         yield SpecFault(file="--kind", path="", got=got, allowed=", ".join(kinds), change=change)
-
-
-def _environment_text(name: str, *, instance_type: str, kind: str, region: str, vpc: str, catalogue: Catalogue) -> str:
-    offered_zones = catalogue.offerings.offerings[instance_type][region].value
-    # the nodes' zone and the first others of the region
-    zones = sorted([*dict.fromkeys((offered_zones[0], *catalogue.offerings.zones[region].value))][:MAX_ZONES])
-    values = {"name": name, "region": region, "type": instance_type, "kind": kind, "zone": offered_zones[0]}
-    values |= {"offered": ", ".join(offered_zones), "zones": ", ".join(zones)}
-    values["subnets"] = "\n".join(f"    - {{id: FILL_IN, zone: {zone}}}" for zone in zones)
-    parts = {
-        "network": NETWORKS[vpc],
-        "reservation": RESERVATION_LINES if kind in {"capacity-block", "reservation"} else ZONE_LINE,
-        "price": PRICES[kind],
-        "block": BLOCK_LINE if kind == "capacity-block" else "",
-    }
-    texts = {key: Template(text).substitute(values) for key, text in parts.items()}
-    return _read_template("environment.yaml").substitute({**values, **texts})
-
-
-def _experiment_text(name: str, instance_type: str, catalogue: Catalogue) -> str:
-    """Return the experiment's file, with settings that fit the instance type."""
-    instance = catalogue.instances.instances[instance_type]
-    counts = ", ".join(str(count) for count in instance.device_counts.value)
-    serving = SERVING[max(count for count in SERVING if count <= (instance.devices.value or 1))]
-    return _read_template("experiment.yaml").substitute(name=name, counts=counts, **serving)
-
-
-def _read_template(file: str) -> Template:
-    return Template((files("tandem") / "cli" / "templates" / file).read_text())

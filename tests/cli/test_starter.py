@@ -13,14 +13,14 @@ from bucket_specs import folders
 from tandem.cli.inputs import read_inputs
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
-from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES, NETWORKS
+from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.record import FILL_IN
 
 UNSOLD = {("trn2u.48xlarge", "spot")}
 EVERY = [
     (kind_of, bought, region, vpc)
-    for kind_of, bought, vpc in itertools.product(INSTANCE_TYPES, CAPACITY_KINDS, NETWORKS)
+    for kind_of, bought, vpc in itertools.product(INSTANCE_TYPES, CAPACITY_KINDS, ("new", "existing"))
     for region in load_catalogue().offerings.offerings[kind_of]
     if (kind_of, bought) not in UNSOLD
 ]
