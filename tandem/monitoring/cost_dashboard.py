@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 
 from tandem import metrics
@@ -22,80 +22,38 @@ from tandem.spec.environment import CapacitySettings, Environment
 TIME_RANGE = "-P7D"
 _NODES = metrics.CLOUDWATCH_METRICS[metrics.LOG_FILTER, "accelerator_nodes"]
 _RUNNING_SUM = "RUNNING_SUM(FILL(n, 0)) / 60"
-_BILL_NOTES = {
-    "capacity-block": "A Capacity Block is paid when it is bought, whether nodes run or not: USD below is what the "
-    "hours that were used are worth, not the bill.",
-    "reservation": "A reservation is paid whether nodes run or not: USD below is what the hours that were used are "
-    "worth, not the bill.",
-    "spot": "A spot price moves: USD below is at the stated one, not the bill.",
-    "on-demand": "USD below is the nodes alone: control plane, system nodes, network and storage are not in it.",
-}
 
 
 def build_cost_dashboard(scope: MonitoringScope) -> widget.Dashboard:
     """Return the dashboard of an environment's money and capacity."""
-    environment = scope.environment
-    node_widgets: list[GraphWidget | widget.TextWidget] = [
-        widget.build_text(
-            "**Nodes, hours and USD are not drawn**: they are counted in the log of Container Insights, and "
-            "`observability.container_insights` is false in this environment. EC2's console shows what runs."
-            f" (`{metrics.CONTAINER_INSIGHTS}`, `{metrics.LOG_FILTER}`)"
-        )
-    ]
-    if environment.observability.container_insights:
-        node_widgets = [*_list_node_graphs(environment)]
-    omission_note = widget.build_text(
-        "### What is not drawn\n"
-        "- **The bill**: AWS Billing knows it, hours late.\n"
-        "- **What watching itself costs** (metrics, dashboards, alarms, logs): `tandem check` computes it from the "
-        f"catalogue and dated prices, and refuses more than {environment.observability.monthly_limit_usd:g} USD a "
-        "month (`observability.monthly_limit_usd`)."
-    )
-    guard_graphs = list(_list_guard_graphs(environment))
+    environment, capacity = scope.environment, scope.environment.capacity
+    starts, ends = (mark.moment for mark in _build_block_marks(capacity)) if capacity.block else (None, None)
+    no_nodes = widget.render_text("no_nodes", insights=metrics.CONTAINER_INSIGHTS, log_filter=metrics.LOG_FILTER)
+    has_insights, guard_graphs = environment.observability.container_insights, list(_list_guard_graphs(environment))
     return widget.Dashboard(
         name=names.dashboard_name(environment, "money"),
         title=f"{environment.name}: money and capacity",
         widgets=(
-            _build_header(environment.capacity, environment.name),
-            *node_widgets,
+            widget.render_text(
+                "money_header", environment=environment.name, capacity=capacity, price=_format_price(capacity),
+                block_starts=starts, block_ends=ends,
+            ),
+            *(_list_node_graphs(environment) if has_insights else [no_nodes]),
             *(replace(graph, width=COLUMNS // len(guard_graphs)) for graph in guard_graphs),
             _build_run_graph(scope),
-            omission_note,
+            widget.render_text("money_omissions", limit_usd=f"{environment.observability.monthly_limit_usd:g}"),
         ),
         start=TIME_RANGE,
-    )
-
-
-def _build_header(capacity: CapacitySettings, environment: str) -> widget.TextWidget:
-    if capacity.kind != "capacity-block":
-        block_note = "There is no Capacity Block, so no start and no end are marked."
-    elif capacity.awaits_reservation:
-        block_note = "No Capacity Block is bought yet (`capacity.reservation_id`), so there are no nodes."
-    elif capacity.block is None:
-        block_note = "Start and end of the block are not stated (`capacity.block`), so nothing is marked."
-    else:
-        block_note = (
-            f"Block {capacity.reservation_id}: from {_format_moment(capacity.block.starts)} to "
-            f"{_format_moment(capacity.block.ends)}. EC2 ends its instances by itself. Both are marked where the range "
-            "that is looked at holds them."
-        )
-    return widget.build_text(
-        f"## Money and capacity of {environment}\n"
-        f"{capacity.instance_type}, {capacity.kind}, at most {capacity.nodes} node{'s' * (capacity.nodes > 1)} in "
-        f"{capacity.zone}. Price: {_format_price(capacity)} USD per node-hour, read on {capacity.usd_per_hour_date} "
-        "and written in the environment's file; nothing here asks AWS for one. "
-        f"{_BILL_NOTES[capacity.kind]} {block_note}"
-    )
+    )  # fmt: skip
 
 
 def _build_block_marks(capacity: CapacitySettings) -> tuple[GraphMark, ...]:
     block = capacity.block
     moments = {"block starts": block.starts, "block ends": block.ends} if block else {}
-    return tuple(GraphMark(label=label, moment=_format_moment(moment)) for label, moment in moments.items())
-
-
-def _format_moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return tuple(
+        GraphMark(label=label, moment=f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        for label, moment in moments.items()
+    )
 
 
 def _format_price(capacity: CapacitySettings) -> str:

@@ -32,7 +32,7 @@ def build_experiment_dashboard(environment: Environment, experiment_scope: Exper
         title=f"{arms.experiment.name}: arms side by side",
         variables=arms.variables,
         widgets=(
-            _build_header(arms),
+            widget.render_text("experiment_header", arms=arms, period_minutes=PERIOD_S // 60, all_values=ALL_VALUES),
             *_list_post_figures(arms),
             *_list_rows(arms),
             *_list_error_graphs(arms),
@@ -50,33 +50,6 @@ def _build_graph(
     return GraphWidget(title=title, sentence=sentence, unit=unit, publisher=BENCH, lines=tuple(lines), **fields)
 
 
-def _build_header(arms: DashboardArms) -> TextWidget:
-    experiment = arms.experiment
-    table = "\n".join(
-        f"| {variant.name}{' (baseline)' if variant is arms.baseline else ''} | {variant.mode} | "
-        f"{variant.draft or '-'} | {variant.num_speculative_tokens or '-'} |"
-        for variant in arms.visible_variants
-    )
-    speed_up_note = (
-        "Speed-up: baseline / arm where lower is better, arm / baseline where higher is; above 1 the arm is better. It "
-        "is one number over the whole time range that is looked at: choose the range of one run."
-        if arms.baseline
-        else "No variant has mode `none`, so there is no baseline and no speed-up is drawn."
-    )
-    return widget.build_text(
-        f"## {experiment.name}, in {arms.environment.name}\n"
-        f"Target {experiment.target} on {experiment.runtime}. Each figure's p50 and p90 stand side by side, over "
-        f"{PERIOD_S // 60} minutes a point; the choices above (class, concurrency) change every graph but the post's "
-        f"figures and what says that it pools all. `{ALL_VALUES}` pools the classes of a run: compare it only between "
-        "runs that asked the same. A run at another load than can be chosen, such as an open loop's `rate-2.5`, has "
-        f"series of its own in the namespace `{arms.namespace}`.\n\n"
-        f"{speed_up_note} Values are rounded to three digits before they are sent, so a quantile is off by 0.5 % at "
-        "most. No run, no line. Meaning of each figure, and what to do when one looks wrong: docs/watch.md, "
-        "docs/runbook.md.\n\n"
-        f"| arm | mode | draft | num_speculative_tokens |\n|---|---|---|---|\n{table}"
-    )
-
-
 def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
     """Yield the post's figures of an experiment, or why it has none.
 
@@ -85,21 +58,15 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
     """
     speculative_arm = next((variant for variant in arms.variants if variant.mode != "none"), None)
     if arms.baseline is None or speculative_arm is None:
-        why = "compare a baseline and an arm that speculates; one is missing."
-        yield widget.build_text(f"**The post's Figures 3 to 5** {why}")
+        yield widget.render_text(
+            "no_post_figures", why="compare a baseline and an arm that speculates; one is missing."
+        )
         return
     if SUITE not in arms.suites:
-        why = "need the suite `post`, which this experiment does not ask."
-        yield widget.build_text(f"**The post's Figures 3 to 5** {why}")
+        yield widget.render_text("no_post_figures", why="need the suite `post`, which this experiment does not ask.")
         return
     pair = (arms.baseline, speculative_arm)
-    arm_names = f"{pair[0].name} and {pair[1].name}{', the first that speculates' if len(arms.variants) > 1 else ''}"
-    yield widget.build_text(
-        f"### The post's Figures 3, 4 and 5\nMedians over time of its two prompts, `{PROMPTS[0]}` (structured) and "
-        f"`{PROMPTS[1]}` (open-ended), without and with speculation: {arm_names}. Every concurrency that was "
-        "measured is found and drawn. The post's inter-token latency is llmperf's; it stands beside the time per "
-        "output token, which is the one that speculation lowers."
-    )
+    yield widget.render_text("post_figures", prompts=PROMPTS, pair=pair, is_first=len(arms.variants) > 1)
     for metric, figure in list_post_figures():
         lines = [
             MathExpression(
@@ -121,7 +88,7 @@ def _list_rows(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
             continue
         row_arms = [arm for arm in arms.visible_variants if not display.needs_speculation or arm.mode != "none"]
         if not row_arms:
-            yield widget.build_text(f"**{display.title}**: no arm of this experiment speculates, so it has none.")
+            yield widget.render_text("no_speculation", title=display.title, rest=", so it has none")
             continue
         speed_ups = list(_list_speed_ups(arms, metric, display))
         for statistic in ("p50", "p90"):
@@ -183,25 +150,14 @@ def _list_publishing_widgets(arms: DashboardArms) -> Iterator[GraphWidget | Text
         arms.line(metric.name, variant, "Maximum", cell=(ALL_VALUES, ALL_VALUES)) for variant in arms.visible_variants
     ]
     yield _build_graph(display.title, metric.unit, display.sentence, lines, varies=False)
-    yield widget.build_text(
-        "**If it is above 0, or lines end while a run goes on**: nothing is lost. Every request is in the run's "
-        f"folder; `tandem bench publish DIR --env {arms.environment.name}` sends what is missing, once, also long "
-        "after the run. What it prints says why it failed: docs/runbook.md.",
-        COLUMNS // 2,
-    )
+    yield widget.render_text("publishing", COLUMNS // 2, environment=arms.environment.name)
 
 
 def _list_overflow_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
     """Say which arms are not drawn one by one, and draw them all in one graph."""
     if not arms.overflow_variants:
         return
-    yield widget.build_text(
-        f"### {len(arms.overflow_variants)} arms that are not drawn above\n"
-        f"A graph tells {MAX_VARIANTS} arms and the baseline apart; above are the first ones of the experiment's "
-        "file, written before swept. The graph below finds every arm that was measured, 500 at most. "
-        f"All figures of every arm: `tandem bench report DIR`, and the namespace `{arms.namespace}` in CloudWatch's "
-        f"metrics.\n\n{', '.join(variant.name for variant in arms.overflow_variants)}"
-    )
+    yield widget.render_text("overflow_arms", arms=arms, max_variants=MAX_VARIANTS)
     class_, concurrency = arms.default_choice
     search = arms.build_search("tpot_ms", "p50", PromptClass=class_, Concurrency=concurrency)
     line = MathExpression(text=search, label=widget.dimension_label("Variant"), id="every")

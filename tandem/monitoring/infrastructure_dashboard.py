@@ -36,34 +36,20 @@ _DRAFTS, _ACCEPTED = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_
 def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
     """Return the dashboard of an environment's machine."""
     environment = scope.environment
-    cluster = names.cluster_name(environment)
-    widgets: tuple[GraphWidget | TextWidget, ...] = (
-        widget.build_text(
-            "**Nothing of nodes and servers is drawn**: `observability.container_insights` is false in this "
-            "environment, so no agent runs that would send it."
-        ),
-    )
+    widgets: list[GraphWidget | TextWidget] = [widget.render_text("no_machine")]
     if environment.observability.container_insights:
         servers = [_list_server_widgets(DashboardArms(environment, member)) for member in scope.experiments]
-        widgets = (*_list_node_graphs(environment), *itertools.chain.from_iterable(servers))
-    header = widget.build_text(
-        f"## The machine under {environment.name}\n"
-        f"EKS cluster `{cluster}`, {environment.capacity.instance_type} in {environment.capacity.zone}. Nodes and "
-        f"readiness come from `{metrics.CONTAINER_INSIGHTS}`, the servers' own figures from "
-        f"`{metrics.VLLM_SCRAPE}`, each once a minute: a node's line ends with the node, a server's with its pod. One "
-        "color is one arm, as on the "
-        "experiments' dashboards. What to do when something is wrong: docs/runbook.md."
-    )
+        widgets = [*_list_node_graphs(environment), *itertools.chain.from_iterable(servers)]
+    header = widget.render_text(
+        "machine_header", environment=environment, cluster=names.cluster_name(environment),
+        insights=metrics.CONTAINER_INSIGHTS, scrape=metrics.VLLM_SCRAPE,
+    )  # fmt: skip
     namespaces = ", ".join(f"`{names.experiment_namespace(member.experiment)}`" for member in scope.experiments)
-    core_note = widget.build_text(
-        "### NeuronCores by devices 0-7 and 8-15\n"
-        f"Not drawn: nobody sends it here. {metrics.PUBLISHERS[metrics.NEURON].source}. Which server holds "
-        f"which devices is the claims' to say: `kubectl get resourceclaims -o yaml` in {namespaces}."
-    )
+    source = metrics.PUBLISHERS[metrics.NEURON].source
     return widget.Dashboard(
         name=names.dashboard_name(environment, "machine"),
         title=f"{environment.name}: the machine",
-        widgets=(header, *widgets, core_note),
+        widgets=(header, *widgets, widget.render_text("neuron_cores", source=source, namespaces=namespaces)),
     )
 
 
@@ -88,16 +74,9 @@ def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
 def _list_server_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
     """Yield the servers of one experiment: ready or not, what each says of itself, and why what is not drawn."""
     experiment, insights, scrape = arms.experiment, metrics.CONTAINER_INSIGHTS, metrics.VLLM_SCRAPE
-    overflow = arms.overflow_variants
-    overflow_note = (
-        f" {len(overflow)} further arms are not drawn, from {overflow[0].name} to {overflow[-1].name} (all are "
-        "named on the experiment's dashboard); their figures are in CloudWatch's metrics, by Service."
-        if overflow
-        else ""
-    )
-    yield widget.build_text(
-        f"### Servers of {experiment.name}\nNamespace `{names.experiment_namespace(experiment)}`, a Service for each "
-        f"arm.{overflow_note}"
+    namespace = names.experiment_namespace(experiment)
+    yield widget.render_text(
+        "servers", experiment=experiment.name, namespace=namespace, overflow=arms.overflow_variants
     )
     yield _build_server_graph(arms, insights, {"m": "service_number_of_running_pods"}, "FILL(m{0}, 0)")
     yield _build_pod_graph(arms)
@@ -105,25 +84,18 @@ def _list_server_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidg
     for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total"):
         yield _build_server_graph(arms, scrape, {"m": name})
     if experiment.runtime == _V0:
-        yield widget.build_text(
-            f"**{metrics.CLOUDWATCH_METRICS[scrape, _CACHE_USE].title}**: not drawn. vLLM's V0 engine, which {_V0} "
-            "serves with, has another name for it, and nobody has recorded what it sends.",
-            HALF,
-        )
+        title = metrics.CLOUDWATCH_METRICS[scrape, _CACHE_USE].title
+        yield widget.render_text("no_cache_use", HALF, title=title, runtime=_V0)
     else:
         yield _build_server_graph(arms, scrape, {"m": _CACHE_USE}, width=HALF)
     tokens_formula = f"m{{0}} / {PERIOD_S}"
     yield _build_server_graph(arms, scrape, {"m": "vllm:generation_tokens_total"}, tokens_formula, width=HALF)
     yield _build_server_graph(arms, scrape, {"m": "vllm:request_success_total"}, width=HALF)
-    acceptance_title = metrics.CLOUDWATCH_METRICS[scrape, _DRAFTS].title
+    title = metrics.CLOUDWATCH_METRICS[scrape, _DRAFTS].title
     if all(variant.mode == "none" for variant in arms.visible_variants):
-        yield widget.build_text(f"**{acceptance_title}**: no arm of this experiment speculates.", HALF)
+        yield widget.render_text("no_speculation", HALF, title=title, rest="")
     elif load_catalogue().runtimes[experiment.runtime].counters.speculation.value == "flat":
-        yield widget.build_text(
-            f"**{acceptance_title}**: not drawn. On {experiment.runtime} vLLM's spec_decode counters stay 0. "
-            "The bench's acceptance length, from decode steps, is on the experiment's dashboard.",
-            HALF,
-        )
+        yield widget.render_text("flat_counters", HALF, title=title, runtime=experiment.runtime)
     else:
         formula = "IF(d{0} > 0, 1 + a{0} / d{0})"
         yield _build_server_graph(arms, scrape, {"d": _DRAFTS, "a": _ACCEPTED}, formula, width=HALF)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
+
+import jinja2
 
 PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
 COLUMNS = 24
@@ -16,6 +20,12 @@ LINE_PX = 21
 PADDING_PX = 24
 TABLE_LINES = 1.75  # lines that a row of a table is as high as
 MAX_TEXT_ROWS = 12  # rows of a text; longer ones scroll
+_TEXTS = jinja2.Environment(  # noqa: S701 - Markdown
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), undefined=jinja2.StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True,
+).get_template("texts.md.j2")  # fmt: skip
+# of a paragraph: neither heading nor row of a table, and what follows is no heading, row or item
+_WRAPPED_LINE = re.compile(r"^(?![#|])(.+)\n(?=[^\n#|-])", re.MULTILINE)
 
 Dimensions = tuple[tuple[str, str], ...]
 Statistic = str
@@ -125,6 +135,16 @@ class TextWidget:
 def build_text(markdown: str, width: int = COLUMNS) -> TextWidget:
     """Return a text widget as high as what it says."""
     return TextWidget(markdown=markdown, width=width, height=count_text_rows(markdown, width))
+
+
+def render_text(name: str, width: int = COLUMNS, **values: object) -> TextWidget:
+    """Return the text widget that a macro of templates/texts.md.j2 says, each paragraph in one line.
+
+    Args:
+        name: of the macro. values: its arguments.
+    """
+    text = getattr(_TEXTS.module, name)(**values).strip()
+    return build_text(_WRAPPED_LINE.sub(r"\1 ", text), width)
 
 
 def count_text_rows(markdown: str, width: int) -> int:
