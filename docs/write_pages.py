@@ -174,6 +174,7 @@ def render_pages() -> dict[str, str]:
         "rules.md": {"sections": sections},
         "metrics.md": {
             "bench_metrics": metrics.CATALOGUE.values(),
+            "post_figures": metrics.POST_FIGURES,
             "other_metrics": metrics.CLOUDWATCH_METRICS.values(),
             "publishers": metrics.PUBLISHERS.values(),
         },

@@ -58,7 +58,6 @@ class MetricDefinition(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     unit: str
     definition: str
-    source: str
     better: str
 
 

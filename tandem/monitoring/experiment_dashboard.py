@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tandem.metrics import ALL_VALUES, BENCH, Metric, MetricDisplay, find_metric, list_dashboard_rows, list_post_figures
+from tandem.metrics import ALL_VALUES, BENCH, POST_FIGURES, Metric, find_metric, list_published_metrics
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms
 from tandem.monitoring.scope import ExperimentScope
@@ -67,10 +67,10 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
         return
     pair = (arms.baseline, speculative_arm)
     yield widget.render_text("post_figures", prompts=PROMPTS, pair=pair, is_first=len(arms.variants) > 1)
-    for metric, figure in list_post_figures():
+    for figure in POST_FIGURES:
         lines = [
             MathExpression(
-                text=arms.build_search(metric.name, "p50", Variant=variant.name, PromptClass=prompt),
+                text=arms.build_search(figure.metric, "p50", Variant=variant.name, PromptClass=prompt),
                 label=f"{prompt}, {variant.name}, concurrency {widget.dimension_label('Concurrency')}",
                 id=f"f{2 * row + column}",
                 color=PROMPT_COLORS[variant.mode != "none"][row],
@@ -78,29 +78,30 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
             for row, prompt in enumerate(PROMPTS)
             for column, variant in enumerate(pair)
         ]
-        yield _build_graph(f"{figure.title}, p50", metric.unit, figure.sentence, lines, varies=False)
+        unit = find_metric(figure.metric).unit
+        yield _build_graph(f"{figure.title}, p50", unit, figure.sentence, lines, varies=False)
 
 
 def _list_rows(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
     """Yield each figure's row: p50, p90 and, where it means something, the speed-up."""
-    for metric, display in list_dashboard_rows():
+    for metric in list_published_metrics():
         if metric.name in {*_COUNTS, _BACKLOG}:
             continue
-        row_arms = [arm for arm in arms.visible_variants if not display.needs_speculation or arm.mode != "none"]
+        row_arms = [arm for arm in arms.visible_variants if not metric.needs_speculation or arm.mode != "none"]
         if not row_arms:
-            yield widget.render_text("no_speculation", title=display.title, rest=", so it has none")
+            yield widget.render_text("no_speculation", title=metric.title, rest=", so it has none")
             continue
-        speed_ups = list(_list_speed_ups(arms, metric, display))
+        speed_ups = list(_list_speed_ups(arms, metric))
         for statistic in ("p50", "p90"):
             lines = [arms.line(metric.name, variant, statistic) for variant in row_arms]
-            title, width = f"{display.title}, {statistic}", COLUMNS // (3 if speed_ups else 2)
-            yield _build_graph(title, metric.unit, display.sentence, lines, width=width)
+            title, width = f"{metric.title}, {statistic}", COLUMNS // (3 if speed_ups else 2)
+            yield _build_graph(title, metric.unit, metric.sentence, lines, width=width)
         yield from speed_ups
 
 
-def _list_speed_ups(arms: DashboardArms, metric: Metric, display: MetricDisplay) -> Iterator[GraphWidget]:
+def _list_speed_ups(arms: DashboardArms, metric: Metric) -> Iterator[GraphWidget]:
     """Yield the speed-up of the p50 of every drawn arm; nothing without a baseline to hold it against."""
-    if not display.has_speed_up or arms.baseline is None or not arms.variants:
+    if not metric.has_speed_up or arms.baseline is None or not arms.variants:
         return
     ratio, description = (
         ("a0 / a{0}", "Baseline / arm") if metric.better == "lower" else ("a{0} / a0", "Arm / baseline")
@@ -117,7 +118,7 @@ def _list_speed_ups(arms: DashboardArms, metric: Metric, display: MetricDisplay)
         arms.build_expression(f"IF(a0 * a{number} > 0, {ratio.format(number)})", variant, f"s{number}")
         for number, variant in enumerate(arms.variants, start=1)
     ]
-    title = f"{display.title}, speed-up of p50"
+    title = f"{metric.title}, speed-up of p50"
     yield _build_graph(title, "1", sentence, (*medians, *ratios), view="numbers", width=COLUMNS // 3)
 
 
@@ -137,19 +138,19 @@ def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
         "looks fast."
     )
     yield _build_graph("Failed share", "percent", share_sentence, share_lines, width=COLUMNS // 3)
-    for metric, display in list_dashboard_rows():
+    for metric in list_published_metrics():
         if metric.name in _COUNTS:
             lines = [arms.line(metric.name, variant, "Sum") for variant in arms.visible_variants]
-            yield _build_graph(display.title, metric.unit, display.sentence, lines, width=COLUMNS // 3)
+            yield _build_graph(metric.title, metric.unit, metric.sentence, lines, width=COLUMNS // 3)
 
 
 def _list_publishing_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
     """Yield whether the publisher keeps up: what is above is only as whole as it."""
-    metric, display = next(row for row in list_dashboard_rows() if row[0].name == _BACKLOG)
+    metric = find_metric(_BACKLOG)
     lines = [
         arms.line(metric.name, variant, "Maximum", cell=(ALL_VALUES, ALL_VALUES)) for variant in arms.visible_variants
     ]
-    yield _build_graph(display.title, metric.unit, display.sentence, lines, varies=False)
+    yield _build_graph(metric.title, metric.unit, metric.sentence, lines, varies=False)
     yield widget.render_text("publishing", COLUMNS // 2, environment=arms.environment.name)
 
 

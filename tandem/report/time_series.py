@@ -18,7 +18,7 @@ from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
-from tandem.metrics import find_metric, list_post_figures
+from tandem.metrics import POST_FIGURES, find_metric
 from tandem.report import charts, colors, sampling
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.markup import build_sentence, build_table
@@ -72,7 +72,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         windows_s = (window_s for window_s in _WINDOWS_S if span_s <= MAX_WINDOWS * window_s)
         window_s = next(windows_s, int(span_s / MAX_WINDOWS) + 1)
         throughput = find_metric("output_tokens_per_s")  # the post prints none
-        figures = [(metric.name, figure.title, figure.sentence) for metric, figure in list_post_figures()]
+        figures = [(figure.metric, figure.title, figure.sentence) for figure in POST_FIGURES]
         figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
         for name, title, caption in figures:
             values = requests.figures.get(name, np.full(len(requests), np.nan))

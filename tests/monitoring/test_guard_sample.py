@@ -18,9 +18,9 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.pass_metrics import METRIC_UNITS
-from tandem.metrics import CLOUDWATCH_METRICS, GUARD, PUBLISHERS, cloudwatch_unit
+from tandem.metrics import CLOUDWATCH_METRICS, GUARD, cloudwatch_unit
 
-SAMPLE = SAMPLES / str(PUBLISHERS[GUARD].sample)
+SAMPLE = SAMPLES / f"{GUARD}.json"
 
 
 @pytest.fixture(scope="module")

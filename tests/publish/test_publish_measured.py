@@ -19,12 +19,12 @@ from published_run import PublishedRun, read_statistic
 
 from tandem import metrics
 from tandem.bench import manifest, summary
-from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, PUBLISHERS
+from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS
 from tandem.publish.datapoints import read_rounds
 
 pytestmark = pytest.mark.endpoint
 TESTS = Path(__file__).parent.parent
-SAMPLE = TESTS / "monitoring" / "samples" / str(PUBLISHERS[BENCH].sample)
+SAMPLE = TESTS / "monitoring" / "samples" / f"{BENCH}.json"
 SAMPLE_RUN = TESTS / "bench" / "llmperf_runs" / "bursts" / "tandem"
 REAL_RUN = TESTS / "benchmarks" / "real_run" / "ngram"
 DAY_S = 86400
