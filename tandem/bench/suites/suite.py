@@ -16,38 +16,20 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import re
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from tandem.bench.fault import BenchError
+import msgspec
+
+from tandem.bench.fault import BenchError, convert_os_errors
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.suites.content import check_content
-from tandem.bench.suites.prompt import HINTS, Hint, Prompt
+from tandem.bench.suites.prompt import Hint, Prompt
 
-__all__ = ["Prompt", "Suite", "SuiteDefaults", "SuiteError", "check_content", "load_suite"]
+__all__ = ["Prompt", "Suite", "SuiteDefaults", "check_content", "load_suite"]
 
-ROLES = ("system", "user", "assistant")
-ID_PATTERN, CLASS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", r"(?!all\Z)[a-z0-9][a-z0-9-]{0,31}"
-MAX_TOKENS = 131_072
-# key of a line: what its value must be
-KEYS = {
-    "id": "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit",
-    "class": "up to 32 lower-case letters, digits and '-', and not 'all', the summary's row over all classes",
-    "prompt": "a text in quotes that asks for something",
-    "messages": 'a list of {"role", "content"}; a role is system (only as the first), user (as the last) or assistant',
-    "system": "a text in quotes, beside 'prompt' only",
-    "max_tokens": f"a whole number from 1 to {MAX_TOKENS}",
-    "check": f"a list of {', '.join(HINTS)}",
-}
-KEY_ALIASES = {"text": "prompt", "question": "prompt", "input": "prompt", "category": "class", "hints": "check"}
-MAX_BYTES = 64 * 2**20
-MAX_VALUE_CHARACTERS = 60  # characters of a wrong value that a fault repeats
-MAX_FAULTS = 20  # faults that are spelt out; a file of another format has one on every line
-FILE_FORM, LINE_FORM = "a JSONL file: one JSON object a line, UTF-8", "one whole JSON object on one line"
-
+MAX_FAULTS = 20  # lines that are named; of a file of another format none can be used
 DATA = Path(__file__).parent / "data"
 WRAPPING = "Keep sending lines of this text, picked at random, 600 tokens in all. Never end your answer early:\n\n"
 LLMPERF_TEXT = Path("src/llmperf/sonnet.txt")
@@ -83,42 +65,6 @@ class SuiteDefaults:
 POST = SuiteDefaults(max_tokens=600, concurrency=(4,), requests_per_round=8)
 REAL = SuiteDefaults(max_tokens=512)
 BUILT_IN = {"post": POST, "real": REAL}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuiteFault:
-    """One fault.
-
-    Args:
-        where: the file as the user named it, with `:line` where a line is at fault.
-        problem: what is wrong.
-        allowed: what would be accepted.
-        change: what to do about it.
-    """
-
-    where: str
-    problem: str
-    allowed: str
-    change: str
-
-    def __str__(self) -> str:
-        """Render it as one line, for a log."""
-        return f"{self.where}: {self.problem}; allowed: {self.allowed}; {self.change}"
-
-
-class SuiteError(BenchError):
-    """A suite cannot be used.
-
-    Args:
-        faults: every fault, at least one; `problem`, `where` and `change` are those of the first.
-    """
-
-    def __init__(self, faults: Sequence[SuiteFault]) -> None:
-        first = faults[0]
-        super().__init__(f"{first.problem}; allowed: {first.allowed}", where=first.where, change=first.change)
-        self.faults = tuple(faults)
-        more = f"{len(faults) - MAX_FAULTS} more faults of this file are not shown"
-        self.args = ("\n".join([*map(str, faults[:MAX_FAULTS]), *[more] * (len(faults) > MAX_FAULTS)]),)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +109,7 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
             reads it.
 
     Raises:
-        SuiteError: there is no such suite, or its file cannot be used; with file and line.
+        BenchError: there is no such suite, or its file cannot be used; with every line at fault.
     """
     name, path = str(name_or_path), Path(name_or_path)
     notes: tuple[str, ...] = ()
@@ -173,9 +119,8 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
         name, prompts = path.name, _read_prompts(path)
     else:
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
-        allowed = f"{', '.join(BUILT_IN)}, or a file FILE.jsonl"
-        problem = "no suite and no file has this name"
-        raise SuiteError([SuiteFault(where=name, problem=problem, allowed=allowed, change=change)])
+        problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file FILE.jsonl"
+        raise BenchError(problem, where=name, change=change)
     if str(name_or_path) == "post":
         prompts += _read_llmperf_prompts(llmperf_source) if llmperf_source else ()
         notes = () if llmperf_source else (OMISSION_NOTE,)
@@ -187,21 +132,13 @@ def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suit
     """Return the suites with these classes alone; a suite that has none of them is left out.
 
     Raises:
-        SuiteError: no suite has such a class.
+        BenchError: no suite has such a class.
     """
     names = sorted({name for suite in suites for name in suite.classes})
-    faults = [
-        SuiteFault(
-            where="--classes",
-            problem=f"no suite that is asked has a class {name!r}",
-            allowed=", ".join(names),
-            change=_suggest_name(name, names, "name one of these"),
-        )
-        for name in classes
-        if name not in names
-    ]
-    if faults:
-        raise SuiteError(faults)
+    for name in classes:
+        if name not in names:
+            problem = f"no suite that is asked has a class {name!r}; allowed: {', '.join(names)}"
+            raise BenchError(problem, where="--classes", change=_suggest_name(name, names, "name one of these"))
     return tuple(suite.select_classes(classes) for suite in suites if set(classes) & set(suite.classes))
 
 
@@ -223,27 +160,27 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
     """Return llmperf's own text, bare and wrapped, sized as llmperf would.
 
     Raises:
-        SuiteError: the checkout does not hold the text, or holds another one than the sizes were counted on.
+        BenchError: the checkout does not hold the text, or holds another one than the sizes were counted on.
     """
-    path = source / LLMPERF_TEXT
-    try:
+    path, change = source / LLMPERF_TEXT, "name a checkout of ray-project/llmperf at commit f1d6bed by --llmperf-source"
+    with convert_os_errors("it cannot be read", path, change):
         content = path.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        problem = "" if digest == LLMPERF_SHA256 else f"SHA-256 is {digest} and not {LLMPERF_SHA256}"
+    if (digest := hashlib.sha256(content).hexdigest()) != LLMPERF_SHA256:
         change = "run `git checkout -- src/llmperf/sonnet.txt` there: the post's own script overwrites it"
-    except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}"
-        change = "name the checkout's top folder by --llmperf-source, or leave the option out"
-    if problem:
-        allowed = "a checkout of ray-project/llmperf at commit f1d6bed"
-        raise SuiteError([SuiteFault(where=str(path), problem=problem, allowed=allowed, change=change)])
+        raise BenchError(f"SHA-256 is {digest} and not {LLMPERF_SHA256}", where=str(path), change=change)
     text, hints = content.decode(), frozenset[Hint](["to-limit"])
-    wrapped_text = WRAPPING + text[:WRAPPED_CHARACTERS]
-    bare = Prompt(
-        id="sample-verse", class_="sample", prompt=text[:BARE_CHARACTERS], max_tokens=POST.max_tokens, check=hints
+    texts = {"": text[:BARE_CHARACTERS], "-wrapped": WRAPPING + text[:WRAPPED_CHARACTERS]}
+    bare, wrapped = (
+        Prompt(
+            id=f"sample-verse{ending}",
+            class_=f"sample{ending}",
+            prompt=prompt,
+            max_tokens=POST.max_tokens,
+            check=hints | {"repeats"} if ending else hints,
+        )
+        for ending, prompt in texts.items()
     )
-    name = "sample-verse-wrapped"
-    return bare, replace(bare, id=name, class_="sample-wrapped", prompt=wrapped_text, check=hints | {"repeats"})
+    return bare, wrapped
 
 
 def _suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
@@ -256,117 +193,24 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
     """Return the prompts of one file, in order.
 
     Raises:
-        SuiteError: the file cannot be read, or some of its lines cannot be used; with every fault.
+        BenchError: the file cannot be read, or some of its lines cannot be used; all are named.
     """
-    faults: list[SuiteFault] = []
-    prompts: list[Prompt] = []
-    line_numbers: dict[str, int] = {}
-    content = _read_content(path).removeprefix(b"\xef\xbb\xbf")  # editors on Windows begin UTF-8 files so
-    for number, raw in enumerate(content.split(b"\n"), start=1):
-        if not raw.strip():
+    prompts: dict[str, Prompt] = {}
+    faults, decoder = list[str](), msgspec.json.Decoder(Prompt)
+    with convert_os_errors("it cannot be read", path, "correct the path or its rights: a suite is a JSONL file"):
+        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # editors on Windows begin UTF-8 files so
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
             continue
-        line, problems = _read_line(raw)
-        if "id" in line and (earlier_number := line_numbers.setdefault(repr(line["id"]), number)) != number:
-            problem = f"id {line['id']!r} stands on line {earlier_number} already"
-            problems.append((problem, "each id once", "rename one of the two"))
-        where = f"{path}:{number}"
-        faults += [SuiteFault(where=where, problem=text, allowed=rule, change=do) for text, rule, do in problems]
-        if not problems:
-            values = {"class_" if key == "class" else key: value for key, value in line.items()}
-            messages = tuple({key: message[key] for key in ("role", "content")} for message in line.get("messages", ()))
-            prompts.append(Prompt(**values | {"messages": messages or None, "check": frozenset(line.get("check", []))}))
-    if not faults and not prompts:
-        change = "write at least one line"
-        faults = [SuiteFault(where=str(path), problem="the file has no prompt", allowed=FILE_FORM, change=change)]
-    if faults:
-        raise SuiteError(faults)
-    return tuple(prompts)
-
-
-def _read_content(path: Path) -> bytes:
-    """Return the file's bytes.
-
-    Raises:
-        SuiteError: there is no such file, it is none, or it cannot be read.
-    """
-    try:
-        if path.is_dir():
-            problem, change = "this is a folder", "name a file in it"
-        elif not path.exists():
-            problem, change = "no such file", "create it, or correct the path"
-        elif not path.is_file():
-            problem, change = "this is a device or a pipe", "write it to a file first"
-        elif (size := path.stat().st_size) > MAX_BYTES:
-            problem, change = f"the file has {size} bytes, at most {MAX_BYTES} are read", "split the suite"
-        else:
-            return path.read_bytes()
-    except OSError as error:
-        problem, change = f"cannot be read: {error.strerror or error}", "correct its rights, or the path"
-    raise SuiteError([SuiteFault(where=str(path), problem=problem, allowed=FILE_FORM, change=change)])
-
-
-def _read_line(raw: bytes) -> tuple[dict[str, Any], list[tuple[str, str, str]]]:
-    """Return the values of a line, and everything that is wrong with them: problem, what is allowed, what to change."""
-    try:
-        line = json.loads(raw.decode(), object_pairs_hook=_build_object)
-        json.dumps(line, ensure_ascii=False).encode()  # half a surrogate pair has no spelling
-    except (RecursionError, ValueError) as error:  # also of a number of thousands of digits
-        return {}, [(f"not JSON in UTF-8: {error}", LINE_FORM, "correct the line, and save the file as UTF-8")]
-    if not isinstance(line, dict):
-        return {}, [(f"got {_format_value(line)}", LINE_FORM, "put the line's values under their keys")]
-    problems, meant_keys = [], set[str]()
-    for key, value in line.items():
-        if key not in KEYS:
-            close = difflib.get_close_matches(key, KEYS, n=1)
-            meant_key = KEY_ALIASES.get(key, close[0] if close else "")
-            change = f"did you mean {meant_key!r}?" if meant_key else "delete it"
-            problems.append((f"unknown key {key!r}", ", ".join(KEYS), change))
-            meant_keys.add(meant_key)
-            continue
-        for label, part in _find_wrong_parts(key, value):
-            problems.append((f"{label} {_format_value(part)}", KEYS[key], "correct it"))
-    keys = line.keys() | meant_keys
-    problems += [(f"no {key!r}", KEYS[key], f"add {key!r}") for key in ("id", "class") if key not in keys]
-    if len(keys & {"prompt", "messages"}) != 1:
-        problem = "both 'prompt' and 'messages'" if "prompt" in keys else "neither 'prompt' nor 'messages'"
-        problems.append((problem, "exactly one of them", "delete one" if "prompt" in keys else "add 'prompt'"))
-    if {"system", "messages"} <= keys:
-        problems.append(("both 'system' and 'messages'", KEYS["system"], "make it the first message"))
-    return line, problems
-
-
-def _find_wrong_parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each part of a value that is not what its key asks for, with the name of the part."""
-    if key in {"id", "class"}:
-        pattern = ID_PATTERN if key == "id" else CLASS_PATTERN
-        is_right = isinstance(value, str) and bool(re.fullmatch(pattern, value))
-    elif key == "max_tokens":
-        is_right = type(value) is int and 1 <= value <= MAX_TOKENS
-    elif key == "check":
-        is_right = isinstance(value, list) and all(hint in HINTS for hint in value)
-    elif key == "messages" and isinstance(value, list) and value:
-        for index, message in enumerate(value):
-            is_whole = isinstance(message, dict) and message.keys() == {"role", "content"} and message["role"] in ROLES
-            is_misplaced = is_whole and index > 0 and message["role"] == "system"
-            if not is_whole or is_misplaced or not _is_text(message["content"]):
-                yield f"messages[{index}]", message
-        is_right = not isinstance(value[-1], dict) or value[-1].get("role") == "user"
-    else:
-        is_right = key != "messages" and _is_text(value)
-    if not is_right:
-        yield key, value
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
-
-
-def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if duplicates := [key for key, count in Counter(key for key, _ in pairs).items() if count > 1]:
-        raise ValueError(f"key {duplicates[0]!r} stands twice")
-    return dict(pairs)
-
-
-def _format_value(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}..."
+        try:
+            prompt = decoder.decode(line)
+            if prompts.setdefault(prompt.id, prompt) is not prompt:
+                faults.append(f"line {number}: id {prompt.id!r} stands on an earlier line already")
+        except DECODE_ERRORS as error:
+            faults.append(f"line {number}: {error}")
+    if faults or not prompts:
+        more = [f"and {len(faults) - MAX_FAULTS} more lines"] * (len(faults) > MAX_FAULTS)
+        problem = "\n".join([*faults[:MAX_FAULTS], *more]) or "the file has no prompt"
+        change = "write one JSON object a line, UTF-8, with the keys of docs/suites.md"
+        raise BenchError(problem, where=str(path), change=change)
+    return tuple(prompts.values())
