@@ -28,13 +28,13 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench import client_load, counters, manifest  # noqa: E402
+from tandem.bench import counters, host, manifest  # noqa: E402
 from tandem.bench.fault import BenchError  # noqa: E402
 from tandem.bench.folder import RECORDS_FILE  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / "real_records"
 FACTS = "facts.json"
-PACKED = (RECORDS_FILE, counters.FILE, client_load.FILE)
+PACKED = (RECORDS_FILE, counters.FILE, host.FILE)
 README = """# Records of real servers
 
 Two runs of `make real`: n-gram drafts against none, and the model as its own draft against none.

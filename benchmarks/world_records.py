@@ -18,6 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
@@ -25,7 +26,7 @@ from scipy import signal
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from tandem.bench import manifest
-from tandem.bench.plan import PlanShape, RunPlan
+from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.run_size import DEFAULT_SIZE
 from tandem.bench.schedule import LoadLevel
@@ -167,15 +168,8 @@ def plan_requests(rounds: int, seed: int) -> RequestPlan:
         seed: of every order. The prompts and the lengths of their answers are always the same.
     """
     real = suite.load_suite("real")
-    shape = PlanShape(
-        concurrency=DEFAULT_SIZE.concurrency,
-        prompts_per_class=DEFAULT_SIZE.prompts_per_class,
-        max_tokens=DEFAULT_SIZE.max_tokens,
-    )
-    plan = RunPlan(
-        arms=ARMS, blocks=shape.blocks([real]), schedule="interleaved", seed=seed, repeats=1, rounds=rounds,
-        control_rounds=DEFAULT_SIZE.control_rounds,
-    )  # fmt: skip
+    run_manifest = _build_manifest(real, rounds, seed)
+    plan = RunPlan(manifest=run_manifest, blocks=plan_blocks(run_manifest, [real], DEFAULT_SIZE.concurrency))
     entries = [entry for block in plan.blocks for entry in block.entries]
     shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
     tokens = np.ceil(shares * [entry.max_tokens for entry in entries])
@@ -189,7 +183,7 @@ def plan_requests(rounds: int, seed: int) -> RequestPlan:
     ])  # fmt: skip
     arm, class_, prompt, round_, slot = columns.T.astype(np.intp)
     requests = RequestPlan(
-        run=_build_manifest(plan, real, len(columns)),
+        run=msgspec.structs.replace(run_manifest, plan=manifest.PlanTotals(requests=len(columns))),
         prompts=tuple(PromptKey("real", name) for name in codes),
         arm=arm,
         server=arm % len(ARMS),
@@ -309,7 +303,7 @@ def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) ->
     )  # fmt: skip
 
 
-def _build_manifest(plan: RunPlan, real: suite.Suite, requests: int) -> manifest.RunManifest:
+def _build_manifest(real: suite.Suite, rounds: int, seed: int) -> manifest.RunManifest:
     moment = "2026-11-22T00:00:00Z"
     return manifest.RunManifest(
         version="0",
@@ -324,17 +318,17 @@ def _build_manifest(plan: RunPlan, real: suite.Suite, requests: int) -> manifest
         suites=(
             manifest.SuiteEntry(name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes),
         ),
-        schedule=plan.schedule,
-        seed=plan.seed,
+        schedule="interleaved",
+        seed=seed,
         api="chat",
         concurrency=(CONCURRENCY,),
-        rounds=plan.rounds or 0,
-        control_rounds=plan.control_rounds,
+        rounds=rounds,
+        control_rounds=1,
         prompts_per_class=DEFAULT_SIZE.prompts_per_class,
         max_tokens=DEFAULT_SIZE.max_tokens,
         warm_up={name: manifest.WarmUpEntry(requests=CONCURRENCY, stable=True) for name in ARMS},
         clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
         host=manifest.HostInfo(cpus=1, python="3"),
-        plan=manifest.PlanTotals(requests=requests),
+        plan=manifest.PlanTotals(requests=0),
         ended=manifest.RunEnd(reason="done", utc=moment),
     )

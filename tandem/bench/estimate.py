@@ -1,4 +1,4 @@
-"""How long a run will take and what it will cost: a stated guess first, measured once the warm-up has ended.
+"""How long a run will take and what it will cost: a stated guess.
 
 Invariant: an estimate never decides what is done; every printed one says what it rests on.
 """
@@ -6,8 +6,6 @@ Invariant: an estimate never decides what is done; every printed one says what i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from tandem.bench.plan import PlanTurn, RunPlan
 
@@ -15,31 +13,21 @@ FIRST_TOKEN_S = 0.5
 TOKEN_S = 0.045  # what the post gives for a token without a gain (docs/measurement.md); an answer may end before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DurationEstimate:
-    """Seconds by request and turn.
+def estimate_turn_s(turn: PlanTurn) -> float:
+    """Return how long a turn takes: as many requests at once as the load holds."""
+    mean_s = sum(estimate_request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
+    if turn.arrivals_s:
+        return turn.arrivals_s[-1] + mean_s
+    return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * mean_s
 
-    Args:
-        factors: arm to its measured share of the guess; an arm without one is guessed.
-    """
 
-    factors: Mapping[str, float] = field(default_factory=dict)
-
-    def turn_s(self, turn: PlanTurn) -> float:
-        """Return how long a turn takes: its slowest arm's requests, as many at once as the load holds."""
-        mean_s = sum(estimate_request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
-        mean_s *= max(self.factors.get(arm, 1.0) for arm in turn.arms)
-        if turn.arrivals_s:
-            return turn.arrivals_s[-1] + mean_s
-        return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * mean_s
-
-    def run_s(self, plan: RunPlan) -> float:
-        """Return how long all rounds take, control rounds included; one round where the clock decides."""
-        round_s = sum(map(self.turn_s, plan.round(plan.first_round)))  # the others of its kind ask as much
-        if plan.rounds is None or not plan.control_rounds:
-            return (plan.rounds or 1) * round_s
-        control_s = sum(map(self.turn_s, plan.round(plan.control_round_numbers[0])))
-        return plan.rounds * round_s + plan.control_rounds * control_s
+def estimate_run_s(plan: RunPlan) -> float:
+    """Return how long all rounds take, control rounds included; one round where the clock decides."""
+    round_s = sum(map(estimate_turn_s, plan.round(plan.first_round)))  # the others of its kind ask as much
+    if plan.rounds is None or not plan.control_rounds:
+        return (plan.rounds or 1) * round_s
+    control_s = sum(map(estimate_turn_s, plan.round(plan.control_round_numbers[0])))
+    return plan.rounds * round_s + plan.control_rounds * control_s
 
 
 def estimate_request_s(max_tokens: int) -> float:

@@ -3,7 +3,9 @@
 Invariant: nothing here waits for anything; a figure that this system does not give is None.
 
 The lag of the event loop is measured by a sleeper: how much later than asked it wakes is how late a chunk's time may
-have been taken. Times of chunks carry this error, so it stands in the manifest.
+have been taken. Times of chunks carry this error, so it stands in the manifest, and round by round in rounds.jsonl: one
+line when a round ends, or is cut; a round that was gone on with has a line for each part. Whoever judges reads the
+figures (`tandem.judge.controls`).
 """
 
 from __future__ import annotations
@@ -14,13 +16,16 @@ import os
 import platform
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
+from tandem.bench.fault import convert_os_errors
+from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import HostInfo
+
+FILE = "rounds.jsonl"
 
 LAG_INTERVAL_S = 0.02  # how often the lag is measured
 LAG_QUANTILES = (0.5, 0.9, 0.99, 1.0)
@@ -46,96 +51,93 @@ def list_warnings(host: HostInfo) -> list[str]:
     return warnings
 
 
-class HostSample(NamedTuple):
-    """What was seen since the sample before; `HostInfo` says what the figures are.
+class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """The measuring machine during one round, or one part of it.
 
     Args:
-        wall_s: how long that was, what was left out not counted.
-        wakes: how often the lag was measured.
+        round: its number, from 0.
+        wall_s: how long it was watched.
+        cpu_busy: share of all CPUs that worked, 0 to 1.
+        client_cpu: what the measuring process took of one CPU.
+        lag_p50_s, lag_p90_s, lag_p99_s, lag_max_s: how much later than asked its event loop woke.
+        wakes: how many of these lags there are.
     """
 
+    round: int
     wall_s: float
-    cpu_busy: float | None
-    client_cpu: float | None
-    lag_p50_s: float | None
-    lag_p90_s: float | None
-    lag_p99_s: float | None
-    lag_max_s: float | None
-    wakes: int
-
-
-class _SampleStart(NamedTuple):
-    """Where a sample begins: on the monotonic clock, in this process's and in all CPUs' time, among the lags."""
-
-    wall_s: float
-    cpu_s: float
-    cpu_times: tuple[int, int] | None
-    lag_index: int
+    cpu_busy: float | None = None
+    client_cpu: float | None = None
+    lag_p50_s: float | None = None
+    lag_p90_s: float | None = None
+    lag_p99_s: float | None = None
+    lag_max_s: float | None = None
+    wakes: int = 0
 
 
 class HostWatch:
-    """Watches from its making, or the last `start`, to `end`; meanwhile `sample` tells of its parts."""
+    """Watches the rounds of a run, and nothing between them, inside the event loop that sends the requests."""
 
     def __init__(self) -> None:
-        self._sleeper: asyncio.Task[None] | None = None
-        self._is_excluding = False
-        self.start()
+        self._total_times, self._total_lags = [0.0] * 4, array("d")
 
-    def start(self) -> None:
-        """Begin anew, for instance once a warm-up has ended; inside the event loop that is watched."""
-        self._lags = array("d")
-        self._start = self._sample_start = self._read_start()
-        self._sleeper = self._sleeper or asyncio.create_task(self._sleep())
+    def begin_round(self) -> None:
+        """Begin to watch."""
+        self._lags, self._start_times = array("d"), _read_times()
+        self._sleeper = asyncio.create_task(self._sleep())
 
-    @contextlib.contextmanager
-    def exclude(self) -> Iterator[None]:
-        """Leave out the lag, and what this process takes, while nothing is measured."""
-        self._is_excluding, before = True, self._read_start()
-        try:
-            yield
-        finally:
-            self._is_excluding, after = False, self._read_start()
-            wall_s, cpu_s = after.wall_s - before.wall_s, after.cpu_s - before.cpu_s
-            self._start, self._sample_start = (
-                start._replace(wall_s=start.wall_s + wall_s, cpu_s=start.cpu_s + cpu_s)
-                for start in (self._start, self._sample_start)
-            )
-
-    def sample(self) -> HostSample:
-        """Return what was seen since the last lap, or the start, and begin the next."""
-        sample = self._sample_since(self._sample_start)
-        self._sample_start = self._read_start()
-        return sample
-
-    async def end(self, host: HostInfo) -> HostInfo:
-        """Stop watching and return `host` with what was seen."""
-        assert self._sleeper is not None
+    def end_round(self, number: int) -> RoundLoad:
+        """Stop watching, and return what round `number` showed."""
         self._sleeper.cancel()
-        await asyncio.gather(self._sleeper, return_exceptions=True)
-        sample = self._sample_since(self._start)._asdict()
-        figures = {name: value for name, value in sample.items() if name in HostInfo.__struct_fields__}
+        times = [after - before for before, after in zip(self._start_times, _read_times(), strict=True)]
+        self._total_times = [total + part for total, part in zip(self._total_times, times, strict=True)]
+        self._total_lags += self._lags
+        return _summarize_load(number, times, self._lags)
+
+    def complete_host(self, host: HostInfo) -> HostInfo:
+        """Return `host` with what all rounds showed."""
+        figures = msgspec.structs.asdict(_summarize_load(0, self._total_times, self._total_lags))
+        figures = {name: value for name, value in figures.items() if name in HostInfo.__struct_fields__}
         return msgspec.structs.replace(host, load_1m_end=read_load_1m(), **figures)
-
-    def _read_start(self) -> _SampleStart:
-        return _SampleStart(time.monotonic(), time.process_time(), _read_cpu_times(), len(self._lags))
-
-    def _sample_since(self, start: _SampleStart) -> HostSample:
-        now, lags = self._read_start(), sorted(self._lags[start.lag_index :])
-        wall_s, busy = now.wall_s - start.wall_s, None
-        if start.cpu_times and now.cpu_times and now.cpu_times[1] > start.cpu_times[1]:
-            worked, total = (after - before for before, after in zip(start.cpu_times, now.cpu_times, strict=True))
-            busy = round(worked / total, 4)
-        last = len(lags) - 1
-        p50, p90, p99, most = (lags[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES)
-        client_cpu = (now.cpu_s - start.cpu_s) / wall_s if wall_s > 0 else None
-        return HostSample(wall_s, busy, client_cpu, p50, p90, p99, most, len(lags))
 
     async def _sleep(self) -> None:
         while True:
-            sleep_start_s, was_excluding = time.monotonic(), self._is_excluding
+            sleep_start_s = time.monotonic()
             await asyncio.sleep(LAG_INTERVAL_S)
-            if not (was_excluding or self._is_excluding):
-                self._lags.append(max(time.monotonic() - sleep_start_s - LAG_INTERVAL_S, 0.0))
+            self._lags.append(max(time.monotonic() - sleep_start_s - LAG_INTERVAL_S, 0.0))
+
+
+def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) -> RoundLoad:
+    (wall_s, cpu_s, busy, jiffies), last = times, len(lags) - 1
+    ordered = sorted(lags)
+    p50, p90, p99, most = (ordered[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES)
+    return RoundLoad(
+        round=number,
+        wall_s=wall_s,
+        cpu_busy=round(busy / jiffies, 4) if jiffies else None,
+        client_cpu=cpu_s / wall_s if wall_s else None,
+        lag_p50_s=p50,
+        lag_p90_s=p90,
+        lag_p99_s=p99,
+        lag_max_s=most,
+        wakes=len(lags),
+    )
+
+
+def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
+    """Yield what was kept; a run without the file has none, and a torn line is passed over.
+
+    A kill may tear a line, and a resumed run writes behind it: then the line that both make is passed over too.
+
+    Raises:
+        BenchError: the file cannot be read.
+    """
+    path = folder / FILE
+    change = "see that it may be read, or remove it: then no round is marked"
+    with convert_os_errors("the load of the rounds cannot be read", path, change):
+        lines = path.read_bytes().splitlines() if path.exists() else []
+    for line in lines:
+        with contextlib.suppress(*DECODE_ERRORS):
+            yield msgspec.json.decode(line, type=RoundLoad)
 
 
 def read_load_1m() -> float | None:
@@ -152,10 +154,9 @@ def read_host() -> HostInfo:
     return HostInfo(cpus=cpus, python=platform.python_version(), load_1m_start=read_load_1m())
 
 
-def _read_cpu_times() -> tuple[int, int] | None:
-    """Return busy and all jiffies of all CPUs since the start of this machine."""
-    try:
+def _read_times() -> tuple[float, float, int, int]:
+    """Return the monotonic clock, this process's CPU time, and busy and all jiffies of all CPUs, 0 where unknown."""
+    jiffies = [0]
+    with contextlib.suppress(OSError, ValueError):
         jiffies = [int(value) for value in PROC_STAT.read_text().split("\n", 1)[0].split()[1:][:FIRST_GUEST]]
-    except (OSError, ValueError):
-        return None
-    return sum(jiffies) - sum(jiffies[IDLE]), sum(jiffies)
+    return time.monotonic(), time.process_time(), sum(jiffies) - sum(jiffies[IDLE]), sum(jiffies)

@@ -20,7 +20,7 @@ from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.fault import BenchError
 from tandem.bench.interrupt import StopSignal
-from tandem.bench.manifest import ServerOffers
+from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.plan import PlanItem, PlanTurn
 from tandem.bench.record import RequestRecord
 from tandem.bench.recorder import RunRecorder, complete_record
@@ -54,7 +54,7 @@ class ArmSession:
     start: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RequestLoops:
     """What both loops share.
 
@@ -116,8 +116,8 @@ class RequestLoops:
 
         Two arms are sent the same, but for the extras that their servers offer.
         """
-        entry, load, settings = item.entry, turn.block.load, self.settings
-        is_chat = settings.api == "chat"
+        entry, load, manifest = item.entry, turn.block.load, self.settings.manifest
+        is_chat = manifest.api == "chat"
         request_id = turn.request_id(arm.name, item)
         earlier_attempts = self.attempts.get(request_id, 0)
         if earlier_attempts:
@@ -126,8 +126,8 @@ class RequestLoops:
             request_id=request_id,
             messages=entry.prompt.as_messages() if is_chat else None,
             prompt=None if is_chat else entry.prompt.as_text(),
-            max_tokens=entry.max_tokens, temperature=settings.temperature, seed=item.seed,
-            thinking=settings.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
+            max_tokens=entry.max_tokens, temperature=manifest.temperature, seed=item.seed,
+            thinking=manifest.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
         )  # fmt: skip
         draft = RequestRecord(
             request_id=request_id, arm=arm.name, class_=entry.prompt.class_, suite=entry.suite,
@@ -136,7 +136,7 @@ class RequestLoops:
             end_s=0.0, attempts=earlier_attempts + 1, placement=arm.placement, start=arm.start,
         )  # fmt: skip
         try:
-            reply = await arm.client.send_request(request, settings.timeouts)
+            reply = await arm.client.send_request(request, manifest.time_outs or Timeouts())
             complete = functools.partial(complete_record, draft, entry.prompt, request, arm.models, reply)
             record = await self.recorder.write_record(complete)
         except BenchError as fault:

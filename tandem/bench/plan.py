@@ -26,7 +26,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, Schedule, control_numbers, first_order, pass_order
+from tandem.bench.manifest import RunManifest
+from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
 
 ALL_CLASSES = "all"
@@ -120,22 +121,27 @@ class RunPlan:
     """Every turn of a run, made round by round.
 
     Args:
-        arms: names, the baseline first.
+        manifest: says arms, schedule, seed, repeats, rounds and control rounds.
         blocks: what a round asks.
-        schedule: `interleaved`, one arm at a time; or `simultaneous`, all at once.
-        seed: what every order, arrival and sampling seed is drawn from.
-        repeats: how often a round asks each block's list of prompts.
-        rounds: None where the clock decides; control rounds are not in it.
-        control_rounds: how many there are; where the clock decides, at most.
     """
 
-    arms: tuple[str, ...]
+    manifest: RunManifest
     blocks: tuple[PlanBlock, ...]
-    schedule: Schedule
-    seed: int
-    repeats: int
-    rounds: int | None
-    control_rounds: int = 0
+
+    @cached_property
+    def arms(self) -> tuple[str, ...]:
+        """Names, the baseline first."""
+        return tuple(arm.name for arm in self.manifest.arms)
+
+    @property
+    def rounds(self) -> int | None:
+        """None where the clock decides; control rounds are not in it."""
+        return self.manifest.rounds or None
+
+    @property
+    def control_rounds(self) -> int:
+        """How many there are; where the clock decides, at most."""
+        return self.manifest.control_rounds
 
     @property
     def control_arm(self) -> str:
@@ -155,7 +161,7 @@ class RunPlan:
     @cached_property
     def requests_per_round(self) -> int:
         """How many requests a round has, over all arms; a control round has two arms."""
-        return len(self.arms) * self.repeats * sum(block.requests for block in self.blocks)
+        return len(self.arms) * self.manifest.repeats * sum(block.requests for block in self.blocks)
 
     @property
     def request_count(self) -> int | None:
@@ -166,8 +172,11 @@ class RunPlan:
 
     def turns(self) -> Iterator[PlanTurn]:
         """Yield every turn in order, without end where the clock decides."""
-        numbers = itertools.count() if self.rounds is None else range(self.rounds + self.control_rounds)
-        return itertools.chain.from_iterable(self.round(number) for number in numbers)
+        return itertools.chain.from_iterable(self.rounds_of_turns())
+
+    def rounds_of_turns(self) -> Iterator[tuple[PlanTurn, ...]]:
+        """Yield the turns of each round, without end where the clock decides."""
+        return map(self.round, itertools.count() if self.rounds is None else range(self.rounds + self.control_rounds))
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""
@@ -175,8 +184,8 @@ class RunPlan:
         is_control = number in self.control_round_numbers
         earlier_rounds = earlier_controls if is_control else number - earlier_controls  # of its kind
         name = f"control{earlier_rounds}" if is_control else str(earlier_rounds)
-        arms = first_order((self.arms[0], self.control_arm) if is_control else self.arms, self.seed)
-        is_simultaneous = self.schedule == "simultaneous" and not is_control
+        arms = first_order((self.arms[0], self.control_arm) if is_control else self.arms, self.manifest.seed)
+        is_simultaneous = self.manifest.schedule == "simultaneous" and not is_control
         blocks, turns = list(self.blocks), list[PlanTurn]()
         self._create_generator("blocks", name).shuffle(blocks)
         for block in blocks:
@@ -199,7 +208,7 @@ class RunPlan:
         count, size = block.requests, len(block.entries)
         cycles = -(-count // size)  # how often one repeat asks the first ones
         items: list[PlanItem] = []
-        for repeat in range(self.repeats):
+        for repeat in range(self.manifest.repeats):
             generator = self._create_generator("items", name, block.number, repeat)
             entries = generator.sample(block.entries, size)
             for place in range(count):
@@ -208,49 +217,39 @@ class RunPlan:
         return tuple(items)
 
     def _create_generator(self, *keys: object) -> random.Random:
-        return random.Random("/".join(map(str, (self.seed, *keys))))  # noqa: S311 - repeatable, no secret
+        return random.Random("/".join(map(str, (self.manifest.seed, *keys))))  # noqa: S311 - repeatable, no secret
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanShape:
-    """How suites become blocks.
+def plan_blocks(
+    manifest: RunManifest, suites: Iterable[Suite], concurrency: Sequence[int] | None
+) -> tuple[PlanBlock, ...]:
+    """Return the blocks of a round.
 
     Args:
+        manifest: says the arrival rate, how many prompts of a class, the most tokens and whether classes are mixed.
+        suites: what is asked.
         concurrency: of the closed loops; None for what each suite states.
-        rate_per_s: arrivals of an open loop, in place of any concurrency.
-        prompts_per_class: the first so many of each class; None for all.
-        max_tokens: in place of the suite's own; a prompt that states fewer keeps them.
-        mixes_classes: all classes of a suite in one block, as traffic comes, instead of each alone.
     """
+    blocks: list[PlanBlock] = []
+    for suite in suites:
+        groups = {class_: _list_entries(manifest, suite, class_) for class_ in suite.classes}
+        least_requests = suite.defaults.requests_per_round or 0
+        if manifest.mixed:
+            least_requests *= len(groups)
+            groups = {ALL_CLASSES: tuple(itertools.chain.from_iterable(groups.values()))}
+        loads = [LoadLevel(concurrency=value) for value in concurrency or suite.defaults.concurrency]
+        if manifest.rate_per_s is not None:
+            loads = [LoadLevel(rate_per_s=manifest.rate_per_s)]
+        for (class_, entries), load in itertools.product(groups.items(), loads):
+            count, place = max(len(entries), least_requests), len(blocks)
+            blocks.append(PlanBlock(number=place, class_=class_, load=load, entries=entries, requests=count))
+    return tuple(blocks)
 
-    concurrency: Sequence[int] | None = None
-    rate_per_s: float | None = None
-    prompts_per_class: int | None = None
-    max_tokens: int | None = None
-    mixes_classes: bool = False
 
-    def blocks(self, suites: Iterable[Suite]) -> tuple[PlanBlock, ...]:
-        """Return the blocks of a round."""
-        blocks: list[PlanBlock] = []
-        for suite in suites:
-            groups = {class_: self._list_entries(suite, class_) for class_ in suite.classes}
-            least_requests = suite.defaults.requests_per_round or 0
-            if self.mixes_classes:
-                least_requests *= len(groups)
-                groups = {ALL_CLASSES: tuple(itertools.chain.from_iterable(groups.values()))}
-            concurrencies = self.concurrency or suite.defaults.concurrency
-            loads = [LoadLevel(concurrency=concurrency) for concurrency in concurrencies]
-            if self.rate_per_s is not None:
-                loads = [LoadLevel(rate_per_s=self.rate_per_s)]
-            for (class_, entries), load in itertools.product(groups.items(), loads):
-                count, place = max(len(entries), least_requests), len(blocks)
-                blocks.append(PlanBlock(number=place, class_=class_, load=load, entries=entries, requests=count))
-        return tuple(blocks)
-
-    def _list_entries(self, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
-        entries, defaults = [], suite.defaults
-        for prompt in suite.class_prompts(class_)[: self.prompts_per_class]:
-            max_tokens = self.max_tokens or prompt.max_tokens or defaults.max_tokens
-            max_tokens, ignore_eos = min(max_tokens, prompt.max_tokens or max_tokens), defaults.ignore_eos
-            entries.append(PromptEntry(suite=suite.name, prompt=prompt, max_tokens=max_tokens, ignore_eos=ignore_eos))
-        return tuple(entries)
+def _list_entries(manifest: RunManifest, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
+    entries, defaults = [], suite.defaults
+    for prompt in suite.class_prompts(class_)[: manifest.prompts_per_class]:
+        max_tokens = manifest.max_tokens or prompt.max_tokens or defaults.max_tokens
+        max_tokens, ignore_eos = min(max_tokens, prompt.max_tokens or max_tokens), defaults.ignore_eos
+        entries.append(PromptEntry(suite=suite.name, prompt=prompt, max_tokens=max_tokens, ignore_eos=ignore_eos))
+    return tuple(entries)

@@ -24,7 +24,7 @@ from tandem.bench.completion_request import NO_OFFERS, CompletionRequest, ModelS
 from tandem.bench.event import DETAIL_CHARACTERS, EventError, format_bytes
 from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.json_file import DECODE_ERRORS
-from tandem.bench.manifest import ServerOffers, Timeouts
+from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL
 from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.simulation import SIMULATED_HEADER, read_announcement
@@ -58,51 +58,43 @@ class ProbeResult:
     """What the probe found.
 
     Args:
-        offers: extras that were asked for and seen in the answer.
-        version: what /version says; None where it says nothing.
+        arm: the arm with what its server says of itself, and the extras that were asked for and seen in the answer.
         models: the names the server may give the model that was asked for, for `answer.parse_answer`.
-        model_ids: every model that /v1/models lists.
-        owned_by: who owns the model, as /v1/models says; None where it does not.
-        server_header: what the Server header of the stream says; None where it has none.
-        is_simulator: whether the server announces that it is simulated.
         notes: sentences on a page that was too long to be read, and on a server that contradicts itself.
     """
 
-    offers: ServerOffers
-    version: str | None
+    arm: ManifestArm
     models: frozenset[str]
-    model_ids: tuple[str, ...]
-    owned_by: str | None = None
-    server_header: str | None = None
-    is_simulator: bool = False
     notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> str:
         """What the server calls itself, each name with where it stands; nothing is concluded from it."""
-        places = {"/version": self.version, "owned_by": self.owned_by, "Server": self.server_header}
+        arm = self.arm
+        places = {"/version": arm.server_version, "owned_by": arm.owned_by, "Server": arm.server_header}
         return ", ".join(f"{place} {name}" for place, name in places.items() if name is not None) or "nothing"
 
 
 async def probe_server(
     client: CompletionClient,
-    server: ModelServer,
+    arm: ManifestArm,
     *,
     thinking: bool | None = None,
     ignore_eos: bool = False,
     seed: int | None = None,
 ) -> ProbeResult:
-    """Ask `server` for its models, its version and one tiny request with every extra.
+    """Ask a server for its models, its version and one tiny request with every extra.
 
     Args:
         client: an open client of the server.
-        server: the server.
+        arm: as it is known without its server.
         thinking, ignore_eos, seed: as the run will ask; a server that refuses one of them is a fault.
 
     Raises:
         BenchError: the server has no such model, or refuses what the run needs.
         ExternalBenchError: nothing answers, or what answers is no such server.
     """
+    server = client.server
     cards, page = await _read_model_cards(client, server)
     model_ids = tuple(cards)
     if model_ids and server.model not in model_ids:
@@ -125,14 +117,17 @@ async def probe_server(
     except EventError as error:
         version_note = f"its version is not known: {error.detail}" if error.word == "endless" else None
     announcement = read_announcement((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by)
-    return ProbeResult(
+    arm = msgspec.structs.replace(
+        arm,
         offers=offers,
-        version=version if isinstance(version, str) else None,
-        models=names or frozenset({server.model, server_answer.model or server.model}),
-        model_ids=model_ids,
+        server_version=version if isinstance(version, str) else None,
         owned_by=owned_by,
+        simulated=announcement.is_simulator,
         server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
-        is_simulator=announcement.is_simulator,
+    )
+    return ProbeResult(
+        arm=arm,
+        models=names or frozenset({server.model, server_answer.model or server.model}),
         notes=tuple(note for note in (version_note, announcement.note) if note),
     )
 

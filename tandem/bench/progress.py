@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TextIO
 
-from tandem.bench.estimate import DurationEstimate, format_duration
+from tandem.bench.estimate import estimate_turn_s, format_duration
 from tandem.bench.plan import PlanTurn
 from tandem.bench.record import RequestRecord
 from tandem.bench.terminal_text import PrintableStream
@@ -57,10 +57,10 @@ class RunProgress:
         self._out.write(f"{sentence}\n")
         self._out.flush()
 
-    def begin_turn(self, turn: PlanTurn, estimate: DurationEstimate, *, recorded_count: int) -> None:
+    def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
         self._start_s = self._start_s or time.monotonic()
-        self._share_s = estimate.turn_s(turn) / turn.request_count
+        self._share_s = estimate_turn_s(turn) / turn.request_count
         block = turn.block
         self._turn_name = f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
         if self._requests is not None:

@@ -16,9 +16,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tandem.bench.host import HostWatch
 from tandem.bench.interrupt import StopSignal
-from tandem.bench.plan import PlanTurn
 
 ROUND_WAIT_S = 10.0  # most that a measurement is held up between two rounds
 END_WAIT_S = 300.0  # at the end of a run nothing is held up but its command
@@ -31,7 +29,7 @@ At the end of a run it takes the last round's number, which it may have had befo
 """
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class RoundCallback:
     """Calls what is done between rounds.
 
@@ -39,35 +37,22 @@ class RoundCallback:
         call: what is called; None for nothing.
         note: takes a sentence for the manifest.
         stop: asked to end, the run waits no longer for a call between rounds.
-        watch: leaves out what this process takes meanwhile.
-        has_requests: whether the present round has asked anything yet; the run sets it.
     """
 
     call: RoundHook | None
     note: Callable[[str], None]
     stop: StopSignal
-    watch: HostWatch
-    has_requests: bool = False
-    _round: int = field(default=0, init=False)
     _has_failed: bool = field(default=False, init=False)
     _future: asyncio.Future[BaseException | None] | None = field(default=None, init=False)
 
-    async def begin_turn(self, turn: PlanTurn) -> None:
-        """Call where `turn` is the first of a round and the one before asked anything.
-
-        At most `ROUND_WAIT_S` later measuring goes on.
-        """
-        previous_round, self._round = self._round, turn.round
-        if turn.round == previous_round or not self.has_requests:
-            return
-        self.has_requests = False
-        with self.watch.exclude():
-            is_done = await self._call_and_wait(previous_round, ROUND_WAIT_S, stoppable=True)
+    async def call_between(self, number: int) -> None:
+        """Call once round `number` has ended; at most `ROUND_WAIT_S` later measuring goes on."""
+        is_done = await self._call_and_wait(number, ROUND_WAIT_S, stoppable=True)
         if not is_done and not self.stop.is_requested:
             delay = f"{ROUND_WAIT_S:g} s after a round"
             self.note(f"what is called between rounds was still busy {delay}: later turns ran beside it")
 
-    async def end(self, number: int, *, after_interrupt: bool) -> None:
+    async def call_at_end(self, number: int, *, after_interrupt: bool) -> None:
         """Call once the run has ended and its files are final.
 
         Args:

@@ -21,16 +21,15 @@ from typing import Any, Literal, TextIO
 
 import msgspec
 
-from tandem.bench import counters, host, json_file, manifest, run_description, summary
+from tandem.bench import counters, host, json_file, manifest, summary
 from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.client import CompletionClient
-from tandem.bench.client_load import ClientLoadWriter
-from tandem.bench.estimate import DurationEstimate, estimate_request_s
+from tandem.bench.estimate import estimate_request_s, estimate_run_s
 from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, check_folder, claim_folder
+from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
-from tandem.bench.manifest import EndReason, RunManifest
+from tandem.bench.manifest import EndReason, RunManifest, WarmUpEntry
 from tandem.bench.metrics_scraper import ServerRestarts, scrape_metrics
 from tandem.bench.plan import PlanTurn, RunPlan
 from tandem.bench.probe import ProbeResult, probe_server
@@ -38,9 +37,11 @@ from tandem.bench.progress import RunProgress
 from tandem.bench.recorder import open_recorder
 from tandem.bench.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.round_callback import RoundCallback, RoundHook
+from tandem.bench.run_description import describe_plan
 from tandem.bench.settings import RunSettings
+from tandem.bench.simulation import combine_simulated
 from tandem.bench.terminal_text import clean_text
-from tandem.bench.warm_up import WarmUpOutcome, warm_up_arm
+from tandem.bench.warm_up import warm_up_arm
 
 OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
@@ -52,12 +53,10 @@ class RunOutcome:
 
     Args:
         reason: as the manifest has it.
-        has_folder: whether there is a folder to report on.
         fault: what ended it, where something did.
     """
 
     reason: EndReason
-    has_folder: bool = True
     fault: BenchError | None = None
 
 
@@ -84,8 +83,8 @@ class MeasurementRun:
     check: Callable[[RunManifest], None] | None = None
     on_round: RoundHook | None = None
     stop: StopSignal = field(init=False, default_factory=StopSignal)
+    watch: host.HostWatch = field(init=False, default_factory=host.HostWatch)
     plan: RunPlan = field(init=False)
-    estimate: DurationEstimate = field(init=False, default_factory=DurationEstimate)
     progress: RunProgress = field(init=False)
     restarts: ServerRestarts = field(init=False)
     history: RunHistory = field(init=False, default_factory=RunHistory)
@@ -98,25 +97,22 @@ class MeasurementRun:
         Raises:
             BenchError: it could not begin: the folder, a server, or settings that differ from the resumed run's.
         """
-        check_folder(self.folder, resume=self.resume)
         settings, self.plan = self.settings, self.settings.plan()
-        self.progress = RunProgress(self.out, requests=self.plan.request_count, expected_s=self._estimate_s())
-        for line in run_description.describe_plan(settings, self.plan, self._estimate_s()):
-            self.progress.notify(line)
+        expected_s = settings.manifest.duration_s or estimate_run_s(self.plan)
+        self.progress = RunProgress(self.out, requests=self.plan.request_count, expected_s=expected_s)
         async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(claim_folder(self.folder, resume=self.resume))
             stack.enter_context(catch_signals(self.stop, self.progress.notify))
-            servers = [settings.server(arm) for arm in settings.arms]
+            for line in describe_plan(settings, self.plan, expected_s):
+                self.progress.notify(line)
             limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
+            servers = [settings.server(arm) for arm in settings.manifest.arms]
             clients = [await stack.enter_async_context(CompletionClient(server, limit=limit)) for server in servers]
             probe_results = await self._probe_servers(clients)
             if self.stop.is_requested:
-                return RunOutcome(reason="interrupted", has_folder=False)
-            stack.enter_context(claim_folder(self.folder, resume=self.resume))
+                return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
-            return await self._measure(arms, run_description.create_manifest(settings, self.plan, probe_results))
-
-    def _estimate_s(self) -> float:
-        return self.estimate.run_s(self.plan) if self.settings.duration_s is None else self.settings.duration_s
+            return await self._measure(arms, self._complete_manifest(probe_results))
 
     async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult]:
         """Return what each arm offers; a run that is interrupted meanwhile does not read it.
@@ -126,9 +122,9 @@ class MeasurementRun:
         """
         for client in clients:
             self.stop.add_callback(client.interrupt)
-        ignore_eos = any(suite.defaults.ignore_eos for suite in self.settings.suites)
-        options: dict[str, Any] = {"thinking": self.settings.thinking, "seed": self.settings.seed}
-        probes = [probe_server(client, client.server, ignore_eos=ignore_eos, **options) for client in clients]
+        draft, ignore_eos = self.settings.manifest, any(suite.defaults.ignore_eos for suite in self.settings.suites)
+        options: dict[str, Any] = {"thinking": draft.thinking, "seed": draft.seed, "ignore_eos": ignore_eos}
+        probes = [probe_server(client, arm, **options) for client, arm in zip(clients, draft.arms, strict=True)]
         results = await asyncio.gather(*probes, return_exceptions=True)
         faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
         for fault in faults[1:]:
@@ -138,21 +134,37 @@ class MeasurementRun:
         return [result for result in results if isinstance(result, ProbeResult)]
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
-        server = client.server
-        self.progress.notify(f"{server.name} says of itself: {clean_text(probe_result.names)}")
+        arm = probe_result.arm
+        self.progress.notify(f"{arm.name} says of itself: {clean_text(probe_result.names)}")
         for note in probe_result.notes:
-            self._note(f"{server.name}: {note}")
+            self._note(f"{arm.name}: {note}")
         for extra in sorted(self.settings.extras):
-            if not getattr(probe_result.offers, extra):
-                self._note(f"{server.name} does not give {extra}, so its records have none")
+            if not getattr(arm.offers, extra):
+                self._note(f"{arm.name} does not give {extra}, so its records have none")
         no_extras = {extra: False for extra in OPTIONAL_EXTRAS if extra not in self.settings.extras}
         return ArmSession(
-            name=server.name,
+            name=arm.name,
             client=client,
-            offers=msgspec.structs.replace(probe_result.offers, **no_extras),
+            offers=msgspec.structs.replace(arm.offers, **no_extras),
             models=probe_result.models,
             breaker=CircuitBreaker(client, self.stop, self.progress.notify, self.wait_s),
-            placement=next(arm.placement for arm in self.settings.arms if arm.name == server.name),
+            placement=arm.placement,
+        )
+
+    def _complete_manifest(self, probe_results: Sequence[ProbeResult]) -> RunManifest:
+        """Return the manifest of a run that is about to begin, with what plan and servers say."""
+        plan = self.plan
+        suites = [
+            manifest.SuiteEntry(name=suite.name, sha256=suite.sha256, prompts=len(suite.prompts), classes=suite.classes)
+            for suite in self.settings.suites
+        ]
+        return msgspec.structs.replace(
+            self.settings.manifest,
+            arms=tuple(result.arm for result in probe_results),
+            simulated=combine_simulated(result.arm.simulated for result in probe_results),
+            suites=tuple(suites),
+            concurrency=tuple(sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})),
+            plan=manifest.PlanTotals(requests=plan.request_count, requests_per_round=plan.requests_per_round),
         )
 
     async def _measure(self, arms: Sequence[ArmSession], run_manifest: RunManifest) -> RunOutcome:
@@ -167,98 +179,92 @@ class MeasurementRun:
             self.check(run_manifest)
         self.restarts = ServerRestarts(self.folder)
         manifest.write_manifest(self.folder, run_manifest)
-        watch = host.HostWatch()
         reason: EndReason = "failed"
-        callback = RoundCallback(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
+        callback = RoundCallback(self.on_round, self._note, self.stop)
         try:
-            if self._has_missing_requests():
-                run_manifest = await self._warm_up(arms, run_manifest)
-            watch.start()
-            reason = await self._run_turns(arms, callback, ClientLoadWriter(folder=self.folder, watch=watch))
+            if self.settings.warm_up != 0 and self._has_missing_requests():
+                run_manifest = msgspec.structs.replace(run_manifest, warm_up=await self._warm_up(arms))
+            reason = await self._run_rounds(arms, callback)
         except BenchError as fault:
             self.stop.request("failed", fault)
         finally:
             reason = self.stop.reason or reason
-            final_manifest = await self._finish(run_manifest, watch, reason)
+            final_manifest = await self._finish(run_manifest, reason)
         if self.round_count and (self.folder / RECORDS_FILE).exists():
-            await callback.end(self.round_count - 1, after_interrupt=self.stop.is_requested)
+            await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
         if tuple(self.notes) != final_manifest.notes:
             with contextlib.suppress(ExternalBenchError):  # a full disk has been told of already
                 manifest.write_manifest(self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes)))
         return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)  # a signal may have come meanwhile
 
     def _has_missing_requests(self) -> bool:
-        if self.settings.duration_s is not None:
-            return self.history.spent_s < self.settings.duration_s
+        if self.settings.manifest.duration_s is not None:
+            return self.history.spent_s < self.settings.manifest.duration_s
         return any(not self.history.done_ids.issuperset(turn.request_ids()) for turn in self.plan.turns())
 
-    async def _warm_up(self, arms: Sequence[ArmSession], run_manifest: RunManifest) -> RunManifest:
-        """Warm every arm up, and return the manifest with what that showed."""
-        if self.settings.warm_up == 0:
-            return run_manifest
+    async def _warm_up(self, arms: Sequence[ArmSession]) -> dict[str, WarmUpEntry]:
+        """Warm every arm up, and return what that showed."""
         path = self.folder / WARM_UP_FILE
         # windows are numbered on over resumptions
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
         with open_recorder(path) as recorder, self.progress.show_line():
-            count = self.progress.count_warm_up
-            loops = RequestLoops(
-                settings=self.settings, recorder=recorder, stop=self.stop, attempts={}, on_record=count
-            )
+            loops = RequestLoops(self.settings, recorder, self.stop, {}, self.progress.count_warm_up)
             warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)
-            is_simultaneous = self.settings.schedule == "simultaneous"
-            outcomes = await asyncio.gather(*warm_ups) if is_simultaneous else [await warm_up for warm_up in warm_ups]
-        names = [*(arm.name for arm in arms), self.plan.control_arm]  # the control is the baseline once more
-        factors = zip(names, (outcome.factor for outcome in (*outcomes, outcomes[0])), strict=True)
-        self.estimate = DurationEstimate(factors={name: factor for name, factor in factors if factor is not None})
-        self.progress.expected_s = self._estimate_s()
-        if self.settings.duration_s is None and not self.stop.is_requested:
-            cost = run_description.describe_cost(self.settings, self._estimate_s())
-            self.progress.notify(f"by the warm-up's pace {cost}")
-        entries = {arm.name: outcome.entry for arm, outcome in zip(arms, outcomes, strict=True)}
-        return msgspec.structs.replace(run_manifest, warm_up=entries)
+            is_simultaneous = self.settings.manifest.schedule == "simultaneous"
+            entries = await asyncio.gather(*warm_ups) if is_simultaneous else [await warm_up for warm_up in warm_ups]
+        return {arm.name: entry for arm, entry in zip(arms, entries, strict=True)}
 
-    async def _warm_up_arm(self, arm: ArmSession, loops: RequestLoops, first_window: int) -> WarmUpOutcome:
+    async def _warm_up_arm(self, arm: ArmSession, loops: RequestLoops, first_window: int) -> WarmUpEntry:
         requests = self.settings.warm_up
         with self.progress.show_warm_up(arm.name):
             await arm.client.open_connections(_count_connections(self.plan.round(self.plan.first_round)[0]))
-            outcome = await warm_up_arm(arm, self.plan, loops, requests=requests, first_window=first_window)
-        if outcome.entry.stable is False and not self.stop.is_requested:
-            counts = f"{outcome.entry.requests} requests of warm-up, {outcome.entry.failed} of them failed"
+            entry = await warm_up_arm(arm, self.plan, loops, requests=requests, first_window=first_window)
+        if entry.stable is False and not self.stop.is_requested:
+            counts = f"{entry.requests} requests of warm-up, {entry.failed} of them failed"
             self._note(f"{arm.name} was not stable after {counts}: its first rounds may differ from its last")
-        return outcome
+        return entry
 
-    async def _run_turns(
-        self, arms: Sequence[ArmSession], callback: RoundCallback, load_writer: ClientLoadWriter
-    ) -> EndReason:
+    async def _run_rounds(self, arms: Sequence[ArmSession], callback: RoundCallback) -> EndReason:
         """Take every turn that is not recorded yet; where the clock decides, begin no block after its end."""
-        turn_arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
-        end_s = math.inf
-        if self.settings.duration_s is not None:
-            self.progress.expected_s = max(self.settings.duration_s - self.history.spent_s, 0.0)
+        arms, end_s = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)], math.inf
+        if self.settings.manifest.duration_s is not None:
+            self.progress.expected_s = max(self.settings.manifest.duration_s - self.history.spent_s, 0.0)
             end_s = time.monotonic() + self.progress.expected_s
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
             with open_recorder(self.folder / RECORDS_FILE) as recorder, self.progress.show_line():
-                count, attempts = self.progress.count_record, self.history.interrupt_counts
-                loops = RequestLoops(
-                    settings=self.settings, recorder=recorder, stop=self.stop, attempts=attempts, on_record=count
-                )
-                for turn in self.plan.turns():
-                    if not self.stop.is_requested and not self._is_over(turn, end_s):
-                        await callback.begin_turn(turn)
-                    if self.stop.is_requested:
-                        return "interrupted"
-                    if self._is_over(turn, end_s):  # what was called took a while
-                        return "duration"
-                    self.round_count = turn.round + 1
-                    load_writer.begin_turn(turn)
-                    if await self._run_turn(turn, turn_arms, loops):
-                        callback.has_requests = load_writer.has_requests = True
+                attempts, has_requests = self.history.interrupt_counts, False
+                loops = RequestLoops(self.settings, recorder, self.stop, attempts, self.progress.count_record)
+                for turns in self.plan.rounds_of_turns():
+                    if has_requests and not self.stop.is_requested and not self._is_over(turns[0], end_s):
+                        await callback.call_between(turns[0].round - 1)
+                    reason, has_requests = await self._run_round(turns, arms, loops, end_s)
+                    if reason is not None:
+                        return reason
         finally:
-            with contextlib.suppress(ExternalBenchError):  # a full disk is told of by what is written next
-                load_writer.end()
             gc.unfreeze()
         return "done"
+
+    async def _run_round(
+        self, turns: Sequence[PlanTurn], arms: Sequence[ArmSession], loops: RequestLoops, end_s: float
+    ) -> tuple[EndReason | None, bool]:
+        """Return why the run ends with this round, if it does, and whether anything was asked."""
+        has_requests = False
+        self.watch.begin_round()
+        try:
+            for turn in turns:
+                if self.stop.is_requested:
+                    return "interrupted", has_requests
+                if self._is_over(turn, end_s):
+                    return "duration", has_requests
+                self.round_count = turn.round + 1
+                has_requests |= await self._run_turn(turn, arms, loops)
+        finally:
+            load = self.watch.end_round(turns[0].round)
+            if has_requests:
+                with contextlib.suppress(ExternalBenchError):  # a full disk is told of by what is written next
+                    json_file.append_json(self.folder / host.FILE, load, label="the load of a round")
+        return None, has_requests
 
     def _is_over(self, turn: PlanTurn, end_s: float) -> bool:
         """Return whether the clock lets `turn` not begin; a block that an earlier run began is still made whole."""
@@ -272,7 +278,7 @@ class MeasurementRun:
             arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids] for arm in turn.arms
         }
         request_count = sum(map(len, missing.values()))
-        self.progress.begin_turn(turn, self.estimate, recorded_count=turn.request_count - request_count)
+        self.progress.begin_turn(turn, recorded_count=turn.request_count - request_count)
         if not request_count:
             return False
         turn_arms = [arm for arm in arms if missing.get(arm.name)]
@@ -307,9 +313,9 @@ class MeasurementRun:
                 self._note(f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent")
         return {scrape.arm: self.restarts.identify_start(scrape) for scrape in scrapes}
 
-    async def _finish(self, run_manifest: RunManifest, watch: host.HostWatch, reason: EndReason) -> RunManifest:
+    async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
         """Write how it ended, and the summary of what is there; a full disk may take neither."""
-        host_info = await watch.end(run_manifest.host)
+        host_info = self.watch.complete_host(run_manifest.host)
         for warning in host.list_warnings(host_info):
             self._note(warning)
         rounds = self.plan.rounds

@@ -18,7 +18,6 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tandem.bench.estimate import estimate_request_s
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import WarmUpEntry
 from tandem.bench.plan import ALL_CLASSES, PlanBlock, PlanItem, PlanTurn, PromptEntry, RunPlan
@@ -34,18 +33,6 @@ MAX_TTFT_CHANGE_S = 0.005
 OPEN_WORKERS = 4  # of an arm whose load is an arrival rate
 
 
-class WarmUpOutcome(NamedTuple):
-    """How the warm-up of an arm ended.
-
-    Args:
-        entry: what the manifest says of it.
-        factor: what its requests took of the guessed time; None where none succeeded.
-    """
-
-    entry: WarmUpEntry
-    factor: float | None
-
-
 class WindowMedians(NamedTuple):
     """What one window showed: medians in seconds; None where no answer gives one."""
 
@@ -55,8 +42,8 @@ class WindowMedians(NamedTuple):
 
 async def warm_up_arm(
     arm: ArmSession, plan: RunPlan, loops: RequestLoops, *, requests: int | None, first_window: int
-) -> WarmUpOutcome:
-    """Warm one arm up.
+) -> WarmUpEntry:
+    """Warm one arm up, and return what the manifest says of it.
 
     Args:
         arm: whom.
@@ -93,11 +80,10 @@ async def warm_up_arm(
             if stable or all(record.error for record in window_records):
                 break
             previous = current
-    entry = WarmUpEntry(
+    return WarmUpEntry(
         requests=len(records), failed=sum(record.error is not None for record in records), stable=stable,
         duration_s=round(time.monotonic() - start_s, 3),
     )  # fmt: skip
-    return WarmUpOutcome(entry, _compute_factor(plan, records))
 
 
 def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens: int | None = None) -> PlanTurn:
@@ -114,14 +100,14 @@ def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens:
     entries = tuple(itertools.islice(cycle, size))
     if most_tokens is not None:
         entries = tuple(dataclasses.replace(entry, max_tokens=min(entry.max_tokens, most_tokens)) for entry in entries)
-    load = LoadLevel(concurrency=min(_count_workers(plan), size))
+    load, seed = LoadLevel(concurrency=min(_count_workers(plan), size)), plan.manifest.seed
     return PlanTurn(
         round=number,
         slot=0,
         arms=(arm,),
         is_warm_up=True,
         block=PlanBlock(number=0, class_=ALL_CLASSES, load=load, entries=entries, requests=size),
-        items=tuple(PlanItem(index=place, entry=entries[place], repeat=0, seed=plan.seed) for place in range(size)),
+        items=tuple(PlanItem(index=place, entry=entry, repeat=0, seed=seed) for place, entry in enumerate(entries)),
     )
 
 
@@ -150,15 +136,3 @@ def is_stable(previous: WindowMedians, current: WindowMedians) -> bool:
 
 def _count_workers(plan: RunPlan) -> int:
     return max(block.load.concurrency or OPEN_WORKERS for block in plan.blocks)
-
-
-def _compute_factor(plan: RunPlan, records: Sequence[RequestRecord]) -> float | None:
-    """Return the median share of the guess that a request took; a median, because the first ones may have been cold."""
-    limits = {(entry.suite, entry.prompt.id): entry.max_tokens for block in plan.blocks for entry in block.entries}
-    shares = []
-    for record in records:
-        limit = limits[record.suite, record.prompt_id]
-        max_tokens = limit if record.round == records[0].round else min(limit, SHORT_TOKENS)
-        if record.error is None:
-            shares.append(record.end_s / estimate_request_s(max_tokens))
-    return statistics.median(shares) if shares else None

@@ -59,12 +59,12 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
     settings = build_settings(selection, flags)
     folder = flags.resume or flags.out
     assert folder is not None, "the command line refuses a run without a folder"
-    _raise_file_limit(len(settings.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS)))
+    _raise_file_limit(len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS)))
     publisher = None
     if flags.publish is not None:
         from tandem.cli.publish import build_publisher  # noqa: PLC0415 - the rules of an environment
 
-        publisher = build_publisher(selection, flags, settings, folder)
+        publisher = build_publisher(selection, flags, settings.manifest, folder)
     elif flags.simulated:
         change = "add --publish, or drop it"
         raise build_flag_error("--simulated without --publish", "both, for simulated servers", change)
@@ -207,14 +207,15 @@ def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> 
         KeyboardInterrupt: it was interrupted.
     """
     from tandem.bench.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.bench.manifest import FILE  # noqa: PLC0415
     from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
     from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 
     code, is_interrupted = ExitCode.DONE, outcome.reason == "interrupted"
-    if outcome.has_folder and (folder / RECORDS_FILE).exists() and not (outcome.fault and selection.as_json):
+    if (folder / RECORDS_FILE).exists() and not (outcome.fault and selection.as_json):
         # who has interrupted waits for no verdict; `report` gives it
         code = report_run(folder, None if is_interrupted else JudgeOptions(), as_json=selection.as_json)
-    if is_interrupted and outcome.has_folder:
+    if is_interrupted and (folder / FILE).exists():
         resume = quote_command("tandem", "bench", "run", "--resume", str(folder))
         print(f"interrupted; go on with: {resume}", file=sys.stderr)
     if is_interrupted:

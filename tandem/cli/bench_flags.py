@@ -276,11 +276,9 @@ def _read_values(flag: str, tokens: list[Token]) -> tuple[str, ...]:
 
 def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """Return the flags of the run's manifest in today's words; none of a run of which all are given again."""
-    from tandem.bench import folder as folders  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.bench.fault import BenchError  # noqa: PLC0415
+    from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
     from tandem.bench.manifest import FILE, read_manifest  # noqa: PLC0415
 
-    folders.check_folder(folder, resume=True)
     old_flags = {RENAMED_FLAGS.get(flag, flag): values for flag, values in read_manifest(folder).flags.items()}
     where, another_run = str(folder / FILE), "or begin another run: --out DIR"
     if not old_flags and not {"--baseline", "--env"} & set(new_flags):

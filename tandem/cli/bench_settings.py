@@ -18,7 +18,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.manifest import FILE, ManifestArm, RunManifest, Speculation, Timeouts, read_manifest
 from tandem.bench.run_size import DEFAULT_SIZE, FULL_SIZE, QUICK_SIZE, RunSize
 from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.bench.settings import RunSettings
+from tandem.bench.settings import RunSettings, draft_manifest
 from tandem.bench.suites.suite import Suite, load_suite, narrow_suites
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.selection import Selection
@@ -66,33 +66,36 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
     limits = [limit for limit in (run_arms.most_tokens, size.max_tokens) if limit is not None and limit < longest]
-    return RunSettings(
+    run_manifest = draft_manifest(
         arms=assign_placements(run_arms.arms, flags.placement, previous_run),
         environment=run_arms.environment,
         experiment=run_arms.experiment,
         instance_type=run_arms.instance_type,
-        api_key=_read_api_key(flags.api_key_env),
-        suites=suites,
         schedule=flags.schedule or run_arms.schedule or "interleaved",
         seed=flags.seed,
         api=flags.api,
         thinking=None if flags.thinking is None else flags.thinking == "on",
         temperature=flags.temperature,
         max_tokens=flags.max_tokens or min(limits, default=None),
-        concurrency=flags.concurrency or (None if flags.rate else size.concurrency),
         rate_per_s=flags.rate,
-        rounds=None if flags.duration is not None else flags.rounds or size.rounds,
+        rounds=0 if flags.duration is not None else flags.rounds or size.rounds,
         control_rounds=size.control_rounds if flags.control_rounds is None else flags.control_rounds,
         repeats=flags.repeats,
         prompts_per_class=flags.prompts_per_class or size.prompts_per_class,
-        mixes_classes=flags.mixed,
+        mixed=flags.mixed,
         duration_s=flags.duration,
-        timeouts=Timeouts(**(flags.timeouts or {})),
-        warm_up=flags.warm_up,
-        extras=flags.record,
+        time_outs=Timeouts(**(flags.timeouts or {})),
         goodput=flags.goodput,
         price_usd_per_hour=flags.price,
         flags=flags.recorded or {},
+    )
+    return RunSettings(
+        manifest=run_manifest,
+        suites=suites,
+        concurrency=flags.concurrency or (None if flags.rate else size.concurrency),
+        warm_up=flags.warm_up,
+        extras=flags.record,
+        api_key=_read_api_key(flags.api_key_env),
     )
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import RunManifest, read_manifest, run_id
-from tandem.bench.settings import RunSettings
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
@@ -80,7 +79,7 @@ def publish_folder(
 
 
 def find_target(
-    selection: Selection, environment_name: str, run: RunManifest | RunSettings, experiment_name: str | None
+    selection: Selection, environment_name: str, run: RunManifest, experiment_name: str | None
 ) -> PublishTarget:
     """Return where a run is published to.
 
@@ -260,7 +259,7 @@ class RoundPublisher:
         return ExitCode.DONE if self._report.is_whole else ExitCode.EXTERNAL_FAILURE
 
 
-def build_publisher(selection: Selection, flags: RunFlags, run: RunSettings, folder: Path) -> RoundPublisher:
+def build_publisher(selection: Selection, flags: RunFlags, run: RunManifest, folder: Path) -> RoundPublisher:
     """Return what publishes a run that is about to begin, with --publish.
 
     Args:

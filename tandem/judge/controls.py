@@ -19,9 +19,8 @@ from typing import Literal
 
 import numpy as np
 
-from tandem.bench.client_load import RoundLoad, read_round_loads
 from tandem.bench.columns import IntArray
-from tandem.bench.host import MAX_CLIENT_CPU, MAX_LAG_S
+from tandem.bench.host import MAX_CLIENT_CPU, MAX_LAG_S, RoundLoad, read_round_loads
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench import client_load, counters, json_file
+from tandem.bench import counters, host, json_file
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE as MANIFEST
@@ -28,7 +28,7 @@ from tandem.judge.headline import build_headlines
 from tandem.judge.schema import FILE, MARGIN, ClaimVerdict, Verdict
 from tandem.shell_command import quote_command
 
-RUN_FILES = (RECORDS_FILE, counters.FILE, client_load.FILE, MANIFEST)
+RUN_FILES = (RECORDS_FILE, counters.FILE, host.FILE, MANIFEST)
 """The files of a run that a verdict is made from; each but the first and the last may be absent, and is missed."""
 
 _CLOCK_TOLERANCE_S = 60.0  # further back than any two records are written out of turn

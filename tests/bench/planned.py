@@ -6,7 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tandem.bench.plan import PlanShape, RunPlan
+from measured import arm, run_manifest
+
+from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import Suite, SuiteDefaults
 
@@ -27,19 +29,13 @@ def plan(
     arms: Sequence[str] = ("a", "b"),
     classes: Mapping[str, int] | None = None,
     *,
-    schedule: str = "interleaved",
-    seed: int = 0,
-    repeats: int = 1,
     rounds: int | None = 1,
-    control_rounds: int = 0,
-    **shape: object,
+    concurrency: Sequence[int] | None = (1,),
+    **stated: object,
 ) -> RunPlan:
     """A plan over a small suite; concurrency 1 where nothing is said."""
-    shaped = PlanShape(**({"concurrency": (1,)} | shape))
-    return RunPlan(
-        arms=tuple(arms), blocks=shaped.blocks([suite(classes or {"code": 4})]), schedule=schedule, seed=seed,
-        repeats=repeats, rounds=rounds, control_rounds=control_rounds,
-    )  # fmt: skip
+    manifest = run_manifest(**({"arms": tuple(map(arm, arms)), "rounds": rounds or 0, "seed": 0} | stated))
+    return RunPlan(manifest=manifest, blocks=plan_blocks(manifest, [suite(classes or {"code": 4})], concurrency))
 
 
 def suite_file(folder: Path, prompts: Mapping[str, Sequence[str]], max_tokens: int | None = None) -> Path:

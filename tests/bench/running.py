@@ -19,7 +19,7 @@ from tandem.bench.manifest import ManifestArm
 from tandem.bench.plan import RunPlan
 from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.run import MeasurementRun, RunOutcome
-from tandem.bench.settings import RunSettings
+from tandem.bench.settings import RunSettings, draft_manifest
 from tandem.bench.suites.suite import load_suite
 
 QUICK = Schedule(ttft_ms=4, step_ms=1, tokens=4)
@@ -60,15 +60,17 @@ class Ran:
 
 
 def settings(ports: Sequence[int], suite: Path, **changed: Any) -> RunSettings:
-    """A small run: no warm-up, concurrency 2, arms a, b, ..."""
+    """A small run: no warm-up, concurrency 2, arms a, b, ...; what is changed is the manifest's or the settings'."""
     arms = tuple(
         ManifestArm(
             name="abcdef"[place], role="variant" if place else "baseline", url=f"http://127.0.0.1:{port}", model=MODEL
         )
         for place, port in enumerate(ports)
     )
-    given: dict[str, Any] = {"arms": arms, "suites": (load_suite(suite),), "concurrency": (2,), "warm_up": 0}
-    return RunSettings(**(given | changed))
+    given: dict[str, Any] = {"suites": (load_suite(suite),), "concurrency": (2,), "warm_up": 0}
+    given |= {name: changed.pop(name) for name in RunSettings.__slots__ if name in changed}
+    stated: dict[str, Any] = {"arms": arms, "schedule": "interleaved", "seed": 0, "api": "chat", "rounds": 1}
+    return RunSettings(manifest=draft_manifest(**(stated | changed)), **given)
 
 
 async def until(true: Callable[[], bool]) -> None:

@@ -10,14 +10,14 @@ from types import SimpleNamespace
 
 import msgspec
 import pytest
+from measured import run_manifest
 from planned import plan, suite
 
 from tandem.bench import progress
-from tandem.bench.estimate import DurationEstimate, estimate_request_s, format_duration
-from tandem.bench.manifest import ManifestArm
+from tandem.bench.estimate import estimate_request_s, estimate_run_s, estimate_turn_s, format_duration
 from tandem.bench.progress import CLEAR_LINE, RunProgress
 from tandem.bench.record import RequestRecord
-from tandem.bench.run_description import describe_cost, describe_plan, note_shared_classes, note_thin_loads
+from tandem.bench.run_description import describe_plan, note_shared_classes, note_thin_loads
 from tandem.bench.settings import RunSettings
 from tandem.bench.terminal_text import PrintableStream, fit_width
 
@@ -32,8 +32,8 @@ class Terminal(io.StringIO):
 def shown(out, done=0, failed=0):
     """A progress over one round of 16 requests, at the second turn."""
     made = plan(classes={"code": 8})
-    shows = RunProgress(out, requests=made.request_count, expected_s=DurationEstimate().run_s(made))
-    shows.begin_turn(made.round(0)[1], DurationEstimate(), recorded_count=0)
+    shows = RunProgress(out, requests=made.request_count, expected_s=estimate_run_s(made))
+    shows.begin_turn(made.round(0)[1], recorded_count=0)
     for number in range(done):
         shows.count_record(msgspec.structs.replace(RECORD, error="closed") if number < failed else RECORD)
     return shows
@@ -85,7 +85,7 @@ def test_nothing_is_shown_before_a_turn_whose_earlier_records_are_left_out_of_th
     asyncio.run(once(shows))
     assert out.getvalue() == ""
 
-    shows.begin_turn(made.round(0)[0], DurationEstimate(), recorded_count=3)
+    shows.begin_turn(made.round(0)[0], recorded_count=3)
     assert shows.status_line().startswith("0/13 requests")
 
 
@@ -96,20 +96,18 @@ def test_times_are_spoken(seconds, said):
     assert format_duration(seconds) == said
 
 
-def test_a_turn_takes_its_waves_or_its_arrivals_and_as_long_as_its_slowest_arm():
+def test_a_turn_takes_its_waves_or_its_arrivals():
     (first, *_) = plan(classes={"code": 16}, concurrency=(4,)).round(0)
     (arriving, *_) = plan(concurrency=None, rate_per_s=2.0).round(0)
-    (both,) = plan(schedule="simultaneous").round(0)
-    estimate, answer_s = DurationEstimate(), estimate_request_s(8)
+    answer_s = estimate_request_s(8)
 
-    assert estimate.turn_s(first) == pytest.approx(2 * answer_s)
-    assert estimate.turn_s(arriving) == pytest.approx(arriving.arrivals_s[-1] + answer_s)
-    assert DurationEstimate(factors={"a": 0.5, "b": 2.0}).turn_s(both) == pytest.approx(2 * estimate.turn_s(both))
+    assert estimate_turn_s(first) == pytest.approx(2 * answer_s)
+    assert estimate_turn_s(arriving) == pytest.approx(arriving.arrivals_s[-1] + answer_s)
 
 
 def settings(**changed):
-    arms = tuple(ManifestArm(name=name, role="baseline", url="http://h", model="m") for name in "ab")
-    return RunSettings(**({"arms": arms, "suites": (suite({"code": 4}),), "concurrency": (1,)} | changed))
+    suites = changed.pop("suites", (suite({"code": 4}),))
+    return RunSettings(manifest=run_manifest(**changed), suites=suites, concurrency=(1,))
 
 
 def test_the_plan_says_requests_order_minutes_cost_and_the_suites_notes():
@@ -118,10 +116,10 @@ def test_the_plan_says_requests_order_minutes_cost_and_the_suites_notes():
     text = "\n".join(describe_plan(asked, asked.plan(), 1800.0))
 
     assert "8 requests in all, 8 a round" in text
-    assert "a, b, b, a" in text or "b, a, a, b" in text
+    assert "base, spec, spec, base" in text or "spec, base, base, spec" in text
     assert "about 30.0 min, 18.00 USD at 36 USD an hour (0.5 s + 45 ms a token" in text
     assert "  note: one case is left out" in text
-    assert "USD" not in describe_cost(settings(), 60.0)
+    assert "USD" not in "\n".join(describe_plan(settings(), asked.plan(), 60.0))
 
 
 def test_a_concurrency_that_is_never_reached_and_a_class_of_two_suites_are_told():

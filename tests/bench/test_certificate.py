@@ -26,7 +26,7 @@ async def main():
     async with CompletionClient(ModelServer("arm", sys.argv[1], "m"), limit=1) as client:
         reply = await client.get("/v1/models")
         try:
-            await probe_server(client, client.server)
+            await probe_server(client, None)
         except BenchError as fault:
             return reply.error, reply.error_detail, str(fault), fault.exit_code
 

@@ -12,7 +12,7 @@ from planned import plan
 from running import QUICK, measure
 
 from tandem.bench import manifest, summary
-from tandem.bench.estimate import DurationEstimate
+from tandem.bench.estimate import estimate_run_s
 from tandem.bench.manifest import PlanTotals
 from tandem.bench.run_description import describe_plan
 from tandem.bench.schedule import control_numbers
@@ -56,19 +56,19 @@ def test_requests_and_expected_time_of_a_plan_have_the_control_rounds():
 
     assert len(set(ids)) == len(ids) == made.request_count == (2 + 1) * 2 * 4
     assert lone.request_count == 4 + 2 * 4
-    assert DurationEstimate().run_s(made) == pytest.approx(1.5 * DurationEstimate().run_s(without))
+    assert estimate_run_s(made) == pytest.approx(1.5 * estimate_run_s(without))
 
 
 @pytest.mark.parametrize(
     ("controls", "said"),
     [
-        (1, "control: round 2 asks a against itself, 8 requests each"),
+        (1, "rounds: 2, control rounds: 1"),
         (0, "no control round: the verdict will have no noise floor"),
     ],
 )
 def test_the_plan_says_what_control_rounds_do(controls, said):
     made = plan(rounds=2, control_rounds=controls)
-    assert said in "\n".join(describe_plan(RunSettings(arms=(), suites=()), made, 60.0))
+    assert said in "\n".join(describe_plan(RunSettings(manifest=made.manifest, suites=()), made, 60.0))
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(
 
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
-    made = measure(tmp_path, PROMPTS, concurrency=(1,), rounds=None, control_rounds=1, duration_s=1.0)
+    made = measure(tmp_path, PROMPTS, concurrency=(1,), rounds=0, control_rounds=1, duration_s=1.0)
     run = manifest.read_manifest(made.folder)
 
     assert (

@@ -33,10 +33,12 @@ async def hold_up():
 def watched(work, apart=at_once):
     async def main():
         watch = host.HostWatch()
-        await work()
-        with watch.exclude():
+        for number in range(2):
+            watch.begin_round()
+            await work()
+            watch.end_round(number)
             await apart()
-        return await watch.end(IDLE)
+        return watch.complete_host(IDLE)
 
     return asyncio.run(main())
 
@@ -48,6 +50,24 @@ def test_a_loop_that_is_held_up_shows_in_its_lag_where_something_is_measured():
 
 def test_a_client_that_computes_shows_in_its_share_of_a_cpu_where_something_is_measured():
     assert watched(compute).client_cpu > 2 * watched(hold_up, apart=compute).client_cpu >= 0
+
+
+def test_the_load_of_a_round_is_that_of_the_round_alone(tmp_path):
+    async def main():
+        watch, loads = host.HostWatch(), []
+        for number, work in enumerate((compute, at_once)):
+            watch.begin_round()
+            await work()
+            loads.append(watch.end_round(number))
+        return loads
+
+    first, second = asyncio.run(main())
+    assert (first.round, first.wall_s >= 0.2, second.round, second.wall_s < 0.2) == (0, True, 1, True)
+
+    assert list(host.read_round_loads(tmp_path)) == []
+    lines = b"".join(msgspec.json.encode(load) + b"\n" for load in (first, second))
+    (tmp_path / host.FILE).write_bytes(lines + b'{"round":1,"wal')  # a torn line is passed over
+    assert list(host.read_round_loads(tmp_path)) == [first, second]
 
 
 def test_an_idle_machine_gives_no_warning():

@@ -7,9 +7,10 @@ import statistics
 from collections import Counter
 
 import pytest
+from measured import arm, run_manifest
 from planned import plan, suite
 
-from tandem.bench.plan import ALL_CLASSES, PlanShape, RunPlan
+from tandem.bench.plan import ALL_CLASSES, RunPlan, plan_blocks
 from tandem.bench.schedule import first_order, pass_order
 
 SEEDS = range(20)
@@ -90,10 +91,11 @@ def test_a_list_whose_halves_would_not_fill_the_concurrency_stays_whole_and_is_m
 
 
 def test_suites_become_blocks_by_their_requests_the_number_of_prompts_and_whether_classes_are_mixed():
-    blocks = PlanShape().blocks([suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))])
-    made = RunPlan(arms=("a",), blocks=blocks, schedule="interleaved", seed=0, repeats=1, rounds=1)
-    (first,) = PlanShape(concurrency=(1,), prompts_per_class=2).blocks([suite({"code": 5})])
-    (mixed,) = PlanShape(concurrency=(1,), mixes_classes=True).blocks([suite({"code": 2, "chat": 3})])
+    lone = run_manifest(arms=(arm("a"),))
+    blocks = plan_blocks(lone, [suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))], None)
+    made = RunPlan(manifest=lone, blocks=blocks)
+    (first,) = plan_blocks(run_manifest(prompts_per_class=2), [suite({"code": 5})], (1,))
+    (mixed,) = plan_blocks(run_manifest(mixed=True), [suite({"code": 2, "chat": 3})], (1,))
 
     assert sorted(item.repeat for turn in made.turns() for item in turn.items) == list(range(8))
     assert [entry.prompt.id for entry in first.entries] == ["code-0", "code-1"]
@@ -105,9 +107,8 @@ def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewe
     made = suite({"code": 1})
     prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in made.prompts)
 
-    (block,) = PlanShape(concurrency=(1,), max_tokens=flag).blocks(
-        [type(made)(name="small", prompts=prompts, sha256="", defaults=made.defaults)]
-    )
+    asking = type(made)(name="small", prompts=prompts, sha256="", defaults=made.defaults)
+    (block,) = plan_blocks(run_manifest(max_tokens=flag), [asking], (1,))
 
     assert block.entries[0].max_tokens == asked
 

@@ -161,10 +161,10 @@ def _resumed(folder: Path) -> Ran:
 RUNS = {
     "interleaved": lambda folder: measure(folder, PROMPTS, rounds=2, concurrency=(1, 2)),
     "simultaneous": lambda folder: measure(folder, PROMPTS, rounds=2, schedule="simultaneous"),
-    "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixes_classes=True),
+    "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
     "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
     "goodput": lambda folder: measure(folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}),
-    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=None, duration_s=0.3),
+    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3),
     "interrupted": _interrupted,
     "resumed": _resumed,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from independent_server import MODEL, Schedule, Server
+from measured import arm
 from one_request import EVERYTHING, run
 
 from tandem.bench.client import CompletionClient
@@ -28,7 +29,7 @@ def found(
         server.refused_fields = refused
         for name, value in own.items():
             setattr(server, name, value)
-        result = await probe_server(client, client.server, **(asked or {}))
+        result = await probe_server(client, arm(client.server.name), **(asked or {}))
         return result, [truth["body"] for truth in server.posted]
 
     return run(what, Schedule(fault=fault, ttft_ms=1, step_ms=1), **fields)
@@ -48,7 +49,7 @@ def found(
     ],
 )
 def test_a_server_offers_what_stood_in_its_answer(fields: dict, offers: ServerOffers) -> None:
-    assert found(**fields)[0].offers == offers
+    assert found(**fields)[0].arm.offers == offers
 
 
 def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
@@ -58,19 +59,19 @@ def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
 
 def test_the_servers_version_and_models_are_found() -> None:
     result, bodies = found(models=CARDS)
-    assert (result.version, result.model_ids) == ("0.0.1", ("big", MODEL, "other-name"))
+    assert result.arm.server_version == "0.0.1"
     assert result.models == {MODEL, "other-name", "/models/independent"}  # those of one root
     assert [body["max_tokens"] for body in bodies] == [8]
 
 
 def test_without_a_list_the_name_that_was_answered_is_the_models() -> None:
     result, _ = found(models=[], fault="wrong_model")
-    assert (result.models, result.model_ids) == ({MODEL, "another"}, ())
+    assert result.models == {MODEL, "another"}
 
 
 def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
     result, _ = found(health=404)
-    assert (result.offers, result.version, result.model_ids) == (EVERYTHING, None, ())
+    assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 import uvloop
 from closing_server import MODEL, OWNER, Closing, ClosingServer, closing_server
+from measured import arm
 from one_request import LONG, asking
 from planned import suite_file
 from running import settings, until
@@ -104,8 +105,8 @@ def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
 
 
 def test_probe_says_how_the_server_names_itself() -> None:
-    _, result = call("never", lambda client, _: probe_server(client, client.server))
-    assert (result.notes, result.version, result.owned_by) == ((), None, OWNER)
+    _, result = call("never", lambda client, _: probe_server(client, arm("arm")))
+    assert (result.notes, result.arm.server_version, result.arm.owned_by) == ((), None, OWNER)
     assert result.names == f"owned_by {OWNER}, Server closing-server/1.0"
 
 
@@ -114,8 +115,8 @@ def run_against(closing: Closing, folder: Path) -> tuple[list[RequestRecord], st
 
     async def what(_: CompletionClient, server: ClosingServer) -> None:
         suite = suite_file(folder, {"code": [f"prompt {number}" for number in range(12)]})
-        arm = ManifestArm(name="a", role="baseline", url=server.url, model=MODEL)
-        await MeasurementRun(settings=settings([], suite, arms=(arm,)), folder=folder / "out", out=io.StringIO()).run()
+        lone = ManifestArm(name="a", role="baseline", url=server.url, model=MODEL)
+        await MeasurementRun(settings=settings([], suite, arms=(lone,)), folder=folder / "out", out=io.StringIO()).run()
 
     call(closing, what)
     return list(read_records(folder / "out" / "records.jsonl")), (folder / "out" / "summary.json").read_text()
@@ -123,11 +124,15 @@ def run_against(closing: Closing, folder: Path) -> tuple[list[RequestRecord], st
 
 def test_run_against_closing_server_fails_no_request(tmp_path: Path) -> None:
     records, _ = run_against("after_stream", tmp_path)
-    arm = manifest.read_manifest(tmp_path / "out").arms[0]
+    told = manifest.read_manifest(tmp_path / "out").arms[0]
 
     assert ({record.error for record in records}, len(records)) == ({None}, 12)
-    assert (arm.server_version, arm.owned_by, arm.server_header) == (None, OWNER, "closing-server/1.0")
-    assert arm.runtime is None
+    assert (told.server_version, told.owned_by, told.server_header) == (
+        None,
+        OWNER,
+        "closing-server/1.0",
+    )
+    assert told.runtime is None
 
 
 def test_run_counts_reconnected_requests_in_a_note(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import TypeVar
 import pytest
 import uvloop
 from independent_server import MODEL
+from measured import arm
 from one_request import LONG, asking
 from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
 from planned import plan
@@ -99,17 +100,17 @@ def test_a_page_is_kept_up_to_its_limit(excess_bytes: int, error: str | None) ->
 def test_an_endless_list_of_models_is_a_fault_and_left(page: PlainAnswer) -> None:
     with plain_server({"/v1/models": page}) as server:
         with pytest.raises(ExternalBenchError, match=f"the answer of {server.url}/v1/models has more than 1,048,576 b"):
-            call_client(server, lambda client: probe_server(client, client.server))
+            call_client(server, lambda client: probe_server(client, arm("arm")))
         assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
 
 def test_a_compressed_list_of_models_is_read_and_an_endless_version_named() -> None:
     models = PlainAnswer([gzip.compress(models_page(500))], headers=GZIP)
     with plain_server({"/v1/models": models, "/version": ENDLESS, CHAT: PlainAnswer([EVENT])}) as server:
-        probed = call_client(server, lambda client: probe_server(client, client.server))
+        probed = call_client(server, lambda client: probe_server(client, arm("arm")))
 
     sentence = f"its version is not known: the answer of {server.url}/version has more than 1,048,576 bytes"
-    assert (probed.model_ids, probed.version, probed.notes) == ((MODEL,), None, (sentence,))
+    assert (probed.models, probed.arm.server_version, probed.notes) == ({MODEL}, None, (sentence,))
 
 
 # A whole stream

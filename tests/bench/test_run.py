@@ -106,7 +106,7 @@ def test_each_turn_has_the_counters_before_and_after_it_and_they_hold_its_tokens
 def test_the_plan_is_told_first_and_the_manifest_says_how_late_and_busy_the_client_was(ran):
     host = ran.manifest["host"]
 
-    assert ran.said.startswith("plan: a, b; 2 classes, 6 prompts, concurrency 1, concurrency 2; 2 rounds")
+    assert ran.said.startswith("plan: a, b; classes: 2, prompts: 6, concurrency 1, concurrency 2\n  rounds: 2")
     assert "48 requests in all" in ran.said
     assert host["lag_max_s"] >= host["lag_p99_s"] >= host["lag_p50_s"] >= 0
     assert host["client_cpu"] > 0
@@ -180,7 +180,7 @@ def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_w
 
 
 def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
-    ran = measure(tmp_path, rounds=None, duration_s=0.5)
+    ran = measure(tmp_path, rounds=0, duration_s=0.5)
 
     asked = Counter((record.arm, record.round) for record in ran.records)
     assert ran.outcome.reason == ran.manifest["ended"]["reason"] == "duration"
@@ -190,7 +190,7 @@ def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
 
 @pytest.mark.parametrize("kept", [None, 3], ids=["whole", "cut short"])
 def test_a_run_by_the_clock_is_resumed_to_make_its_last_block_whole_alone(tmp_path, kept):
-    asked = {"rounds": None, "duration_s": 0.1}
+    asked = {"rounds": 0, "duration_s": 0.1}
     first = measure(tmp_path, **asked)
     path, had = first.folder / "records.jsonl", first.records
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))

@@ -150,14 +150,14 @@ def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypa
 
 def test_rounds_by_the_clock_are_called_too(tmp_path):
     calls = Calls(tmp_path / "out")
-    ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=calls)
+    ran = measure(tmp_path, rounds=0, duration_s=0.5, on_round=calls)
     recorded = sorted({record.round for record in ran.records})
     assert calls.numbers in (recorded, [*recorded, recorded[-1]])  # the time may end while it is called
 
 
 @pytest.mark.parametrize(
     ("wait_s", "call_s", "options", "numbers"),
-    [(0.02, 0.3, {"rounds": 2}, [0, 1]), (10.0, 0.4, {"rounds": None, "duration_s": 0.3}, [0, 0])],
+    [(0.02, 0.3, {"rounds": 2}, [0, 1]), (10.0, 0.4, {"rounds": 0, "duration_s": 0.3}, [0, 0])],
     ids=["a late call is followed by another", "no round is begun when the time is over"],
 )
 def test_a_slow_call_goes_on_beside_the_next_round_or_takes_its_time(

@@ -66,7 +66,7 @@ def test_a_manifest_of_before_names_no_environment_and_one_of_no_moment_no_run(t
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    return measure(tmp_path_factory.mktemp("named"), environment="prod", experiment="post", rounds=None, duration_s=0.1)
+    return measure(tmp_path_factory.mktemp("named"), environment="prod", experiment="post", rounds=0, duration_s=0.1)
 
 
 def test_a_run_names_its_environment_and_experiment_and_the_requests_of_a_round(ran) -> None:
@@ -77,6 +77,6 @@ def test_a_run_names_its_environment_and_experiment_and_the_requests_of_a_round(
 def test_a_run_of_another_environment_is_not_gone_on_with(ran) -> None:
     with pytest.raises(BenchError, match='environment was "prod" when this run began and is "test" now'):
         measure(
-            ran.folder.parent, environment="test", experiment="post", rounds=None, duration_s=0.1, resume=True,
+            ran.folder.parent, environment="test", experiment="post", rounds=0, duration_s=0.1, resume=True,
             at=[server.port for server in ran.servers],
         )  # fmt: skip

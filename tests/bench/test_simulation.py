@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from doubles.simulator_thread import SimulatorThread
 from independent_server import MODEL, Schedule, Server
-from measured import record, run_manifest, write_run
+from measured import arm, record, run_manifest, write_run
 from one_request import run
 from running import QUICK, Ran, measure
 
@@ -36,7 +36,7 @@ SIMULATED = dataclasses.replace(QUICK, simulated="1")
 def found(header: str | None, models: list[dict[str, str]]) -> ProbeResult:
     async def ask(client: CompletionClient, server: Server) -> ProbeResult:
         server.models = models
-        return await probe_server(client, client.server)
+        return await probe_server(client, arm("arm"))
 
     return run(ask, Schedule(ttft_ms=1, step_ms=1, simulated=header))
 
@@ -55,11 +55,11 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
     async def ask(_: CompletionClient, __: Server) -> ProbeResult:
         async with CompletionClient(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
-            return await probe_server(client, client.server)
+            return await probe_server(client, arm("arm"))
 
     came = run(ask)
 
-    assert (came.is_simulator, came.owned_by, came.notes) == (True, SIMULATOR_OWNER, ())
+    assert (came.arm.simulated, came.arm.owned_by, came.notes) == (True, SIMULATOR_OWNER, ())
     assert _ask_simulated(Measured(name="a", url=twin.url)) is True
     assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
 
@@ -87,7 +87,7 @@ def test_one_announcement_makes_a_server_simulated_and_a_contradiction_is_noted(
     came = found(header, models)
     contradicts = header == "0" and simulated
     notes = ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",) * contradicts
-    assert (came.is_simulator, came.notes) == (simulated, notes)
+    assert (came.arm.simulated, came.notes) == (simulated, notes)
 
 
 def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed: Ran) -> None:

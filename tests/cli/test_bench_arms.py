@@ -106,7 +106,7 @@ def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, 
         where = ["--resume", str(tmp_path)]
     given = run_flags("--baseline", "http://h:1", "--model", "m", *flags, *where)
 
-    assert build_settings(CHOSEN, given).control_rounds == asked
+    assert build_settings(CHOSEN, given).manifest.control_rounds == asked
 
 
 def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):

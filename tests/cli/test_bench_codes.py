@@ -63,7 +63,7 @@ def test_the_table_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, 
     main([*pair.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
     table, said = capsys.readouterr()
     assert table.startswith("concurrency 2: ")
-    assert said.startswith("plan: a, b; 1 class, 1 prompt, concurrency 2; 1 round, interleaved\n")
+    assert said.startswith("plan: a, b; classes: 1, prompts: 1, concurrency 2\n  rounds: 1, ")
 
 
 def test_with_json_standard_output_is_the_verdict(pair, tmp_path, capsys):

@@ -99,7 +99,7 @@ def test_a_server_that_is_down_ends_with_3_and_leaves_no_folder(tmp_path, capsys
 def test_a_folder_below_a_file_ends_with_2(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     code = main(["bench", "run", *ARMS, "--out", str(tmp_path / "file" / "out")])
-    assert (code, "is no folder" in capsys.readouterr().err) == (2, True)
+    assert (code, "it cannot be made: Not a directory" in capsys.readouterr().err) == (2, True)
 
 
 @pytest.mark.parametrize(

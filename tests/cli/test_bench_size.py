@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import msgspec
 import pytest
 from bench_cli import run_flags
 from planned import suite_file
 
-from tandem.bench import manifest
-from tandem.bench.estimate import DurationEstimate, estimate_request_s
-from tandem.bench.probe import ProbeResult
-from tandem.bench.resume import check_same_run
-from tandem.bench.run_description import create_manifest, describe_plan
+from tandem.bench.estimate import estimate_request_s, estimate_run_s
+from tandem.bench.run_description import describe_plan
 from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.settings import RunSettings
@@ -47,21 +43,8 @@ def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> RunSettings:
     return build_settings(CHOSEN, run_flags(*arms, *flags, "--out", "x"))
 
 
-def build_manifest(asked: RunSettings, *flags: str) -> manifest.RunManifest:
-    """The manifest of a run of two servers; `flags` are those that it records beside the servers'."""
-    answers = [
-        ProbeResult(offers=manifest.ServerOffers(), version=None, models=frozenset("m"), model_ids=("m",))
-    ] * len(asked.arms)
-    recorded = run_flags(*SERVERS, *flags, "--out", "x").recorded
-    return msgspec.structs.replace(create_manifest(asked, asked.plan(), answers), flags=recorded)
-
-
-def resumed(folder: Path) -> RunSettings:
-    return build_settings(CHOSEN, run_flags("--resume", str(folder)))
-
-
 def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
-    return DurationEstimate().run_s(settings(*flags, arms=arms).plan())
+    return estimate_run_s(settings(*flags, arms=arms).plan())
 
 
 def warm_up_s(max_tokens: int) -> float:
@@ -91,7 +74,7 @@ def test_a_quick_run_takes_at_most_ten_minutes(arms):
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
 def test_every_size_has_four_rounds_and_a_control_round(size):
     asked = settings(*size)
-    assert (asked.rounds, asked.control_rounds) == (FEWEST_ROUNDS, 1)
+    assert (asked.manifest.rounds, asked.manifest.control_rounds) == (FEWEST_ROUNDS, 1)
 
 
 def test_the_default_asks_eight_prompts_a_class_at_concurrency_4():
@@ -107,7 +90,7 @@ def test_the_full_size_asks_all_that_the_suites_state():
     asked = settings("--full", arms=HOSTED)
     entries = [entry for block in asked.plan().blocks for entry in block.entries]
 
-    assert (asked.concurrency, asked.prompts_per_class, asked.max_tokens) == (None, None, None)
+    assert (asked.concurrency, asked.manifest.prompts_per_class, asked.manifest.max_tokens) == (None, None, None)
     assert {(entry.suite, entry.prompt.id) for entry in entries} == {
         (name, prompt.id) for name in ("post", "real") for prompt in load_suite(name).prompts
     }
@@ -139,7 +122,7 @@ def test_the_default_shortens_no_users_file(own_file, more):
     ("flags", "field", "value"),
     [
         (("--rounds", "9"), "rounds", 9),
-        (("--duration", "90s"), "rounds", None),
+        (("--duration", "90s"), "rounds", 0),
         (("--prompts-per-class", "2"), "prompts_per_class", 2),
         (("--concurrency", "1,2"), "concurrency", (1, 2)),
         (("--rate", "2"), "concurrency", None),
@@ -149,7 +132,8 @@ def test_the_default_shortens_no_users_file(own_file, more):
     ids=lambda value: value[0] if isinstance(value, tuple) and value and isinstance(value[0], str) else "",
 )
 def test_a_flag_stands_before_the_size(size, flags, field, value):
-    assert getattr(settings(*size, *flags), field) == value
+    asked = settings(*size, *flags)
+    assert getattr(asked if field == "concurrency" else asked.manifest, field) == value
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
@@ -158,37 +142,15 @@ def test_named_classes_stand_before_the_size(size):
 
 
 def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
-    short = RunArms(arms=settings().arms, suites=("real",), most_tokens=550)
+    short = RunArms(arms=settings().manifest.arms, suites=("real",), most_tokens=550)
     monkeypatch.setattr("tandem.cli.bench_settings.select_arms", lambda *_: short)
     assert [longest_answer(settings(*size)) for size in ((), ("--full",), ("--quick",))] == [550, 550, 192]
-
-
-@pytest.mark.parametrize(
-    ("asked", "recorded"),
-    [
-        (("--full", "--rounds", "1", "--control-rounds", "2"), ()),
-        (("--max-tokens", "400", "--prompts-per-class", "5", "--concurrency", "2"), ()),
-        ((), ()),
-        (("--quick",), ("--quick",)),
-        (("--full", "--duration", "90s"), ("--full", "--duration", "90s")),
-        (("--rate", "2"), ("--rate", "2")),
-    ],
-    ids=["an older default", "another default", "default", "quick", "full", "rate"],
-)
-def test_a_resumed_run_keeps_the_size_it_began_with(asked, recorded, tmp_path):
-    before = build_manifest(settings(*asked), *recorded)
-    manifest.write_manifest(tmp_path, before)
-
-    again = resumed(tmp_path)
-
-    check_same_run(before, build_manifest(again, *recorded), tmp_path)
-    assert list(again.plan().round(0)) == list(settings(*asked).plan().round(0))
 
 
 @pytest.mark.parametrize(("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)])
 def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
     asked = settings("--rounds", str(rounds))
-    note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
+    note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
     assert (note in list(describe_plan(asked, asked.plan(), 1.0))) is is_noted
 
 
@@ -203,7 +165,7 @@ def test_the_page_has_the_minutes_of_each_size(row, arms):
 
 def test_the_page_has_the_plan_of_the_default():
     asked = settings("--price", "35.76")
-    lines = list(describe_plan(asked, asked.plan(), DurationEstimate().run_s(asked.plan())))
+    lines = list(describe_plan(asked, asked.plan(), estimate_run_s(asked.plan())))
     [shown] = re.findall(r"^```\n(plan: .*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 
     assert len(lines) == len(shown.splitlines())

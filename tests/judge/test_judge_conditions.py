@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from observed import Asked, observed
 
-from tandem.bench import client_load
-from tandem.bench.client_load import RoundLoad
+from tandem.bench import host
+from tandem.bench.host import RoundLoad
 from tandem.bench.manifest import WarmUpEntry
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import ControlCheck, RunControls
@@ -111,7 +111,7 @@ def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
 def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> RunControls:
     """A run whose requests take a second, with the load of its rounds."""
     lines = [msgspec.json.encode(RoundLoad(round=number, **load)) + b"\n" for number, load in enumerate(loads)]
-    (folder / client_load.FILE).write_bytes(b"".join(lines))
+    (folder / host.FILE).write_bytes(b"".join(lines))
     every = asked or [request for number in range(len(loads)) for request in both(number)]
     return check_controls(replace(observed(every), folder=folder))
 

@@ -15,7 +15,7 @@ from planned import suite_file
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.request_table import read_request_table
 from tandem.bench.run import MeasurementRun
-from tandem.bench.settings import RunSettings
+from tandem.bench.settings import RunSettings, draft_manifest
 from tandem.bench.suites.suite import load_suite
 from tandem.judge.schema import CellVerdict, Headline, Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run
@@ -52,15 +52,11 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
             ManifestArm(name=name, role="variant" if name != "base" else "baseline", url=twin.url, model="twin")
             for name, twin in twins.items()
         )
-        settings = RunSettings(
-            arms=arms,
-            suites=(load_suite(suite),),
-            concurrency=(PROMPTS,),
-            rounds=4,
-            control_rounds=1,
-            warm_up=2,
-            max_tokens=2 * TOKENS,
+        run_manifest = draft_manifest(
+            arms=arms, rounds=4, control_rounds=1, max_tokens=2 * TOKENS, schedule="interleaved", seed=0, api="chat"
         )
+        suites = (load_suite(suite),)
+        settings = RunSettings(manifest=run_manifest, suites=suites, concurrency=(PROMPTS,), warm_up=2)
         uvloop.run(MeasurementRun(settings=settings, folder=folder / "run", out=io.StringIO()).run())
     finally:
         for twin in twins.values():
