@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from tandem.bench.quantiles import Values
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge import comparability, interval, power, verdict_reason
 from tandem.judge.decision import SpeedUpDecision, adjust_p_values, decide_speed_up
@@ -72,11 +71,7 @@ def _estimate_cells(
 ) -> Iterator[CellVerdict | _CellEstimate]:
     """Yield the cells of a variant: with an estimate, or as the verdict that says why there is none."""
     table, arms = pairing.table, (pairing.table.baseline, variant)
-    floors = {
-        (floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0)
-        for floor in controls.floors
-        if not math.isnan(floor.ratio)
-    }
+    floors = controls.floor_ratios()
     failures, start_counts = comparability.count_failures(pairing, *arms), _count_starts(pairing, variant)
     run_bar_reason = comparability.explain_invalidity(pairing, *arms)
     if controls.void:
@@ -106,8 +101,8 @@ def _estimate_cells(
             prompts=len(pairs.logs),
             rounds=len(pairs.rounds),
             starts=start_counts[code],
-            baseline=_compute_median(pairs.baseline_medians),
-            measured=_compute_median(pairs.variant_medians),
+            baseline=float(np.median(pairs.baseline_medians)) if len(pairs.logs) else None,
+            measured=float(np.median(pairs.variant_medians)) if len(pairs.logs) else None,
             speed_up=estimate.convert() if estimate else ratio,
             p=estimate.p if estimate else None,
             noise_floor=floors.get((class_, load, metric)),
@@ -139,14 +134,6 @@ def _count_starts(pairing: RequestPairing, arm: str) -> list[int | None]:
     counts = np.bincount(np.unique(np.column_stack([cell, start]), axis=0)[:, 0], minlength=cell_count)
     counts[cell[start == UNKNOWN]] = 0
     return [count or None for count in counts.tolist()]
-
-
-def _compute_median(values: Values) -> float | None:
-    """Return the median of figures above 0; None of none."""
-    if not len(values):
-        return None
-    low, high = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
-    return float(low + (high - low) / 2)  # so that two large ones do not overflow
 
 
 def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -> Iterator[CellVerdict]:

@@ -47,10 +47,10 @@ class FailureCounts(NamedTuple):
         baseline, variant = self[1::-1], self[:1:-1]
         return is_more_frequent(*variant, *baseline) or is_more_frequent(*baseline, *variant)
 
-    def describe(self, baseline: str, variant: str) -> str:
+    def describe(self, baseline: str, variant: str, *, noun: str = "requests", verb: str = " failed") -> str:
         """Return the counts in words."""
         return (
-            f"{self.variant_failures} of {self.variant_requests} requests of {variant} failed, "
+            f"{self.variant_failures} of {self.variant_requests} {noun} of {variant}{verb}, "
             f"{self.baseline_failures} of {self.baseline_requests} of {baseline}"
         )
 

@@ -252,7 +252,7 @@ def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
     rows, columns = cells.shape
     if rows < FEWEST_PROMPTS or columns < FEWEST_ROUNDS or is_absent.mean() > _MOST_ABSENT:
         return None
-    squares = _compute_mean_squares(_fill_absent(cells, is_absent), columns - 1, int(is_absent.sum()))
+    squares = compute_mean_squares(fill_absent(cells, is_absent), columns - 1, int(is_absent.sum()))
     critical_ratio = float(special.fdtri(columns - 1, squares.df_residual, 1 - _ROUNDS_LEVEL))
     noise = RoundNoise((squares.columns - squares.residual) / rows, columns - 1)
     return noise, squares.columns > squares.residual * critical_ratio
@@ -274,7 +274,7 @@ def _estimate_over_starts(
     rows = len(cells)
     if rows < FEWEST_PROMPTS or is_absent.mean() > _MOST_ABSENT:
         return None
-    cells, placement_count, effective_starts = _fill_absent(cells, is_absent), 1, float(columns)
+    cells, placement_count, effective_starts = fill_absent(cells, is_absent), 1, float(columns)
     groups = None if placements is None else _group_starts(placements[is_usable], round_starts, columns)
     if groups is not None:  # the placements' effect is taken out; unequal shares make the starts worth fewer
         sizes = np.bincount(groups)
@@ -282,7 +282,7 @@ def _estimate_over_starts(
         means = np.array([cells[:, groups == group].mean() for group in range(placement_count)])
         cells = cells + means.mean() - means[groups]
     log, df_rows, df_columns = float(cells.mean()), rows - 1, columns - placement_count
-    squares = _compute_mean_squares(cells, df_columns, int(is_absent.sum()))
+    squares = compute_mean_squares(cells, df_columns, int(is_absent.sum()))
     by_prompt = squares.rows / (rows * columns)
     by_start = squares.columns / (rows * effective_starts)
     by_residual = squares.residual / (rows * effective_starts)
@@ -307,7 +307,7 @@ def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int
     return groups if 0 < groups.max() < start_count - 2 else None
 
 
-def _fill_absent(cells: Values, is_absent: BoolArray) -> Values:
+def fill_absent(cells: Values, is_absent: BoolArray) -> Values:
     """Return the layout with absent cells at their row's and column's mean (Yates 1933): they add no residual."""
     if not is_absent.any():
         return cells
@@ -318,7 +318,7 @@ def _fill_absent(cells: Values, is_absent: BoolArray) -> Values:
     return estimates
 
 
-class _MeanSquares(NamedTuple):
+class MeanSquares(NamedTuple):
     """Mean squares of a two-way layout without repeats, and the degrees of freedom of the last."""
 
     rows: float
@@ -327,12 +327,13 @@ class _MeanSquares(NamedTuple):
     df_residual: int
 
 
-def _compute_mean_squares(cells: Values, df_columns: int, absent_count: int) -> _MeanSquares:
+def compute_mean_squares(cells: Values, df_columns: int, absent_count: int) -> MeanSquares:
+    """Return the mean squares of a filled layout; `df_columns` are the degrees of freedom of its columns."""
     rows, columns = cells.shape
     row_effects, column_effects = cells.mean(axis=1) - cells.mean(), cells.mean(axis=0) - cells.mean()
     residuals = cells - cells.mean() - row_effects[:, None] - column_effects[None, :]
     df_residual = max((rows - 1) * df_columns - absent_count, 1)
-    return _MeanSquares(
+    return MeanSquares(
         rows=columns * float((row_effects**2).sum()) / (rows - 1),
         columns=rows * float((column_effects**2).sum()) / df_columns,
         residual=float((residuals**2).sum()) / df_residual,

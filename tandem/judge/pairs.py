@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from scipy import ndimage
 from scipy.sparse import csgraph
 
 from tandem.bench.columns import BoolArray, IntArray
@@ -167,12 +168,9 @@ class _RequestRows(NamedTuple):
 
 def _compute_medians(groups: IntArray, values: Values, shape: tuple[int, ...]) -> Values:
     """Return the median of the values of each group, by the group's place in `shape`; NaN of none."""
-    values = values[np.lexsort((values, groups))]
-    sizes = np.bincount(groups, minlength=math.prod(shape))
-    first, is_known = np.cumsum(sizes) - sizes, sizes > 0
-    low, high = (values[(first + half // 2)[is_known]] for half in (sizes - 1, sizes))
-    medians: Values = np.full(len(sizes), np.nan)
-    medians[is_known] = low + (high - low) / 2  # two large ones do not overflow
+    medians, known_groups = np.full(math.prod(shape), np.nan), np.unique(groups)
+    if len(values):
+        medians[known_groups] = ndimage.median(values, groups, known_groups)
     return medians.reshape(shape)
 
 

@@ -21,6 +21,7 @@ from scipy import special
 
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
+from tandem.judge import interval
 from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.pairs import CellPairs
 
@@ -32,7 +33,6 @@ MOST_ROUNDS = 1_000
 """Beyond these no run is advised: Tandem's own bounds, days of asking."""
 
 _LARGEST = 1e5  # of a noncentrality: far beyond any that matters, and within what scipy can do
-_SWEEPS = 5
 
 
 class VarianceParts(NamedTuple):
@@ -55,19 +55,14 @@ class VarianceParts(NamedTuple):
 
 def split_variance(pairs: CellPairs, estimate: LogRatioEstimate) -> VarianceParts:
     """Return the variances that add up to that of the estimate."""
-    prompts, rounds = pairs.by_round.shape
-    variance, is_known = estimate.se**2, np.isfinite(pairs.by_round)
-    columns = int(is_known.any(axis=0).sum())
-    df = int(is_known.sum()) - prompts - columns + 1
-    if columns < 2 or df < 1:  # noqa: PLR2004 - one round has no spread over rounds
+    (prompts, rounds), variance = pairs.by_round.shape, estimate.se**2
+    cells = pairs.by_round[:, np.isfinite(pairs.by_round).any(axis=0)]
+    is_absent, columns = ~np.isfinite(cells), cells.shape[1]
+    absent_count = int(is_absent.sum())
+    if columns < 2 or (prompts - 1) * (columns - 1) <= absent_count:  # noqa: PLR2004 - one round has no spread over rounds
         return VarianceParts(prompts, 0, variance * prompts, 0.0, 0.0)
-    residuals = np.where(is_known, pairs.by_round, 0.0)
-    for _ in range(1 if is_known.all() else _SWEEPS):  # once is exact where nothing is absent
-        residuals = residuals - residuals.sum(axis=1, keepdims=True) / is_known.sum(axis=1, keepdims=True)
-        residuals = np.where(is_known, residuals, 0.0)
-        residuals = residuals - residuals.sum(axis=0) / np.maximum(is_known.sum(axis=0), 1)
-        residuals = np.where(is_known, residuals, 0.0)
-    by_residual = float((residuals[is_known] ** 2).sum()) / df
+    squares = interval.compute_mean_squares(interval.fill_absent(cells, is_absent), columns - 1, absent_count)
+    by_residual = squares.residual
     by_round = estimate.shared_noise.variance * rounds
     by_prompt = max(0.0, prompts * (variance - by_round / rounds) - by_residual / rounds)
     total = by_prompt / prompts + by_round / rounds + by_residual / (prompts * rounds)

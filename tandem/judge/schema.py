@@ -197,6 +197,10 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
     marked: tuple[BottleneckRound, ...] = ()
     void: tuple[str, ...] = ()
 
+    def floor_ratios(self) -> dict[tuple[str, LoadLevel, str], float]:
+        """Return the noise floor of each class, load and metric, as a ratio of 1 or more."""
+        return {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.floors}
+
     @property
     def marked_rounds(self) -> tuple[int, ...]:
         """Numbers of the rounds that are in no figure: the measuring machine was the bottleneck there."""

@@ -7,7 +7,7 @@ turns the direction of a line.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
 
 from tandem.bench import terminal_text
@@ -46,6 +46,12 @@ def format_short_load(load: LoadLevel) -> str:
     if load.concurrency is not None:
         return f"c{load.concurrency}"
     return ABSENT if load.rate_per_s is None else f"{load.rate_per_s:g}/s"
+
+
+def name_places(places: Sequence[tuple[str, LoadLevel]], format_place: Callable[[LoadLevel], str]) -> list[str]:
+    """Return a name of each class at a load: with its load, as `format_place` writes it, where there are several."""
+    has_loads = len({load for _, load in places}) > 1
+    return [shorten_text(f"{class_}, {format_place(load)}" if has_loads else class_) for class_, load in places]
 
 
 def format_metric(name: str) -> str:

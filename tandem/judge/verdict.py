@@ -73,7 +73,11 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     """
     run, margin = table.run, options.margin
     if not table.variants:
-        raise _build_no_variant_error(table)
+        raise BenchError(
+            f"no arm can be held against {table.baseline}: every other arm has its name or that of its control",
+            where=str(table.folder / MANIFEST),
+            change="give it a name of its own, without a #, here and in the .jsonl files, or measure again",
+        )
     controls = check_controls(table)
     cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
@@ -114,19 +118,6 @@ def save_verdict(folder: Path, verdict: Verdict) -> Path:
     path = folder / FILE
     json_file.save_json(path, verdict, label="the verdict")
     return path
-
-
-def _build_no_variant_error(table: RequestTable) -> BenchError:
-    """Return the fault of a manifest with several arms of which, by their names, each is the baseline."""
-    reason = f"every arm is named {table.baseline}"
-    if any(arm.name == table.control for arm in table.run.arms):
-        reason = f"the name {table.control} is that of the baseline's own control"
-    return BenchError(
-        f"no arm can be held against {table.baseline}: {reason}",
-        where=str(table.folder / MANIFEST),
-        change="give the other arm a name of its own, without a #, here and in records.jsonl and counters.jsonl, or "
-        "measure again with --variant NAME=URL",
-    )
 
 
 def _note_clock(table: RequestTable) -> Iterator[str]:

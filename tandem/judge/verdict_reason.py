@@ -17,12 +17,6 @@ from tandem.judge.power import MOST_PROMPTS, MOST_ROUNDS
 from tandem.judge.schema import CellVerdict
 from tandem.judge.text_format import count_things, format_ratio
 
-_METRIC_NEEDS = {
-    "tpot_ms": "it takes two tokens that the server counted",
-    "e2e_ms": "it takes an answer",
-    "ttft_ms": "it takes a token",
-    "output_tokens_per_s": "it takes tokens that the server counted",
-}
 _SMALLEST_P = 0.001
 
 
@@ -48,12 +42,11 @@ def explain_absence(pairing: RequestPairing, arms: Sequence[str], cell: int, met
         if not answers.any():
             return f"all {valid_requests.sum()} requests of {arm} failed"
         if not (answers & pairing.metric_mask(metric)).any():
-            need = _METRIC_NEEDS[metric]
-            return f"of no answer of {arm} is {metric} known and above 0: {need}, and no contradiction"
+            return f"of no answer of {arm} is {metric} known and above 0"
     if not prompt_count:
         return "no prompt was answered by both arms in the same round"
-    prompts_text = "1 prompt was" if prompt_count == 1 else f"{prompt_count} prompts were"
-    return f"{prompts_text} answered by both arms, and fewer than {FEWEST_PROMPTS} have no spread"
+    prompts_text = count_things(prompt_count, "prompt")
+    return f"both arms answered {prompts_text}, and fewer than {FEWEST_PROMPTS} have no spread"
 
 
 def explain_few_rounds(round_count: int) -> str:
@@ -75,42 +68,29 @@ def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count
     """
     speed_up, floor, p = cell.speed_up, cell.noise_floor, cell.adjusted_p or 0.0
     assert speed_up is not None  # a cell without an interval is not decided
+    is_within_floor = abs(math.log(speed_up.value)) <= math.log(floor or 1.0)
     ends = f"{format_ratio(speed_up.low)} to {format_ratio(speed_up.high)}"
     speed_up_text = f"speed-up {format_ratio(speed_up.value)} ({ends})"
     p_text = f"p below {_SMALLEST_P}" if p < _SMALLEST_P else f"p {p:.2g}"
     p_text += f" among {test_count} tests" if test_count > 1 else ""
-    floor_text = "no noise floor" if floor is None else f"beyond the noise floor of {format_ratio(floor)}"
-    difference = f"{speed_up_text}; {p_text}; {floor_text}"
+    floor_text = "no noise floor"
+    if floor is not None:
+        floor_text = f"{'within' if is_within_floor else 'beyond'} the noise floor of {format_ratio(floor)}"
     if cell.opposition:
         conjunction = "but" if cell.verdict == "no evidence" else "and"
-        median_text = "the same" if decision.word == "same" else decision.word
-        return f"the median is {median_text}, {conjunction} {cell.opposition}; median {difference}"
-    if cell.verdict == "same":
+        word = "the same" if decision.word == "same" else decision.word
+        return f"the median is {word}, {conjunction} {cell.opposition}; median {speed_up_text}; {p_text}; {floor_text}"
+    if decision.ground == "margin":
         return f"the whole interval, {ends}, lies inside the margin of {100 * margin:g} %"
-    if cell.verdict != "no evidence":
-        return difference
-    is_within_floor = abs(math.log(speed_up.value)) <= math.log(floor or 1.0)
-    if decision.ground == "floor":
-        reason = f"{speed_up_text} is within the noise floor of {format_ratio(floor)}"
-    else:
-        holds_one = (speed_up.low or 0.0) <= 1 <= (speed_up.high or 0.0)
-        interval_text = f"the interval, {ends}, holds 1 and reaches beyond the margin"
-        reason = interval_text if holds_one else f"{speed_up_text} may be chance: {p_text}"
-        if floor is None:
-            reason += "; no noise floor"
-        elif is_within_floor:
-            reason += f"; within the noise floor of {format_ratio(floor)}"
-    return f"{reason}; {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
-
-
-def describe_sample_sizes(cell: CellVerdict) -> list[str]:
-    """Return how many prompts, and how many rounds, would decide an open cell; nothing where no number would."""
-    counts = ((cell.more_prompts, "prompts"), (cell.more_rounds, "rounds"))
-    return [f"{count:,} {unit}" for count, unit in counts if count is not None]
+    if decision.ground == "difference":
+        return f"{speed_up_text}; {p_text}; {floor_text}"
+    doubt = "" if decision.ground == "floor" else f" may be chance: {p_text};"
+    return f"{speed_up_text}{doubt} {floor_text}; {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
 
 
 def _suggest_sample_size(cell: CellVerdict, *, is_within_floor: bool) -> str:
-    sizes = describe_sample_sizes(cell)
+    counts = ((cell.more_prompts, "prompts"), (cell.more_rounds, "rounds"))
+    sizes = [f"{count:,} {unit}" for count, unit in counts if count is not None]
     if sizes:
         return f"about {' or '.join(sizes)} in all would decide it"
     if is_within_floor:

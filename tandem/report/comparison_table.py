@@ -50,7 +50,6 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
         yield from _wrap_text(f"differs: {difference.what}{blocks}: {difference.before} -> {difference.after}")
     if not comparison.differences:
         yield "differs: nothing that the manifests know"
-    yield from _wrap_text(f"alike: {'; '.join(comparison.alike)}")
 
 
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:

@@ -64,11 +64,8 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     """Return the section."""
     cells, cell_count = sampling.choose_cells(verdict, requests, MAX_ROWS)
     arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS] if requests.arms else ()
-    good_mask, load_count = sampling.mask_good_requests(verdict, requests), len(requests.loads)
-    names, short = (
-        [f"{cell.class_}, {format_place(cell.load)}" if load_count > 1 else cell.class_ for cell in cells]
-        for format_place in (fmt.format_load, fmt.format_short_load)
-    )
+    good_mask, places = sampling.mask_good_requests(verdict, requests), [(cell.class_, cell.load) for cell in cells]
+    names, short = (fmt.name_places(places, format_place) for format_place in (fmt.format_load, fmt.format_short_load))
     drawn = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
     parts: list[Markup | ReportChart] = []
     for metric in METRICS:
@@ -113,7 +110,7 @@ def _build_box_chart(plot: _BoxPlot, omission_note: str) -> ReportChart:
 
 def _build_box_spec(plot: _BoxPlot, width: int) -> VegaSpec:
     narrow = charts.is_narrow(width)
-    names = [fmt.shorten_text(name) for name in (plot.short if narrow else plot.names)]
+    names = plot.short if narrow else plot.names
     values: list[dict[str, Any]] = []
     dots: list[dict[str, Any]] = []
     for box in plot.boxes:

@@ -6,10 +6,9 @@ verdict and records give the same bytes. Where a report cannot be written whole,
 
 from __future__ import annotations
 
-import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
@@ -67,27 +66,25 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
     )
     parts = [part for section in sections for part in section.parts]
     html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER
-    new_html, new_charts = folder / f"{REPORT_FILE}.new", folder / f"{CHARTS_FOLDER}.new"
     band = SIMULATED_BAND if verdict.simulated else None
     try:
-        new_charts.mkdir(parents=True, exist_ok=True)
-        charts.mkdir(exist_ok=True)
-        new_pictures = [
-            write_png(part, new_charts, band) for part in parts if isinstance(part, ReportChart) and part.has_slide
-        ]
-        new_html.write_text(page, encoding="utf-8")
-        for old_picture in charts.glob("*.png"):
-            old_picture.unlink()
-        pictures = tuple(png.replace(charts / png.name) for png in new_pictures)
-        new_html.replace(html)
+        charts.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder, prefix=".report-") as scratch:
+            new_pictures = [
+                write_png(part, Path(scratch), band)
+                for part in parts
+                if isinstance(part, ReportChart) and part.has_slide
+            ]
+            new_html = Path(scratch) / REPORT_FILE
+            new_html.write_text(page, encoding="utf-8")
+            for old_picture in charts.glob("*.png"):
+                old_picture.unlink()
+            pictures = tuple(png.replace(charts / png.name) for png in new_pictures)
+            new_html.replace(html)
     except OSError as error:
         raise ExternalBenchError(
             f"the report cannot be written: {error.strerror or error}",
             where=str(folder),
             change="make room, or report a copy of the folder that may be written to",
         ) from error
-    finally:
-        shutil.rmtree(new_charts, ignore_errors=True)
-        with suppress(OSError):
-            new_html.unlink(missing_ok=True)
     return ReportFiles(html=html, charts=pictures)

@@ -53,7 +53,7 @@ def build_speed_section(verdict: schema.Verdict) -> ReportSection:
             ]
         note = f"{len(rows):,} of {len(cells):,} cells, those that say most; all are in {schema.FILE}."
         title = f"Every judged figure of {headline.variant}"
-        table = _build_cells_table(title, rows, verdict, is_of_one_metric=False)
+        table = _build_cells_table(title, rows, verdict, with_tails=True)
         if rows:
             note_text = note if len(rows) < len(cells) else None
             parts.append(render_template("card", summary=title, table=table, sentences=(), note=note_text))
@@ -66,12 +66,10 @@ def build_speed_section(verdict: schema.Verdict) -> ReportSection:
 
 @dataclass(frozen=True, kw_only=True)
 class _ForestPlot:
-    """What a forest plot draws: the cells of a variant in their order, and how many there are."""
+    """What a forest plot draws: the cells of a variant in their order."""
 
     headline: schema.Headline
     cells: list[schema.CellVerdict]
-    cell_count: int
-    load_count: int
     margin: float
     is_small: bool
 
@@ -93,37 +91,29 @@ def build_forest_charts(verdict: schema.Verdict, headline: schema.Headline, vari
     metrics = dict.fromkeys(cell.metric for cell in sorted(all_cells, key=lambda cell: cell.metric != headline.metric))
     by_metric = {metric: [cell for cell in all_cells if cell.metric == metric] for metric in metrics}
     rows: dict[tuple[str, LoadLevel], int] = {}
-    charts = []
+    plots = []
     for number, (metric, cells) in enumerate(by_metric.items()):
         if not number:
             first_cells = sorted(fmt.choose_telling_cells(cells, MAX_FOREST_ROWS), key=_sort_key)
             rows = {(cell.class_, cell.load): row for row, cell in enumerate(first_cells)}
         drawn = [cell for cell in cells if (cell.class_, cell.load) in rows]
         drawn.sort(key=lambda cell: rows[cell.class_, cell.load])
-        plot = _ForestPlot(
-            headline=headline,
-            cells=drawn,
-            cell_count=len(cells),
-            load_count=len({cell.load for cell in cells}),
-            margin=verdict.margin,
-            is_small=number > 0,
-        )
+        plot = _ForestPlot(headline=headline, cells=drawn, margin=verdict.margin, is_small=number > 0)
         arms = f"{fmt.shorten_text(headline.variant)} over {fmt.shorten_text(verdict.baseline)}"
+        title = f"{fmt.format_metric(metric)} of {headline.variant}"
         if drawn:
-            charts.append(
+            plots.append(
                 ReportChart(
                     name=f"speed-up-{variant_index}{f'-{number}' if number else ''}",
                     title=f"{fmt.format_metric(metric)}: speed-up of {arms}",
-                    caption=_format_caption(plot, verdict),
+                    caption=_format_caption(plot, verdict, len(cells)),
                     spec=partial(_build_forest_spec, plot),
-                    table=_build_cells_table(
-                        f"{fmt.format_metric(metric)} of {headline.variant}", drawn, verdict, is_of_one_metric=True
-                    ),
+                    table=_build_cells_table(title, drawn, verdict, with_tails=False),
                     width_px=NARROW_PX if number else FULL_PX,
                     has_slide=not number,
                 )
             )
-    return charts
+    return plots
 
 
 def _sort_key(cell: schema.CellVerdict) -> tuple[float, float]:
@@ -131,9 +121,9 @@ def _sort_key(cell: schema.CellVerdict) -> tuple[float, float]:
     return load_value, -(cell.speed_up.value if cell.speed_up else 1.0)
 
 
-def _format_caption(plot: _ForestPlot, verdict: schema.Verdict) -> str:
+def _format_caption(plot: _ForestPlot, verdict: schema.Verdict, cell_count: int) -> str:
     place = f"the fastest and the slowest; all are in {schema.FILE} of the run {verdict.folder}"
-    note = f" Drawn are {len(plot.cells)} of {plot.cell_count:,}, {place}." if len(plot.cells) < plot.cell_count else ""
+    note = f" Drawn are {len(plot.cells)} of {cell_count:,}, {place}." if len(plot.cells) < cell_count else ""
     counts = Counter(cell.verdict for cell in plot.cells)
     if plot.is_small:
         return f"Of {len(plot.cells)} rows: {', '.join(f'{number} {word}' for word, number in counts.items())}.{note}"
@@ -152,19 +142,18 @@ def _format_caption(plot: _ForestPlot, verdict: schema.Verdict) -> str:
 
 
 def _build_cells_table(
-    caption: str, cells: Sequence[schema.CellVerdict], verdict: schema.Verdict, *, is_of_one_metric: bool
+    caption: str, cells: Sequence[schema.CellVerdict], verdict: schema.Verdict, *, with_tails: bool
 ) -> Markup:
-    """Return cells with all that the verdict says of them; where of several metrics, with the tails of E2E."""
+    """Return cells with all that the verdict says of them, with the tails of E2E where they are asked for."""
     rows = []
     for cell in cells:
-        for tail in (None, *(() if is_of_one_metric else cell.tails)):
+        for tail in (None, *(cell.tails if with_tails else ())):
             metric = f"{fmt.format_metric(cell.metric)}{f' {tail.statistic}' if tail else ''}"
-            place = [cell.class_, *([] if is_of_one_metric else [metric]), fmt.format_load(cell.load)]
-            rows.append([*place, *_format_figures(cell, tail)])
-    place_heads = ["Class", *([] if is_of_one_metric else ["Metric"]), "Load"]
-    figure_heads = ["Prompts", "Rounds", "Baseline", "Variant", "Speed-up", f"{fmt.format_level(verdict)} interval"]
-    heads = [*place_heads, *figure_heads, "Adjusted p", "Noise floor", "Detectable", "Verdict", "Why"]
-    return build_table(caption, heads, rows, numbers=range(len(place_heads), len(heads) - 2), class_="cells")
+            rows.append([cell.class_, metric, fmt.format_load(cell.load), *_format_figures(cell, tail)])
+    interval = f"{fmt.format_level(verdict)} interval"
+    figure_heads = ["Prompts", "Rounds", "Baseline", "Variant", "Speed-up", interval, "Adjusted p"]
+    heads = ["Class", "Metric", "Load", *figure_heads, "Noise floor", "Detectable", "Verdict", "Why"]
+    return build_table(caption, heads, rows, numbers=range(3, len(heads) - 2), class_="cells")
 
 
 def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -> Iterator[str]:
@@ -185,8 +174,7 @@ def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -
 def _build_forest_spec(plot: _ForestPlot, width: int) -> VegaSpec:
     narrow = charts.is_narrow(width)
     format_place = fmt.format_short_load if narrow else fmt.format_load
-    names = [f"{cell.class_}, {format_place(cell.load)}" if plot.load_count > 1 else cell.class_ for cell in plot.cells]
-    names = list(map(fmt.shorten_text, names))
+    names = fmt.name_places([(cell.class_, cell.load) for cell in plot.cells], format_place)
     ratios = [cell.speed_up for cell in plot.cells if cell.speed_up is not None]
     low = min([1 / _MIN_SPAN, *(ratio.low or ratio.value for ratio in ratios)]) / _AXIS_MARGIN
     high = max([_MIN_SPAN, *(ratio.high or ratio.value for ratio in ratios)]) * _AXIS_MARGIN

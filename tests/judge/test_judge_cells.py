@@ -1,4 +1,5 @@
 import math
+import re
 import warnings
 
 import numpy as np
@@ -81,7 +82,7 @@ def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
     cell = one(at(ratio), floored(1.2))
     assert cell.adjusted_p < 0.05
     assert (cell.verdict, cell.noise_floor) == (word, 1.2)
-    assert word != "no evidence" or "is within the noise floor of 1.20" in cell.why
+    assert word != "no evidence" or ") within the noise floor of 1.20" in cell.why
     assert (word == "no evidence") == cell.why.endswith("; what would decide it is not known: more control rounds may "
                                                         "lower the floor")  # fmt: skip
 
@@ -95,13 +96,13 @@ def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_
     cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)))
     assert cell.verdict == "no evidence"
     assert cell.more_prompts > 6
-    assert "holds 1 and reaches beyond the margin" in cell.why
+    assert ") may be chance: p " in cell.why
     assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
 
 
-def test_a_wide_interval_is_the_reason_before_the_noise_floor_is():
+def test_chance_is_the_reason_before_the_noise_floor_is():
     cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)), floored(1.2))
-    assert "holds 1 and reaches beyond the margin; within the noise floor of 1.20; " in cell.why
+    assert re.search(r"may be chance: .*; within the noise floor of 1.20; ", cell.why)
 
 
 def test_a_difference_alone_is_not_called_when_there_are_many_cells():
@@ -206,17 +207,14 @@ def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them()
     seen = at(2.0)
     for metric in ("tpot_ms", "output_tokens_per_s"):
         seen = with_figures(seen, **{metric: np.where(seen.arm_mask("spec"), NAN, seen.figures[metric])})
-    assert why(seen, "tpot_ms") == (
-        "of no answer of spec is tpot_ms known and above 0: it takes two tokens that the server counted, and no "
-        "contradiction"
-    )
+    assert why(seen, "tpot_ms") == "of no answer of spec is tpot_ms known and above 0"
     assert one(seen).verdict == "faster"
 
 
 def test_one_prompt_has_its_speed_up_and_no_verdict():
     cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
     assert (cell.speed_up, cell.baseline, cell.measured) == (RatioEstimate(value=pytest.approx(2.0)), 100.0, 50.0)
-    assert cell.why == "1 prompt was answered by both arms, and fewer than 3 have no spread"
+    assert cell.why == "both arms answered 1 prompt, and fewer than 3 have no spread"
 
 
 def test_a_run_without_a_record_has_no_cell():

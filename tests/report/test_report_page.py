@@ -302,7 +302,7 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
 
     assert len(drawn) == 2
     assert {path: path.read_bytes() for path in earlier} == earlier
-    assert not list(tmp_path.glob("*.new"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["charts", "report.html", "run"]
 
 
 def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict: Verdict) -> None:

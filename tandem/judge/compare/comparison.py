@@ -23,14 +23,15 @@ import numpy as np
 from tandem.bench.columns import BoolArray
 from tandem.bench.manifest import run_id
 from tandem.bench.quantiles import Values
-from tandem.bench.request_table import NO_DIGEST, UNKNOWN, RequestTable, read_request_table
-from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.request_table import UNKNOWN, RequestTable, read_request_table
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge import verdict_reason
 from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
-from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences, list_similarities
+from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
 from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSummary
 from tandem.judge.controls import check_controls
 from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up
+from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import CellWord, RatioEstimate, RunControls, ShareEstimate
@@ -40,9 +41,8 @@ CONFOUNDING_NOTE = (
     "Between two runs the day, the machine and the start of each server differ as well as what was changed: an arm's "
     "own figures cannot tell these apart. The rows of gains can: there each run is its own control."
 )
-_BEFORE, _AFTER = "before ", "after "
+_EARLIER, _LATER = "earlier ", "later "
 _COPY_COLUMNS = ("failed", "tokens", "output", "ids", "start_s", "end_s", "start", "placement", "repeat", "slot")
-_SOUND, _REFUSAL = 0, 1  # codes of contents in a merged run
 _GROUNDS = {
     "margin": "the whole interval lies inside the margin of {percent:g} %",
     "chance": "chance explains it, with every row taken into account",
@@ -71,8 +71,8 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
     """Compare two runs that are read already; else as `compare_runs`."""
     common = find_common_parts(before, after)
     sides = [
-        _RunSide(_BEFORE, before, check_controls(before), common.arms, common.suites.values()),
-        _RunSide(_AFTER, after, check_controls(after), common.arms, common.suites.keys()),
+        _RunSide(_EARLIER, before, check_controls(before), common.arms, common.suites.values()),
+        _RunSide(_LATER, after, check_controls(after), common.arms, common.suites.keys()),
     ]
     differences = find_differences(before.run, after.run, common)
     settings = ", ".join(difference.what for difference in differences if difference.blocks)
@@ -88,7 +88,7 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
     rows = []
     for entry in estimates:
         place = (entry.draft.class_, entry.draft.load, entry.draft.metric)
-        floors = [side.floors.get(place) for side in sides]
+        floors = [side.controls.floor_ratios().get(place) for side in sides]
         row = msgspec.structs.replace(
             entry.draft,
             adjusted_p=next(p_values) if entry.estimate else None,
@@ -102,7 +102,6 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
         before=_summarize_run(sides[0]),
         after=_summarize_run(sides[1]),
         differences=differences,
-        alike=list_similarities(before.run, after.run, common),
         rows=tuple(rows),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
         margin=margin,
@@ -132,19 +131,12 @@ class _RunSide:
         mask: BoolArray = ~is_marked & self.arm_rows & np.isin(self.table.prompt, prompts)
         return mask
 
-    @cached_property
-    def floors(self) -> dict[tuple[str, LoadLevel, str], float]:
-        return {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.controls.floors}
-
-    @cached_property
-    def rounds(self) -> dict[tuple[str, str, LoadLevel], set[int]]:
-        """Rounds in which each arm answered in a class at a load, control rounds left out."""
-        table, rounds = self.table, dict[tuple[str, str, LoadLevel], set[int]]()
+    def count_rounds(self, arms: Sequence[str], row: ComparisonRow) -> int:
+        """Return in how many rounds all of the arms answered in a row's class and load, control rounds left out."""
+        table = self.table
         mask = self.mask & ~table.failed & ~table.control_round_mask()
-        columns = [column[mask] for column in (table.arm, table.class_, table.load, table.round)]
-        for arm, class_, load, round_ in np.unique(np.column_stack(columns), axis=0).tolist():
-            rounds.setdefault((table.arms[arm], table.classes[class_], table.loads[load]), set()).add(round_)
-        return rounds
+        mask &= (table.class_ == table.classes.index(row.class_)) & (table.load == table.loads.index(row.load))
+        return len(set.intersection(*(set(table.round[mask & table.arm_mask(arm)].tolist()) for arm in arms)))
 
 
 def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
@@ -165,29 +157,23 @@ def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
         "prompt": [tables[0].prompts, later_prompts],
         "class_": [table.classes for table in tables],
         "load": [table.loads for table in tables],
+        "content": [table.contents for table in tables],
     }
     columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
     for column, parts in names.items():  # names that serve both runs, and the codes of the rows that are kept
         codes[column] = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(parts)))}
-        own_codes = [np.array([codes[column][name] for name in part], np.intp) for part in parts]
+        own_codes = [np.array([*(codes[column][name] for name in part), UNKNOWN], np.intp) for part in parts]
         columns[column] = join_columns(
             [part[getattr(table, column)] for part, table in zip(own_codes, tables, strict=True)]
         )
-    refusals = [[code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT] for table in tables]
-    contents = [
-        np.where(table.content == UNKNOWN, UNKNOWN, np.where(np.isin(table.content, part), _REFUSAL, _SOUND))
-        for table, part in zip(tables, refusals, strict=True)
-    ]
     figures = {
         metric: join_columns([table.figures.get(metric, np.full(len(table), np.nan)) for table in tables])
         for metric in (*JUDGED_METRICS, LENGTH_METRIC)
     }
     zeros = np.zeros(len(columns["arm"]), np.intp)
-    columns |= {"content": join_columns(contents), "hit_token_limit": zeros.astype(bool)}
-    columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros)
-    plurals = {"arms": "arm", "prompts": "prompt", "classes": "class_", "loads": "load"}
+    columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros) | {"hit_token_limit": zeros.astype(bool)}
+    plurals = {"arms": "arm", "prompts": "prompt", "classes": "class_", "loads": "load", "contents": "content"}
     shared_names: dict[str, Any] = {plural: tuple(codes[column]) for plural, column in plurals.items()}
-    shared_names["contents"] = ("sound", "refused")
     return replace(tables[0], figures=figures, torn_lines=(), **shared_names, **columns)
 
 
@@ -211,10 +197,10 @@ def _estimate_rows(
     table = pairing.table
     cells = sorted(set(zip(table.class_.tolist(), table.load.tolist(), strict=True)), key=lambda cell: cell[::-1])
     for kind, arm in arms:
-        own_arms, baseline_arms = (_BEFORE + arm, _AFTER + arm), (_BEFORE + baseline, _AFTER + baseline)
+        own_arms, baseline_arms = (_EARLIER + arm, _LATER + arm), (_EARLIER + baseline, _LATER + baseline)
         pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
         loss_pairs = pairs if kind == "figure" else [*pairs, baseline_arms, own_arms]
-        losses = _explain_losses(pairing, loss_pairs, kind)
+        losses = _explain_losses(pairing, loss_pairs)
         for cell in cells:
             length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, cell, LENGTH_METRIC)[0])
             length_ratio = length_estimate.convert() if length_estimate else None
@@ -262,41 +248,31 @@ def _average_ratio(logs: Values) -> float:
     return convert_log_ratio(float(np.mean(logs)))
 
 
-def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]], kind: _RowKind) -> dict[int, str]:
+def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]]) -> dict[int, str]:
     """Return by cell why it compares survivors: of failed requests, or of answers that the content check refused."""
     table, cells, reasons = pairing.table, pairing.cell_codes(), dict[int, str]()
     is_checked = ~table.failed & (table.content != UNKNOWN)
+    is_broken = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
     for pair in pairs:
-        names = []
-        for prefix, arm in (name.split(" ", 1) for name in pair):
-            run_name = "the earlier run" if prefix == _BEFORE.strip() else "the later run"
-            names.append(run_name if kind == "figure" else f"{arm} in {run_name}")
         counts = [
             [np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count) for arm in pair]
-            for mask in (is_checked, is_checked & (table.content == _REFUSAL))
+            for mask in (is_checked, is_checked & is_broken)
         ]
         cell_failures, cell_refusals = count_failures(pairing, *pair), CellFailures(*map(np.column_stack, counts))
         for cell in np.unique(cells).tolist():
-            failures, refusals, reason = cell_failures.count(cell), cell_refusals.count(cell), ""
+            failures, refusals = cell_failures.count(cell), cell_refusals.count(cell)
             if failures.is_biased:
-                reason = f"{failures.describe(*names)}, so only survivors could be compared"
+                reasons.setdefault(cell, f"{failures.describe(*pair)}, so only survivors could be compared")
             elif refusals.is_biased:
-                reason = (
-                    f"the content check refused {refusals.variant_failures} of {refusals.variant_requests} answers of "
-                    f"{names[1]}, {refusals.baseline_failures} of {refusals.baseline_requests} of {names[0]}: "
-                    "broken answers are not compared"
-                )
-            if reason:
-                reasons.setdefault(cell, reason)
+                refusals_text = refusals.describe(*pair, noun="answers", verb="")
+                reasons.setdefault(cell, f"the content check refused {refusals_text}: broken answers are not compared")
     return reasons
 
 
 def _explain_few_rounds(row: ComparisonRow, baseline: str, sides: Sequence[_RunSide]) -> str:
     """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
     arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
-    count = min(
-        len(set.intersection(*(side.rounds.get((arm, row.class_, row.load), set()) for arm in arms))) for side in sides
-    )
+    count = min(side.count_rounds(arms, row) for side in sides)
     if count >= FEWEST_ROUNDS:
         return ""
     return f"a run is short: {verdict_reason.explain_few_rounds(count) or 'both arms answered in no round of it'}"
@@ -306,10 +282,10 @@ def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[Ce
     """Return the word of a row, and why; `bar_reason` is why nothing may be said of it, or empty."""
     row = entry.draft
     decision = decide_speed_up(entry.estimate, row.adjusted_p, floor=row.noise_floor, margin=margin)
-    if not bar_reason and entry.estimate is None:
-        bar_reason = "too few prompts for an interval"
-    elif not bar_reason and row.noise_floor is None:
+    if not bar_reason and row.noise_floor is None:
         bar_reason = "no noise floor in one run or both: measure both with --control-rounds"
+    elif not bar_reason and entry.estimate is None:
+        bar_reason = "too few prompts for an interval"
     reason = bar_reason or _explain_other_length(entry, decision.word, margin)
     if reason:
         return "no evidence", reason
@@ -330,18 +306,12 @@ def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) ->
 
 
 def _compare_outputs(merged_run: RequestTable, common: CommonParts) -> Iterator[OutputAgreement]:
-    """Yield how many first answers are the same text in both runs."""
+    """Yield how many outputs of each arm are the same in both runs, of a prompt's last answers at a load."""
     for arm in common.arms:
-        digests: list[dict[tuple[int, int], int]] = []
-        for arm_name in (_BEFORE + arm, _AFTER + arm):
-            has_text = merged_run.arm_mask(arm_name) & ~merged_run.failed & (merged_run.output != NO_DIGEST)
-            rows = np.flatnonzero(has_text)[::-1]  # of several answers the first stays
-            keys = zip(merged_run.prompt[rows].tolist(), merged_run.load[rows].tolist(), strict=True)
-            digests.append(dict(zip(keys, merged_run.output[rows].tolist(), strict=True)))
-        keys_of_both = digests[0].keys() & digests[1].keys()
-        if keys_of_both:
-            same_count = sum(digests[0][key] == digests[1][key] for key in keys_of_both)
-            yield OutputAgreement(arm=arm, identical=ShareEstimate(n=same_count, of=len(keys_of_both)))
+        names = (_EARLIER + arm, _LATER + arm)
+        pairs = build_matcher(merged_run, *names).pair_arms(*names)
+        if len(pairs):
+            yield OutputAgreement(arm=arm, identical=ShareEstimate(n=int(pairs.is_same.sum()), of=len(pairs)))
 
 
 def _summarize_run(side: _RunSide) -> RunSummary:

@@ -23,7 +23,6 @@ _RUN_FIELDS = ("schema", "created_utc", "clock", "plan", "warm_up", "resumed", "
 _IGNORED_FIELDS = (*_RUN_FIELDS, "arms", "suites", "goodput", "price_usd_per_hour")
 _MACHINE_FIELDS = ("cpus", "python")
 _ARM_FIELDS = ("model", "image", "artifact_key", "server_version", "runtime", "speculation", "role", "url")
-_MAIN_FIELDS = ("model", "image", "artifact_key", "server_version")
 
 
 class CommonParts(NamedTuple):
@@ -114,18 +113,6 @@ def find_differences(before: RunManifest, after: RunManifest, common: CommonPart
         for what, pair, blocks in differences
         if pair[0] != pair[1]
     )
-
-
-def list_similarities(before: RunManifest, after: RunManifest, common: CommonParts) -> tuple[str, ...]:
-    """Return what is the same, of what a reader asks for first."""
-    hashes = {suite.name: suite.sha256 for suite in before.suites}
-    similarities = [f"suite {name} ({hashes[name][:12]})" for name in common.suites.values()]
-    for name in common.arms:
-        arms = [next((arm for arm in run.arms if arm.name == name), None) for run in (before, after)]
-        values = {field: [getattr(arm, field, None) for arm in arms] for field in _MAIN_FIELDS}
-        equal_fields = [_format_field(field) for field, pair in values.items() if pair[0] and pair[0] == pair[1]]
-        similarities += [f"{', '.join(equal_fields)} of {name}"] if equal_fields else []
-    return tuple(similarities)
 
 
 def _format_field(name: str) -> str:

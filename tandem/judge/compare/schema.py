@@ -89,7 +89,6 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         before, after: the runs.
         differences: between their manifests.
-        alike: what they have in common and a reader asks for first.
         rows: every compared figure and gain.
         outputs: of each arm; only where both runs decoded greedily.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every interval.
@@ -100,7 +99,6 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     before: RunSummary
     after: RunSummary
     differences: tuple[ManifestDifference, ...]
-    alike: tuple[str, ...]
     rows: tuple[ComparisonRow, ...]
     outputs: tuple[OutputAgreement, ...] = ()
     margin: float
