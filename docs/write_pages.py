@@ -23,7 +23,6 @@ from tandem import metrics
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge import schema
 from tandem.ops.people import cluster_rights, policies, rights
-from tandem.ops.people.command_calls import COMMAND_CALLS
 from tandem.ops.people.policy_targets import build_targets
 from tandem.rules.check import RULES
 from tandem.rules.contexts import DateContext, EnvironmentContext, ExperimentContext, HostingContext
@@ -146,9 +145,10 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
             kind: (people_policy_name(environment, kind), policies.build_policy(environment, kind)) for kind in PEOPLE
         },
         "max_characters": policies.MAX_POLICY_CHARACTERS,
-        "commands": COMMAND_CALLS,
+        "commands": rights.COMMANDS,
         "can_run_command": rights.can_run_command,
-        "rights": rights.RIGHTS,
+        "list_rights": rights.list_rights,
+        "list_needs": rights.list_needs,
         "cluster_kinds": cluster_rights.CLUSTER_KINDS,
         "cluster_rights": (*cluster_rights.CLUSTER_RIGHTS, *cluster_rights.DENIED_RIGHTS),
         "target_reasons": {target: rights.TARGET_REASONS[target] for target in wildcard_targets},

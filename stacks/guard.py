@@ -244,9 +244,9 @@ class PeoplePolicies(Construct):
             )  # fmt: skip
             managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
             reasons = {
-                f"AwsSolutions-IAM5[Resource::{arn}]": TARGET_REASONS[right.target]
-                for right in list_rights(kind)
-                for arn in targets[right.target].arns
+                f"AwsSolutions-IAM5[Resource::{arn}]": TARGET_REASONS[target]
+                for target in list_rights(kind)
+                for arn in targets[target].arns
                 if "*" in arn
             }
             acknowledge_findings(managed_policy, reasons)

@@ -14,20 +14,21 @@ from __future__ import annotations
 import signal
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
 
 from tandem.cli import image_digests
-from tandem.cli.console import format_count, print_json, print_line, print_rows
+from tandem.cli.console import print_json, print_line, print_rows
 from tandem.cli.flags import EnvironmentName
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
-from tandem.ops.account import create_session, require_account
-from tandem.ops.doctor import CheckResult, DoctorContext, exit_code, run_checks
-from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.call_policy import DOCTOR_CALLS, PROOF_CALLS, build_policy
-from tandem.ops.doctor.context import MissingImageError, RegistryError
-from tandem.ops.doctor.runner import run_stop_proof
+from tandem.ops.account import AccountClients, create_session, require_account
+from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
+from tandem.ops.doctor.runner import CHECKS, exit_code, run_checks, run_stop_proof
+from tandem.ops.people.policies import build_command_policy
 from tandem.spec.environment import Environment
 
 CHECK_COLUMNS = 24  # of a level and the name of a check
@@ -66,10 +67,11 @@ def doctor(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     if policy:
-        print_json(build_policy(environment, with_proof=prove_stop))
+        print_json(build_command_policy(environment, "doctor", *(["doctor --prove-stop"] if prove_stop else [])))
         return ExitCode.DONE
+    skipped_count = 0
     if prove_stop:
-        lines: Sequence[CheckResult] = [_prove_stop(environment)]
+        lines: Sequence[Finding] = [_prove_stop(environment)]
     else:
         context = DoctorContext(
             environment=environment,
@@ -78,44 +80,41 @@ def doctor(
             now=datetime.now(tz=UTC),
             resolve_digest=_resolve_digest,
         )
-        lines = run_checks(context, AllowlistedAccount(environment))
+        lines = run_checks(context, AccountClients(environment))
+        skipped_count = len(CHECKS) - len({line.check for line in lines})
     code = ExitCode(exit_code(lines, strict=strict))
-    counts = {level: sum(line.level == level for line in lines) for level in LEVELS}
+    counts = {level: sum(line.level == level for line in lines) for level in LEVELS} | {"skipped": skipped_count}
     if selection.as_json:
         place = {"environment": environment.name, "account": environment.account, "region": environment.region}
-        results = {"lines": [line.as_json() for line in lines], "counts": counts, "exit_code": int(code)}
-        print_json(place | results)
+        print_json({**place, "lines": [asdict(line) for line in lines], "counts": counts, "exit_code": int(code)})
         return code
     print_line(f"{environment.name}: account {environment.account}, {environment.region}")
-    asked = [line for line in lines if not line.is_skipped]
-    for group in dict.fromkeys(line.group for line in asked):
+    for group, group_lines in groupby(lines, attrgetter("group")):
         print_line(group)
-        for line in (line for line in asked if line.group == group):
+        for line in group_lines:
             print_rows(list_check_rows(line), label_columns=CHECK_COLUMNS)
             if line.command:
                 print_line(f"      {line.command}")
-    if len(asked) < len(lines):
-        print_line(f"skipped: no credentials for account {environment.account} ({len(lines) - len(asked)} checks)")
+    if skipped_count:
+        print_line(f"skipped: no credentials for account {environment.account} ({skipped_count} checks)")
     verdict = (PROOF_VERDICTS if prove_stop else VERDICTS)[code]
-    print_line(
-        f"{format_count(len(lines), 'check')}: {', '.join(f'{count} {level}' for level, count in counts.items())}; "
-        f"{verdict}; exit code {int(code)}"
-    )
+    counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
+    print_line(f"{counts_text}; {verdict}; exit code {int(code)}")
     return code
 
 
-def list_check_rows(line: CheckResult) -> Iterator[tuple[str, ...]]:
+def list_check_rows(line: Finding) -> Iterator[tuple[str, ...]]:
     """Yield what was seen and what to do."""
-    yield line.level.ljust(7), line.check, line.said
-    if line.do:
-        yield "", f"do   {line.do}"
+    yield line.level.ljust(7), line.check, line.message
+    if line.action:
+        yield "", f"do   {line.action}"
 
 
-def _prove_stop(environment: Environment) -> CheckResult:
+def _prove_stop(environment: Environment) -> Finding:
     """Fire the one-shot stop; SIGTERM ends the proof as Ctrl-C does, so that its schedule goes too."""
     aws_session = create_session()
     require_account(environment, aws_session)
-    account = AllowlistedAccount(environment, aws_session, (*DOCTOR_CALLS, *PROOF_CALLS))
+    account = AccountClients(environment, aws_session)
     previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run_stop_proof(account, lambda text: print(text, file=sys.stderr, flush=True))

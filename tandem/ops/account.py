@@ -17,11 +17,11 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 from botocore.loaders import create_loader
 
-from tandem.aws.faults import error_code, reject_foreign_answers
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.aws.faults import reject_foreign_answers
+from tandem.errors import ExternalError, InputError
 from tandem.guard.config import AwsClients
 from tandem.guard.pager import PagingError, iterate_pages
-from tandem.ops.faults import ABSENT_CODES, call_operation, convert_error
+from tandem.ops.faults import ABSENT_CODES, call_if_present, call_operation, convert_error
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -116,12 +116,8 @@ class AccountClients:
         with self._lock:
             if (service, region) not in self._clients:
                 self._session = self._session or create_session()
-                self._clients[service, region] = self.create_client(service, region)
+                self._clients[service, region] = create_client(self.environment, service, self._session, region)
             return self._clients[service, region]
-
-    def create_client(self, service: str, region: str) -> Any:
-        """Return a new client."""
-        return create_client(self.environment, service, self._session, region)
 
     def guard_clients(self, *services: str) -> AwsClients:
         """Return these clients, or all, as the guard takes them."""
@@ -141,40 +137,32 @@ class AccountClients:
         Raises:
             TandemError: it failed; a service's own refusal is in `__cause__`.
         """
-        try:
-            return call_operation(self.client(service, region), operation, where, **parameters)
-        except TandemError as error:
-            raise self.explain_fault(error, service, operation) from error.__cause__
+        return call_operation(self.client(service, region), operation, where, **parameters)
 
     def find(
-        self, service: str, operation: str, where: str, *, absent: Collection[str] = ABSENT_CODES, **parameters: Any
+        self,
+        service: str,
+        operation: str,
+        where: str,
+        *,
+        absent: Collection[str] = ABSENT_CODES,
+        region: str = "",
+        **parameters: Any,
     ) -> dict[str, Any] | None:
         """Call one operation; return None where the service says with a code of `absent` that there is no such thing.
 
         Raises:
             TandemError: it failed for another reason.
         """
-        try:
-            return self.ask(service, operation, where, **parameters)
-        except TandemError as error:
-            if error_code(error.__cause__) in absent:
-                return None
-            raise
+        return call_if_present(self.client(service, region), operation, where, absent, **parameters)
 
     def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
-        """Yield what stands under `key` of every page, asked page by page.
+        """Return what stands under `key` of every page, asked page by page.
 
         Raises:
             TandemError: a page failed, or the list does not end.
         """
-        try:
-            yield from iterate_rows(self.client(service), operation, key, where, **parameters)
-        except TandemError as error:
-            raise self.explain_fault(error, service, operation) from error.__cause__
-
-    def explain_fault(self, error: TandemError, _service: str, _operation: str) -> TandemError:
-        """Return the fault as it is told."""
-        return error
+        return iterate_rows(self.client(service), operation, key, where, **parameters)
 
 
 def tags_of(rows: list[dict[str, str]] | None) -> dict[str, str]:

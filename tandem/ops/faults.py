@@ -8,6 +8,7 @@ Sources: the Service Authorization Reference for the actions; tandem/aws/faults.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from botocore import xform_name
@@ -95,8 +96,10 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
     return _StrictResponse(response, operation, where)
 
 
-def call_if_present(client: Any, operation: str, where: str, **parameters: Any) -> dict[str, Any] | None:
-    """Call one operation as `call_operation` does; return None where the service says that there is no such thing.
+def call_if_present(
+    client: Any, operation: str, where: str, absent: Collection[str] = ABSENT_CODES, **parameters: Any
+) -> dict[str, Any] | None:
+    """Call one operation as `call_operation` does; return None where the service answers with a code of `absent`.
 
     Raises:
         TandemError: it failed for another reason.
@@ -104,7 +107,7 @@ def call_if_present(client: Any, operation: str, where: str, **parameters: Any) 
     try:
         return call_operation(client, operation, where, **parameters)
     except TandemError as error:
-        if error_code(error.__cause__) in ABSENT_CODES:
+        if error_code(error.__cause__) in absent:
             return None
         raise
 

@@ -20,23 +20,11 @@ from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session, iterate_rows
-from tandem.ops.faults import call_if_present, convert_error, list_calls
+from tandem.ops.faults import call_if_present, convert_error
 from tandem.ops.reservation import CapacityReservation, read_reservation
 from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers, read_statistics
 from tandem.spec import names
 from tandem.spec.environment import Environment
-
-STATUS_CALLS = list_calls(
-    "sts GetCallerIdentity",
-    "s3 GetObject",
-    "eks DescribeCluster DescribeNodegroup",
-    "ec2 DescribeInstances DescribeCapacityReservations",
-    "scheduler GetSchedule ListSchedules",
-    "cloudwatch GetMetricStatistics DescribeAlarms",
-    "lambda GetFunctionConfiguration",
-    "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscribersForNotification",
-)
-"""Service and operation of every call; GetCallerIdentity needs no right."""
 
 # a normal end takes the lease away, and tonight's cost must still stand
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)

@@ -16,11 +16,10 @@ from tandem.cli.console import print_rows
 from tandem.cli.doctor import list_check_rows
 from tandem.cli.image_digests import ResolveError
 from tandem.cli.program import main
-from tandem.ops.doctor import CheckResult
+from tandem.ops.doctor.context import Finding
 
 ROOT = Path(__file__).resolve().parents[2]
 POST = "post-us-east-2"
-LEVELS = ("ok", "warn", "fail", "unknown")
 
 
 @dataclass(frozen=True)
@@ -87,15 +86,14 @@ def test_groups_stand_in_their_order(ran):
 
 def test_the_last_line_has_the_verdict_and_the_counts(ran):
     last = ran[POST].out.splitlines()[-1]
-    assert all(f" {level}" in last for level in LEVELS)
-    assert last.endswith("exit code 2")
+    assert last.endswith(" fail, 6 unknown; the declaration and the account differ; exit code 2")
 
 
 def test_json_has_the_same_facts(ran):
     told, said = " ".join(ran[POST].out.split()), json.loads(ran["json"].out)
     assert said["exit_code"] == ran[POST].code
-    assert [line["said"] for line in said["lines"] if line["said"] not in told] == []
-    assert sum(said["counts"].values()) == len(said["lines"])
+    assert [line["message"] for line in said["lines"] if line["message"] not in told] == []
+    assert sum(said["counts"].values()) == len(said["lines"]) + said["counts"]["skipped"]
 
 
 def test_without_credentials_there_is_no_traceback(specs, monkeypatch, capsys):
@@ -127,10 +125,7 @@ def test_the_policy_is_printed_without_asking_anybody(specs, monkeypatch, capsys
 
 
 def test_no_control_character_of_a_strangers_text_is_printed(capsys):
-    line = CheckResult(
-        group="cluster", check="fleet", level="warn", said="of \x1b[2Jeve:\ncurl", do="see\x9b31m", command="id\r\x1b",
-        code=0,
-    )  # fmt: skip
+    line = Finding("warn", "of \x1b[2Jeve:\ncurl", "see\x9b31m", "id\r\x1b", check="fleet")
 
     print_rows(list_check_rows(line))
 

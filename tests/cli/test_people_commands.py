@@ -17,9 +17,8 @@ from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
-from tandem.ops.people.command_calls import COMMAND_CALLS
 from tandem.ops.people.policies import build_policy
-from tandem.ops.people.rights import list_policy_kinds
+from tandem.ops.people.rights import list_command_calls, list_policy_kinds
 from tandem.spec import names
 from tandem.spec.names import PeopleKind
 
@@ -96,7 +95,7 @@ def asked(front: FaultProxy) -> set[str]:
 
 
 def wanted(*commands: str) -> set[str]:
-    return {operation for command in commands for _, operation in COMMAND_CALLS[command]}
+    return {call.operation for call in list_command_calls(*commands)}
 
 
 def stacks(fleet: Fleet) -> list[str]:

@@ -14,7 +14,7 @@ from fleet_world import Fleet, write_environment
 from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.ops.doctor import stop_proof
-from tandem.ops.doctor.call_policy import build_policy
+from tandem.ops.people.policies import build_command_policy
 from tandem.spec import names
 
 pytestmark = pytest.mark.proof
@@ -47,8 +47,8 @@ def proven(
         iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(document))
         own = {"Version": "2012-10-17", "Statement": list(statements)}
         iam.put_role_policy(RoleName=role, PolicyName="stop", PolicyDocument=json.dumps(own))
-        rights = build_policy(fleet.environment, with_proof=True)["Statement"]
-        who = create_principal(enforcing, *(one for one in rights if one["Action"] != without))
+        rights = build_command_policy(fleet.environment, "doctor", "doctor --prove-stop")["Statement"]
+        who = create_principal(enforcing, *(one for one in rights if without not in one["Action"]))
         for name, value in {**enforcing.client_environment(tmp_path), **who.environment()}.items():
             monkeypatch.setenv(name, value)
         return fleet.tandem("doctor", "--prove-stop"), fleet

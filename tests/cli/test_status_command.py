@@ -15,7 +15,7 @@ from rehearsal.aws import fleet_behavior as knobs
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import CAPACITY_KIND_TAG
-from tandem.ops.status import STATUS_CALLS
+from tandem.ops.people.rights import list_command_calls
 from tandem.spec import names
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
@@ -204,6 +204,7 @@ def test_an_environment_that_was_never_deployed_is_told(undeployed, capsys):
     assert f"npx cdk deploy '{undeployed.name}/*' -c env={undeployed.name}" in second
 
 
+STATUS_CALLS = sorted(list_command_calls("status"))
 SELDOM = {"DescribeCluster", "GetFunctionConfiguration"}  # where there is no node group; where the reaper is silent
 RIGHTS = {
     "GetObject": "s3:GetObject", "DescribeBudget": "budgets:ViewBudget", "DescribeNotificationsForBudget": "budgets:",

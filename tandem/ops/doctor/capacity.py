@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from tandem.guard.observe import BLOCK_MARGIN
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.doctor.network import list_offer_zones
 from tandem.ops.faults import AccessDeniedError
@@ -25,7 +24,7 @@ PENDING_STATES = {"scheduled", "pending", "assessing", "delayed", "payment-pendi
 MEMBER_ACCOUNT_TEXT = "Linked account doesn't have access to cost allocation tags"
 
 
-def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_offering(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the zone offers the accelerators' type to this account."""
     capacity, region = context.environment.capacity, context.environment.region
     zone_ids = list_offer_zones(account, capacity.instance_type)
@@ -40,7 +39,7 @@ def check_offering(context: DoctorContext, account: AllowlistedAccount) -> Findi
     return Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type", command)
 
 
-def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
     """Hold the vCPUs of all declared nodes against the account's quota, which is looked up by its name."""
     capacity, region, service = context.environment.capacity, context.environment.region, "service-quotas"
     if capacity.kind == "capacity-block":
@@ -62,7 +61,7 @@ def check_quota(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     return Finding("fail", message, "ask for more, which may take days, or declare fewer capacity.nodes", command)
 
 
-def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_reservation(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Hold the Capacity Block or reservation against the file, and against now."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation:
@@ -88,7 +87,7 @@ def check_reservation(context: DoctorContext, account: AllowlistedAccount) -> It
         yield Finding("ok", f"{capacity.reservation_id} is {row['State']}: {instances}{end}")
 
 
-def _read_reservation(context: DoctorContext, account: AllowlistedAccount) -> dict[str, Any] | None:
+def _read_reservation(context: DoctorContext, account: AccountClients) -> dict[str, Any] | None:
     name = str(context.environment.capacity.reservation_id)
     response = account.find("ec2", "DescribeCapacityReservations", name, CapacityReservationIds=[name])
     return next(iter(response["CapacityReservations"]), None) if response else None
@@ -162,7 +161,7 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
         yield Finding("fail", message, "write what EC2 says", lines)
 
 
-def check_price(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_price(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
     is_block = capacity.kind == "capacity-block" and not capacity.awaits_reservation  # else it is paid by the hour
@@ -180,7 +179,7 @@ def check_price(context: DoctorContext, account: AllowlistedAccount) -> Finding:
     return Finding("ok", message)
 
 
-def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_cost_tag(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the tag by which the budget counts is activated: AWS Billing ignores any other."""
     tag = budgets.budget_tag_key(context.environment)
     if tag is None:
@@ -204,7 +203,7 @@ def check_cost_tag(context: DoctorContext, account: AllowlistedAccount) -> Findi
     return Finding("warn", f"AWS Billing does not know the tag {tag} yet: {effect}", action, command)
 
 
-def check_budget(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the budget is there where somebody must make it by hand, and that it counts the fleet's instances."""
     environment, name = context.environment, names.budget_name(context.environment)
     is_manual = budgets.needs_manual_budget(environment)

@@ -7,8 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from tandem.guard.observe import FleetState, observe_fleet
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command
@@ -17,12 +16,10 @@ from tandem.spec import names
 SUPPORT_DAYS = 90  # before its end a minor is told to be ending; ours to choose
 KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
 NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
-DENIAL_WORDS = ("AccessDenied", "UnauthorizedOperation", "Forbidden")
-# sources of a look at the fleet that are no objects of S3 -> the call that reads each
-SOURCE_CALLS = {"node group": ("eks", "DescribeNodegroup"), "instances": ("ec2", "DescribeInstances")}
+OBSERVE_ACTIONS = ("s3:GetObject", "eks:DescribeNodegroup", "ec2:DescribeInstances")
 
 
-def check_kubernetes_minor(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that EKS offers the Kubernetes minor, and for how long."""
     version, call = context.environment.cluster.kubernetes, "DescribeClusterVersions"
     response = account.find("eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=[version])
@@ -48,7 +45,7 @@ def check_kubernetes_minor(context: DoctorContext, account: AllowlistedAccount) 
         yield Finding("warn", message, "write what EKS says", value)
 
 
-def check_addons(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that each add-on's version is offered for the minor; say what to write where it is not, or is not pinned."""
     version = context.environment.cluster.kubernetes
     addons = context.catalogue.kubernetes.minors[version].addons
@@ -78,7 +75,7 @@ def check_addons(context: DoctorContext, account: AllowlistedAccount) -> Iterato
         yield Finding("ok", f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned")
 
 
-def check_control_plane(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_control_plane(context: DoctorContext, account: AccountClients) -> Finding:
     """Tell whether the cluster is there, is the environment's own, and is what is declared."""
     environment, name = context.environment, names.cluster_name(context.environment)
     response = account.find("eks", "DescribeCluster", name, name=name)
@@ -97,33 +94,33 @@ def check_control_plane(context: DoctorContext, account: AllowlistedAccount) -> 
     return Finding("ok", f"{name} is ACTIVE with Kubernetes {cluster['version']}")
 
 
-def _build_foreign_finding(account: AllowlistedAccount, resource: str, owner: str | None, command: str) -> Finding:
+def _build_foreign_finding(account: AccountClients, resource: str, owner: str | None, command: str) -> Finding:
     owner_text = f"has {names.OWNER_TAG}={owner}" if owner else f"has no tag {names.OWNER_TAG}"
     message = f"{resource} {owner_text}: it is not this environment's, or older than the tag"
     action = f"see whose it is; deploy '{account.name}/*' if it is yours, else rename the environment"
     return Finding("fail", message, action, command)
 
 
-def check_fleet(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Tell what runs, who has it, and that a Fleet update would take it away."""
     config, name = build_guard_config(context.environment), context.environment.name
     fleet = observe_fleet(account.guard_clients("s3", "eks", "ec2"), config, context.now)
     is_absent = fleet.has_node_group is False and not fleet.instances
-    failures_by_call: dict[tuple[str, str], list[str]] = {}
-    for source, why in fleet.unknown.items():
-        if not (is_absent and "NoSuchBucket" in why):  # before the first deploy there is none, and nothing in it
-            failures_by_call.setdefault(SOURCE_CALLS.get(source, ("s3", "GetObject")), []).append(f"{source}: {why}")
-    for call, failures in failures_by_call.items():
-        message, is_denial = "; ".join(failures), any(code in why for code in DENIAL_WORDS for why in failures)
-        command = build_tandem_command("doctor", name, "--policy") if is_denial else ""
-        yield Finding("unknown", message, account.describe_missing_right(*call) if is_denial else "try again", command)
+    failures = [
+        f"{source}: {why}"
+        for source, why in fleet.unknown.items()
+        if not (is_absent and "NoSuchBucket" in why)  # before the first deploy there is none, and nothing in it
+    ]
+    if failures:
+        action = f"try again; where it is denied, allow {', '.join(OBSERVE_ACTIONS)} to this identity"
+        yield Finding("unknown", "; ".join(failures), action, build_tandem_command("doctor", name, "--policy"))
     if is_absent:
         yield Finding("ok", f"{config.node_group} is not there yet")
     elif fleet.has_owner_tag is False:
         flags = {"cluster_name": config.cluster, "nodegroup_name": config.node_group, "region": config.region}
         command = build_aws_command("eks describe-nodegroup", **flags)
         yield _build_foreign_finding(account, f"node group {config.node_group}", None, command)
-    elif not SOURCE_CALLS.keys() & set(fleet.unknown):
+    elif not {"node group", "instances"} & set(fleet.unknown):
         yield from _judge_raised_fleet(context, fleet)
     for fault in (text for text in fleet.faults if text.startswith("s3://")):
         yield Finding("fail", fault, "see who wrote it", build_tandem_command("status", name), code=EXIT_EXTERNAL)

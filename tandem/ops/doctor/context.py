@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -15,7 +15,6 @@ from tandem.spec.model import ModelConfig
 CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
-SKIPPED = "skipped: no credentials for this account"
 EXIT_MISMATCH = 2  # the declaration and the account differ, until somebody changes one
 EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or what is needed could not be seen
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
@@ -62,7 +61,9 @@ class Finding:
         message: what is so.
         action: what to do about it, in one sentence without its full stop; empty where nothing is to be done.
         command: to type, or lines to write into a file; empty for none.
-        code: of a `fail`, EXIT_MISMATCH or EXIT_EXTERNAL.
+        code: the exit code that this line alone asks for: of a `fail` EXIT_MISMATCH or EXIT_EXTERNAL; the runner sets
+            that of the others.
+        group, check: whose it is; the runner sets them.
     """
 
     level: CheckLevel
@@ -70,30 +71,5 @@ class Finding:
     action: str = ""
     command: str = ""
     code: int = EXIT_MISMATCH
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckResult:
-    """A finding, and whose it is.
-
-    Args:
-        check: id of the check.
-        code: the exit code that this line alone asks for: 0, EXIT_MISMATCH or EXIT_EXTERNAL.
-    """
-
-    group: CheckGroup
-    check: str
-    level: CheckLevel
-    said: str
-    do: str
-    command: str
-    code: int
-
-    @property
-    def is_skipped(self) -> bool:
-        """Whether the check was not made, for want of credentials."""
-        return self.said == SKIPPED
-
-    def as_json(self) -> dict[str, Any]:
-        """Return its fields by name."""
-        return asdict(self)
+    group: CheckGroup = "account"
+    check: str = ""

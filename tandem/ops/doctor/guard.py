@@ -16,12 +16,11 @@ from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.call_policy import PROOF_NAME_PREFIX
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
-from tandem.ops.faults import ABSENT_CODES
+from tandem.ops.faults import ABSENT_CODES, convert_error
 from tandem.ops.guard_config import build_guard_config
+from tandem.ops.people.policy_targets import PROOF_NAME_PREFIX
 from tandem.shell_command import build_cdk_command
 from tandem.spec import names
 
@@ -34,7 +33,7 @@ CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
 SIZING_ARN_SUFFIX = ":eks:updateNodegroupConfig"  # how the target of a schedule that sizes a node group ends
 
 
-def check_capacity_kind(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Compare how the nodes are bought as declared, as Fleet is deployed and as Guard knows it."""
     environment, node_group = context.environment, _read_node_group(account)
     name, declared_kind = environment.name, environment.capacity.kind
@@ -75,7 +74,7 @@ def _describe_effect(kind: str) -> str:
     return "only tells people, because a Capacity Block is prepaid" if kind == "capacity-block" else "stops the fleet"
 
 
-def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Name what is suspended in the node group's Auto Scaling group: a start needs its launches, a stop its ends."""
     config = build_guard_config(context.environment)
     rows = (_read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
@@ -90,7 +89,7 @@ def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) ->
             service, call, where = "s3", "GetObject", f"s3://{config.bucket}"
             fence = read_fence(clients, config)
     except CALL_ERRORS as error:
-        raise account.convert_error(error, service, call, where) from error
+        raise convert_error(error, service=service, operation=call, where=where) from error
     words = f"autoscaling resume-processes --region {config.region}"
     for group in groups:
         is_launch_suspended = LAUNCH_PROCESS in group.suspended_processes
@@ -111,7 +110,7 @@ def check_scaling_groups(context: DoctorContext, account: AllowlistedAccount) ->
         yield Finding("ok", f"no process of {group_names} is suspended")
 
 
-def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Name the schedules of the guard's group that no lease owns: one may raise the fleet behind every fence."""
     config = build_guard_config(context.environment)
     where, lease = f"schedule group {config.schedule_group}", None
@@ -120,12 +119,13 @@ def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iter
         lease = read_lease(clients, config, read_pointer(clients, config))[0]
     except CALL_ERRORS as error:
         if error_code(error) != "NoSuchBucket":
-            raise account.convert_error(error, "s3", "GetObject", f"s3://{config.bucket}") from error
+            where = f"s3://{config.bucket}"
+            raise convert_error(error, service="s3", operation="GetObject", where=where) from error
     try:
         foreign_schedules = list_foreign_schedules(clients, config, lease)
     except CALL_ERRORS as error:
         if error_code(error) not in ABSENT_CODES:
-            raise account.convert_error(error, "scheduler", "ListSchedules", where) from error
+            raise convert_error(error, service="scheduler", operation="ListSchedules", where=where) from error
         yield Finding("ok", f"{where} is not there yet")
         return
     yield from (_judge_schedule(account, schedule) for schedule in foreign_schedules)
@@ -133,7 +133,7 @@ def check_schedules(context: DoctorContext, account: AllowlistedAccount) -> Iter
         yield Finding("ok", f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule")
 
 
-def _judge_schedule(account: AllowlistedAccount, schedule: ForeignSchedule) -> Finding:
+def _judge_schedule(account: AccountClients, schedule: ForeignSchedule) -> Finding:
     config = build_guard_config(account.environment)
     group, where = config.schedule_group, f"schedule {config.schedule_group}/{schedule.name}"
     response = account.find("scheduler", "GetSchedule", where, Name=schedule.name, GroupName=group)
@@ -167,7 +167,7 @@ def _read_size(target: Mapping[str, Any]) -> int | None:
     return max(sizes.get("desiredsize", 0), sizes.get("minsize", 0))
 
 
-def _read_node_group(account: AllowlistedAccount) -> Mapping[str, Any]:
+def _read_node_group(account: AccountClients) -> Mapping[str, Any]:
     """Return the node group as EKS describes it; empty where there is none."""
     config = build_guard_config(account.environment)
     parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}

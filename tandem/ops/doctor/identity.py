@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import TandemError
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES
 from tandem.ops.guard_config import aws_partition, topic_arn
@@ -25,7 +24,7 @@ HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-go
 IDENTITY_COMMAND = "aws sts get-caller-identity"
 
 
-def check_placeholders(context: DoctorContext, _: AllowlistedAccount) -> Iterator[Finding]:
+def check_placeholders(context: DoctorContext, _: AccountClients) -> Iterator[Finding]:
     """Find what a copied file still has of the example."""
     environment, delivery = context.environment, context.environment.delivery
     host = (urlsplit(delivery.repo_url).hostname or "") if isinstance(delivery, GitopsDelivery) else ""
@@ -44,7 +43,7 @@ def check_placeholders(context: DoctorContext, _: AllowlistedAccount) -> Iterato
         yield Finding("ok", "none left in the environment's file")
 
 
-def check_credentials(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_credentials(context: DoctorContext, account: AccountClients) -> Finding:
     """Compare the account of the credentials with the declared one."""
     declared_account, region = context.environment.account, context.environment.region
     try:
@@ -72,7 +71,7 @@ def _build_enable_command(region: str) -> str:
     return build_aws_command("account enable-region", region_name=region)
 
 
-def check_region(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_region(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the account may use the region."""
     name, absent = context.environment.region, {"InvalidParameterValue"}
     response = account.find("ec2", "DescribeRegions", name, absent=absent, RegionNames=[name], AllRegions=True)
@@ -85,7 +84,7 @@ def check_region(context: DoctorContext, account: AllowlistedAccount) -> Finding
     return Finding("ok", f"{name} is enabled ({status})")
 
 
-def check_bootstrap(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the CDK was bootstrapped with the environment's qualifier, and that it is new enough."""
     environment, bootstrap = context.environment, context.environment.bootstrap
     parameter, boundary = version_parameter(environment), bootstrap.permissions_boundary
@@ -106,7 +105,7 @@ def check_bootstrap(context: DoctorContext, account: AllowlistedAccount) -> Find
     return Finding("ok", f"version {value} with qualifier {bootstrap.qualifier}")
 
 
-def check_boundary(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_boundary(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the permissions boundary exists: a role with one that does not is never made."""
     if context.environment.bootstrap.permissions_boundary is None:
         return Finding("ok", "none is declared")
@@ -117,7 +116,7 @@ def check_boundary(context: DoctorContext, account: AllowlistedAccount) -> Findi
     return Finding("fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary", command)
 
 
-def check_stacks(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Tell what is deployed, and what of it stands in the way of the next deploy.
 
     Source of the states: CloudFormation user guide, "Stack status codes".
@@ -152,14 +151,14 @@ def check_stacks(context: DoctorContext, account: AllowlistedAccount) -> Iterato
         yield Finding("ok", f"all {len(present)} are deployed")
 
 
-def read_stack_status(account: AllowlistedAccount, kind: str) -> str:
+def read_stack_status(account: AccountClients, kind: str) -> str:
     """Return how CloudFormation calls the state of a stack; empty where there is none."""
     stack = names.stack_name(account.environment, kind)
     response = account.find("cloudformation", "DescribeStacks", stack, absent={"ValidationError"}, StackName=stack)
     return str(response["Stacks"][0]["StackStatus"]) if response and response["Stacks"] else ""
 
 
-def check_principals(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_principals(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that every principal of `cluster.access` exists: EKS refuses an access entry for one that does not."""
     existing_count = 0
     for arn in dict.fromkeys(list_principals(context.environment)):
@@ -179,7 +178,7 @@ def check_principals(context: DoctorContext, account: AllowlistedAccount) -> Ite
         yield Finding("ok", f"{existing_count} principals of cluster.access exist")
 
 
-def check_subscriptions(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that who is to be told has confirmed, for one who has not is told nothing."""
     subscriptions, topic = context.environment.observability.alarm_subscriptions, topic_arn(context.environment)
     if not subscriptions:

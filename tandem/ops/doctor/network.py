@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.spec.environment import Environment, ExistingNetwork
 
@@ -17,7 +16,7 @@ def list_zone_ids(environment: Environment) -> list[str]:
     return list(dict.fromkeys([*zone_ids, environment.capacity.zone]))
 
 
-def list_offer_zones(account: AllowlistedAccount, instance_type: str) -> set[str]:
+def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
     """Return the zone ids of the region that offer a type; types may be hidden from an account.
 
     Raises:
@@ -29,7 +28,7 @@ def list_offer_zones(account: AllowlistedAccount, instance_type: str) -> set[str
     return {str(row["Location"]) for row in rows}
 
 
-def check_zones(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_zones(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that the region has every zone id, for this account."""
     region, zone_ids = context.environment.region, list_zone_ids(context.environment)
     rows = {row["ZoneId"]: row for row in account.ask("ec2", "DescribeAvailabilityZones", region)["AvailabilityZones"]}
@@ -46,7 +45,7 @@ def check_zones(context: DoctorContext, account: AllowlistedAccount) -> Iterator
         yield Finding("ok", ", ".join(f"{zone} is {rows[zone]['ZoneName']}" for zone in zone_ids))
 
 
-def check_subnets(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that the subnets of an existing network are where the file says."""
     network = context.environment.network
     if not isinstance(network, ExistingNetwork):
@@ -71,7 +70,7 @@ def check_subnets(context: DoctorContext, account: AllowlistedAccount) -> Iterat
         yield Finding("ok", f"{len(ids)} subnets of {vpc} lie where the file says")
 
 
-def check_system_nodes(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_system_nodes(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the network's zones offer the small nodes' type: EKS places them in every subnet."""
     instance_type = context.environment.cluster.system_nodes.instance_type
     offer_zones, zone_ids = list_offer_zones(account, instance_type), list_zone_ids(context.environment)

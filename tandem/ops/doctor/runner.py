@@ -8,20 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from tandem.errors import TandemError
+from tandem.ops.account import AccountClients
 from tandem.ops.doctor import capacity, cluster, guard, identity, network, stop_proof, storage
-from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.context import (
-    EXIT_EXTERNAL,
-    EXIT_MISMATCH,
-    SKIPPED,
-    CheckGroup,
-    CheckResult,
-    DoctorContext,
-    Finding,
-)
+from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, DoctorContext, Finding
+from tandem.ops.faults import AccessDeniedError
+from tandem.shell_command import build_tandem_command
 
 MAX_WORKERS = 8
 EXIT_STRICT = 1
@@ -40,7 +35,7 @@ class DoctorCheck:
 
     id: str
     group: CheckGroup
-    find: Callable[[DoctorContext, AllowlistedAccount], Finding | Iterator[Finding]]
+    find: Callable[[DoctorContext, AccountClients], Finding | Iterator[Finding]]
     mandatory: bool = True
     needs_account: bool = True
 
@@ -80,62 +75,61 @@ CHECKS = (
 
 
 def run_checks(
-    context: DoctorContext, account: AllowlistedAccount, checks: Iterable[DoctorCheck] = CHECKS
-) -> tuple[CheckResult, ...]:
-    """Make every check; never raises for AWS.
+    context: DoctorContext, account: AccountClients, checks: Iterable[DoctorCheck] = CHECKS
+) -> tuple[Finding, ...]:
+    """Make every check and return what each finds; never raises for AWS.
 
-    What is asked with credentials that are none, or another account's, says nothing of this one: then it is not asked.
+    What is asked with credentials that are none, or another account's, says nothing of this one: then nothing more is
+    asked of the account.
     """
-    all_checks = tuple(checks)
-    credentials = list(_run_check(CREDENTIALS, context, account)) if CREDENTIALS in all_checks else []
-    has_credentials = all(result.level == "ok" for result in credentials)
-    skipped = Finding("unknown", SKIPPED, "see credentials")
+    remaining = list(checks)
+    credentials: tuple[Finding, ...] = ()
+    if CREDENTIALS in remaining:
+        credentials = _run_check(CREDENTIALS, context, account)
+        if any(finding.level != "ok" for finding in credentials):
+            remaining = [check for check in remaining if check == CREDENTIALS or not check.needs_account]
 
-    def collect_results(check: DoctorCheck) -> list[CheckResult]:
-        if check == CREDENTIALS:
-            return credentials
-        if check.needs_account and not has_credentials:
-            return [_build_result(check, skipped)]
-        return list(_run_check(check, context, account))
+    def run_check(check: DoctorCheck) -> tuple[Finding, ...]:
+        return credentials if check == CREDENTIALS else _run_check(check, context, account)
 
     with ThreadPoolExecutor(MAX_WORKERS, thread_name_prefix="doctor") as pool:
-        return tuple(result for results in pool.map(collect_results, all_checks) for result in results)
+        return tuple(chain.from_iterable(pool.map(run_check, remaining)))
 
 
-def run_stop_proof(account: AllowlistedAccount, log: Callable[[str], None]) -> CheckResult:
+def run_stop_proof(account: AccountClients, log: Callable[[str], None]) -> Finding:
     """Fire the one-shot stop of an account's environment once, and return what came of it.
 
     Raises:
         TandemError: as of `prove_one_shot_stop`.
     """
     finding = stop_proof.prove_one_shot_stop(account, log=log)
-    return _build_result(DoctorCheck(stop_proof.PROOF_CHECK, "cluster", lambda *_: iter(())), finding)
+    return _complete_finding(DoctorCheck(stop_proof.PROOF_CHECK, "cluster", lambda *_: iter(())), finding)
 
 
-def _run_check(check: DoctorCheck, context: DoctorContext, account: AllowlistedAccount) -> Iterator[CheckResult]:
+def _run_check(check: DoctorCheck, context: DoctorContext, account: AccountClients) -> tuple[Finding, ...]:
+    findings: list[Finding] = []
     try:
-        findings = check.find(context, account)
-        for finding in [findings] if isinstance(findings, Finding) else findings:
-            yield _build_result(check, finding)
+        answer = check.find(context, account)
+        findings.extend([answer] if isinstance(answer, Finding) else answer)
     except TandemError as error:
+        is_denied = isinstance(error, AccessDeniedError) and check != CREDENTIALS
+        command = build_tandem_command("doctor", account.name, "--policy") if is_denied else ""
         message = f"{error.where}: {error.problem}" if error.where else error.problem
-        yield _build_result(check, Finding("unknown", message, error.change))
+        findings.append(Finding("unknown", message, error.change, command))
+    return tuple(_complete_finding(check, finding) for finding in findings)
 
 
-def _build_result(check: DoctorCheck, finding: Finding) -> CheckResult:
+def _complete_finding(check: DoctorCheck, finding: Finding) -> Finding:
     code = {"fail": finding.code, "unknown": EXIT_EXTERNAL if check.mandatory else 0}.get(finding.level, 0)
-    texts = {"said": finding.message, "do": finding.action, "command": finding.command}
-    return CheckResult(group=check.group, check=check.id, level=finding.level, code=code, **texts)
+    return replace(finding, group=check.group, check=check.id, code=code)
 
 
-def exit_code(check_results: Iterable[CheckResult], *, strict: bool) -> int:
+def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
     """Return 2 where something declared must change, else 3 where something needed failed or is unknown, else 0.
 
     With `strict` 1 stands for 0 where any line is not ok.
     """
-    results = tuple(check_results)
-    codes = {result.code for result in results}
-    for code in (EXIT_MISMATCH, EXIT_EXTERNAL):
-        if code in codes:
-            return code
-    return EXIT_STRICT if strict and any(result.level != "ok" for result in results) else 0
+    lines = tuple(findings)
+    codes = {line.code for line in lines} & {EXIT_MISMATCH, EXIT_EXTERNAL}
+    is_stale = strict and any(line.level != "ok" for line in lines)
+    return min(codes, default=EXIT_STRICT if is_stale else 0)

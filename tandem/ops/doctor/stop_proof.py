@@ -20,12 +20,11 @@ from tandem.errors import InputError, TandemError
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease, lease_key
 from tandem.guard.observe import FleetState, observe_fleet
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.call_policy import PASS_ROLE_ACTION, PROOF_NAME_PREFIX
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, Finding
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
+from tandem.ops.people.policy_targets import PROOF_NAME_PREFIX
 from tandem.shell_command import build_cdk_command, build_tandem_command
 
 START_DELAY_S = 60.0  # from now to the moment for which it is set
@@ -45,11 +44,11 @@ PROOF_CHECK = "prove-stop"
 FALLBACK_NOTE = "until it is proven, the reaper and the budget end a lease, not its one-shot stop"
 
 
-def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], None]) -> Finding:
+def prove_one_shot_stop(account: AccountClients, *, log: Callable[[str], None]) -> Finding:
     """Fire the one-shot stop of an environment once.
 
     Args:
-        account: that may make DOCTOR_CALLS and PROOF_CALLS.
+        account: of the environment.
         log: told what is waited for.
 
     Raises:
@@ -71,7 +70,7 @@ def prove_one_shot_stop(account: AllowlistedAccount, *, log: Callable[[str], Non
 class _StopProof:
     """One schedule, and what came of it; nothing is made before the fleet was seen to be idle."""
 
-    def __init__(self, account: AllowlistedAccount) -> None:
+    def __init__(self, account: AccountClients) -> None:
         self.account, self.config = account, build_guard_config(account.environment)
         self.group_flags = {"name": self.config.cluster, "nodegroupName": self.config.node_group}
         self.initial_fleet = self._require_idle_fleet()
@@ -131,8 +130,8 @@ class _StopProof:
         try:
             self.account.ask("scheduler", "CreateSchedule", self.where, **schedule_request)
         except AccessDeniedError as error:
-            role_advice = f"add {PASS_ROLE_ACTION} on {self.config.scheduler_role_arn} to the policy of this identity"
-            return Finding("unknown", error.problem, role_advice if PASS_ROLE_ACTION in error.problem else error.change)
+            role_advice = f"add iam:PassRole on {self.config.scheduler_role_arn} to the policy of this identity"
+            return Finding("unknown", error.problem, role_advice if "iam:PassRole" in error.problem else error.change)
         except TandemError as error:
             return self._judge_schedule_error(error)
         return None

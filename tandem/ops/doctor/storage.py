@@ -8,8 +8,7 @@ from typing import Any
 
 from tandem.aws.faults import error_code
 from tandem.errors import TandemError
-from tandem.ops.account import build_aws_command
-from tandem.ops.doctor.account import AllowlistedAccount
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
 from tandem.ops.doctor.identity import read_stack_status
 from tandem.ops.faults import AccessDeniedError
@@ -25,7 +24,7 @@ _ECR_REFERENCE = re.compile(
 )
 
 
-def check_bucket(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_bucket(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Tell a bucket's name that is free from one that is ours and one that is somebody else's."""
     environment = context.environment
     yield _judge_bucket(context, account, names.bucket_name(environment))
@@ -33,7 +32,7 @@ def check_bucket(context: DoctorContext, account: AllowlistedAccount) -> Iterato
         yield _judge_bucket(context, account, names.log_bucket_name(environment))
 
 
-def _judge_bucket(context: DoctorContext, account: AllowlistedAccount, name: str) -> Finding:
+def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) -> Finding:
     environment, is_existing = context.environment, context.environment.artifacts.existing_bucket is not None
     where = f"s3://{name}"
     try:
@@ -60,7 +59,7 @@ def _judge_bucket(context: DoctorContext, account: AllowlistedAccount, name: str
     return Finding("ok", f"{name} is ours")
 
 
-def _judge_denied_bucket(account: AllowlistedAccount, name: str, error: AccessDeniedError) -> Finding:
+def _judge_denied_bucket(account: AccountClients, name: str, error: AccessDeniedError) -> Finding:
     """Tell somebody else's bucket from one of ours that may not be seen: S3 answers 403 for both."""
     rows = account.list_rows("s3", "ListBuckets", "Buckets", f"s3://{name}", Prefix=name)
     if any(row["Name"] == name for row in rows):
@@ -70,7 +69,7 @@ def _judge_denied_bucket(account: AllowlistedAccount, name: str, error: AccessDe
     return Finding("fail", message, action, build_aws_command("s3api list-buckets", prefix=name))
 
 
-def check_bucket_key(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the bucket's customer key is there and may be used; without one S3's own keys need nobody's right."""
     key = context.environment.artifacts.kms_key_arn
     if key is None:
@@ -87,7 +86,7 @@ def check_bucket_key(context: DoctorContext, account: AllowlistedAccount) -> Fin
     return Finding("ok", "the bucket's key is enabled; whom its policy admits is not looked at")
 
 
-def check_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that every image and chart can be had where it will be pulled from, as this machine reaches it."""
     uses = list_image_uses(context.environment, context.experiments, context.catalogue)
     silent_registries: dict[str, str] = {}  # a registry that did not answer is asked once
@@ -119,7 +118,7 @@ def _build_image_reference(use: ImageUse) -> str:
 
 
 def _check_image(
-    context: DoctorContext, account: AllowlistedAccount, use: ImageUse, silent_registries: dict[str, str]
+    context: DoctorContext, account: AccountClients, use: ImageUse, silent_registries: dict[str, str]
 ) -> Finding | None:
     """Ask for one image; a public registry that does not answer is noted, and asked no more.
 
@@ -150,15 +149,17 @@ def _check_image(
     return Finding("fail", f"{use.mirrored} is not there", "copy it there, or correct registry_mirrors", command)
 
 
-def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Iterator[Finding]:
+def check_own_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that the images of this checkout were built in the account."""
     environment = context.environment
     for image in PROJECT_IMAGES:
         repository, tag = names.repository_name(environment, image.name), image.tag()
         where, absent = f"{registry_host(environment)}/{repository}:{tag}", {"ImageNotFoundException"}
-        parameters = {"registryId": environment.account, "repositoryName": repository, "imageIds": [{"imageTag": tag}]}
+        parameters: dict[str, Any] = {"registryId": environment.account, "imageIds": [{"imageTag": tag}]}
         try:
-            response = account.find("ecr", "DescribeImages", where, absent=absent, **parameters)
+            response = account.find(
+                "ecr", "DescribeImages", where, absent=absent, repositoryName=repository, **parameters
+            )
         except TandemError as error:
             if error_code(error.__cause__) != "RepositoryNotFoundException":
                 raise
@@ -172,7 +173,7 @@ def check_own_images(context: DoctorContext, account: AllowlistedAccount) -> Ite
             yield Finding("warn", f"{repository} has no {tag}, this checkout's", "deploy Image, or build it", command)
 
 
-def check_token(context: DoctorContext, account: AllowlistedAccount) -> Finding:
+def check_token(context: DoctorContext, account: AccountClients) -> Finding:
     """See that gated models have a token: that its secret is there, never what is in it."""
     secret, words = context.environment.hub.token_secret, f"--region {context.environment.region}"
     gated_models = ", ".join(model.id for model in context.list_models() if model.gated.value)

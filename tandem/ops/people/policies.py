@@ -8,10 +8,11 @@ Invariant: the same environment gives the same documents; no action is a wildcar
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tandem.ops.people.policy_targets import build_targets
-from tandem.ops.people.rights import list_rights
+from tandem.ops.people.rights import RIGHTS, group_rights, list_rights
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
@@ -19,15 +20,21 @@ MAX_POLICY_CHARACTERS = 6144  # of a managed policy, white space not counted: IA
 
 
 def build_policy(environment: Environment, kind: PeopleKind) -> dict[str, Any]:
-    """Return the policy of one kind."""
-    actions: dict[str, set[str]] = {}
-    for right in list_rights(kind):
-        actions.setdefault(right.target, set()).update(right.actions)
+    """Return the policy of one kind: what the kinds before it have not."""
+    return _build_document(environment, list_rights(kind))
+
+
+def build_command_policy(environment: Environment, *commands: str) -> dict[str, Any]:
+    """Return the policy that allows what commands need, and nothing else."""
+    return _build_document(environment, group_rights(right for right in RIGHTS if right.need in commands))
+
+
+def _build_document(environment: Environment, actions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     targets = build_targets(environment)
     statements: dict[str, dict[str, Any]] = {}
     for target_name, action_names in actions.items():
         target = targets[target_name]
-        statement = {"Effect": "Allow", "Action": sorted(action_names), "Resource": []}
+        statement = {"Effect": "Allow", "Action": list(action_names), "Resource": []}
         first_statement = statements.setdefault(json.dumps([statement, target.condition]), statement)
         first_statement["Resource"] += target.arns
         if target.condition:

@@ -22,6 +22,7 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.project_image import PROJECT_IMAGES
 
+PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease's with `stop-`
 # CDK guide, "Bootstrap template": what the CLI takes on to deploy without images of its own
 BOOTSTRAP_ROLES = ("deploy-role", "file-publishing-role", "lookup-role")
 _ECR_HOST = re.compile(r"^\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com")
@@ -112,6 +113,7 @@ def _list_cluster_arns(environment: Environment) -> dict[str, Iterable[str]]:
         "guard's rules": arn("events", f"rule/{names.stack_name(environment, 'Guard')}-*"),
         "dead letters": arn("sqs", names.dead_letter_queue_name(environment)),
         "schedules": arn("scheduler", f"schedule/{names.schedule_group_name(environment)}/*"),
+        "proofs": arn("scheduler", f"schedule/{names.schedule_group_name(environment)}/{PROOF_NAME_PREFIX}*"),
         "scheduler role": arn("iam", f"role/{names.scheduler_role_name(environment)}", ""),
         "budgets": arn("budgets", f"budget/{names.budget_name(environment)}", ""),
         "all budgets": arn("budgets", "budget/*", ""),

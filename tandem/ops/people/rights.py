@@ -1,199 +1,265 @@
-"""Who may do what: one row a right, with the command or the page that needs it.
+"""Who may do what: one table of needs with their calls of AWS and the places of these; policies and page follow.
 
-Invariant: a row's actions are all taken on the same kind of resource and under the same condition, and a row that no
-command calls for says why it stands.
+Invariant: a right is there because a command makes its call, because AWS asks it beside a call, or because a page sends
+people to it. Tests hold the calls against what the programs say and against what was recorded of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
 
-from tandem.ops.people.command_calls import COMMAND_CALLS, list_command_actions
+from tandem.ops.faults import AwsCall, list_calls
 from tandem.spec.names import PEOPLE, PeopleKind
 
 PIPELINE: PeopleKind = "pipeline"
+# an action on the first place needs no statement where the same people have it on the second
+WIDER_TARGETS = {"stop function": "functions", "proofs": "schedules"}
+TargetRows = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class IamRight:
-    """Some actions on one place.
+class IamRight(NamedTuple):
+    """One action on one place.
 
     Args:
-        kinds: whose policy has it. Each kind of people has the policies of the kinds before it beside its own.
+        kind: who has it; of people the kinds after it too.
+        need: the command, or what a page sends people to do.
         target: the place's name in `build_targets`.
-        commands: keys of COMMAND_CALLS, of which one at least makes a call for each action.
-        reason: for what no command calls: who needs it, and where that is written.
+        action: as IAM spells it; empty for a call that needs no right.
+        call: None for what AWS asks beside a call, and for what a page needs.
     """
 
-    kinds: tuple[PeopleKind, ...]
+    kind: PeopleKind
+    need: str
     target: str
-    actions: tuple[str, ...]
-    commands: tuple[str, ...]
-    reason: str
+    action: str
+    call: AwsCall | None
 
 
-def _build_rights(kinds: tuple[PeopleKind, ...], *rows: tuple[str, ...]) -> Iterator[IamRight]:
-    """Yield rows of place, actions, and commands or a reason or both; white space parts actions, a comma commands."""
-    for target, actions, *needs in rows:
-        commands = tuple(needs[0].split(", ")) if needs[0].split(", ")[0] in COMMAND_CALLS else ()
-        yield IamRight(
-            kinds, target, tuple(actions.split()), commands, needs[-1] if len(needs) > bool(commands) else ""
-        )
+def _join_rows(*mappings: TargetRows) -> TargetRows:
+    """Return the rows of several; what they say of the same place, one after the other."""
+    targets = dict.fromkeys(target for rows in mappings for target in rows)
+    return {target: ", ".join(rows[target] for rows in mappings if target in rows) for target in targets}
 
 
-_VIEWERS: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
-_OBSERVE = "status, doctor, stop by the function, stop, stop --end, stop --release, start, relabel, destroy"
-_ARTIFACTS = "artifacts list and explain, artifacts import, artifacts gc"
-_WATCH_ACTIONS = (
-    "ec2:DescribeAvailabilityZones ec2:DescribeCapacityReservations ec2:DescribeInstanceTypeOfferings "
-    "ec2:DescribeInstances ec2:DescribeRegions ec2:DescribeSubnets eks:DescribeAddonVersions "
-    "eks:DescribeClusterVersions servicequotas:ListAWSDefaultServiceQuotas "
-    "servicequotas:ListServiceQuotas"
-)
-_SEARCH_ACTIONS = (
-    "codebuild:ListProjects ec2:DescribeAddresses ec2:DescribeLaunchTemplates ec2:DescribeNatGateways "
-    "ec2:DescribeNetworkInterfaces ec2:DescribeSecurityGroups ec2:DescribeSnapshots ec2:DescribeVolumes "
-    "ec2:DescribeVpcEndpoints ec2:DescribeVpcs elasticloadbalancing:DescribeLoadBalancers "
-    "elasticloadbalancing:DescribeTags elasticloadbalancing:DescribeTargetGroups events:ListRules "
-    "kms:ListKeys lambda:ListFunctions logs:DescribeLogGroups scheduler:ListScheduleGroups "
-    "sns:ListTopics sqs:ListQueues"
-)
-_ENCRYPTED_REASON = (
-    "what SNS asks of whoever publishes to an encrypted topic (SNS developer guide, key management), and "
-    "SQS of whoever reads from an encrypted queue: start, stop, doctor --prove-stop"
-)
-
-_DECRYPT_REASON = "what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor"
-_METRIC_COMMANDS = "status, start, stop by the function, stop, destroy"
-_CONSOLE_REASON = "the console lists dashboards and fills their widgets with these: docs/watch.md"
-_ENCRYPT_REASON = (
-    "what S3 asks of whoever writes an object under a customer key: artifacts import, bench publish, start"
-)
-_INVOKE_REASON = "sees whether the reaper can run, and makes it look now: docs/runbook.md"
-_ROLE_REASON = "what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop"
-_RULE_REASON = "enables the reaper's rule again where somebody disabled it: docs/runbook.md"
-_CONCURRENCY_REASON = "takes away a reservation that keeps a function from running: docs/runbook.md"
-_SUBSCRIBE_REASON = "subscribes again who let a confirmation lapse: the line subscriptions of docs/doctor.md"
-_DEPLOY_REASON = "`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md"
-
-RIGHTS = (
-    # viewer, and what of it a pipeline needs
-    *_build_rights(
-        _VIEWERS,
-        ("everywhere", _WATCH_ACTIONS, _OBSERVE),
-        ("mirrors", "ecr:DescribePullThroughCacheRules", "doctor"),
-        ("images", "ecr:DescribeImages", "doctor"),
-        ("the world", "ce:ListCostAllocationTags s3:ListAllMyBuckets", "doctor"),
-        ("stacks", "cloudformation:DescribeStacks", "doctor"),
-        ("cluster", "eks:DescribeCluster", "status, doctor, stop by the function, stop, destroy"),
-        ("node group", "eks:DescribeNodegroup", _OBSERVE),
-        ("guard's objects", "s3:GetObject", _OBSERVE),
-        # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
-        ("buckets", "s3:ListBucket", f"doctor, bench publish, destroy, {_ARTIFACTS}"),
-        ("bucket's key as it stands", "kms:DescribeKey", "doctor"),
-        ("bucket's key", "kms:Decrypt", _DECRYPT_REASON),
-        ("principals", "iam:GetRole", "doctor"),
-        ("users", "iam:GetUser", "doctor"),
-        ("boundary", "iam:GetPolicy", "doctor"),
-        ("secret", "secretsmanager:DescribeSecret", "doctor"),
-        ("topic", "sns:ListSubscriptionsByTopic", "doctor"),
-        ("bootstrap version", "ssm:GetParameter", "doctor"),
-        ("budgets", "budgets:ViewBudget", "status, start, doctor"),
-    ),
-    *_build_rights(
-        ("viewer",),
-        ("everywhere", "cloudwatch:DescribeAlarms cloudwatch:GetMetricStatistics", _METRIC_COMMANDS),
-    ),
-    *_build_rights(
-        _VIEWERS,
-        ("schedules", "scheduler:GetSchedule", "status, start, doctor"),
-        (
-            "everywhere",
-            "autoscaling:DescribeAutoScalingGroups scheduler:ListSchedules",
-            "status, start, stop, doctor, destroy",
+_OBSERVE = {
+    "everywhere": "sts GetCallerIdentity, ec2 DescribeInstances",
+    "guard's objects": "s3 GetObject",
+    "node group": "eks DescribeNodegroup",
+}
+_READ = {
+    # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
+    "buckets": "s3 ListObjectsV2",
+    "models and artifacts": "s3 GetObject HeadObject",
+    "bucket": "s3 ListMultipartUploads",
+}
+_UPLOAD = "s3 PutObject CreateMultipartUpload UploadPart CompleteMultipartUpload AbortMultipartUpload"
+_BUDGET = "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscribersForNotification"
+_DESCRIBE_FLEET = "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, cloudwatch GetMetricStatistics"
+_SIZE = {"node group": "eks UpdateNodegroupConfig"}
+_PUBLISH = {"topic": "sns Publish", "topic's key": "kms:Decrypt kms:GenerateDataKey"}
+_DOCTOR = _join_rows(
+    _OBSERVE,
+    {
+        "everywhere": (
+            "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, "
+            "ec2 DescribeAvailabilityZones DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeRegions "
+            "DescribeSubnets, eks DescribeAddonVersions DescribeClusterVersions, "
+            "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
         ),
-        ("functions", "lambda:GetFunctionConfiguration", "status, start, doctor"),
-    ),
-    *_build_rights(
-        ("viewer",),
-        ("dashboards", "cloudwatch:GetDashboard", "opens the dashboards in the console: docs/watch.md"),
-        ("everywhere", "cloudwatch:GetMetricData cloudwatch:ListDashboards", "destroy", _CONSOLE_REASON),
-        ("stop function", "lambda:InvokeFunction", "stop by the function"),
-    ),
-    *_build_rights(
-        ("engineer",),
-        ("models and artifacts", "s3:GetObject", _ARTIFACTS),
-        ("bucket", "s3:ListBucketMultipartUploads", _ARTIFACTS),
-        ("artifacts", "s3:AbortMultipartUpload s3:PutObject", "artifacts import, artifacts gc"),
-        ("results", "s3:AbortMultipartUpload s3:GetObject s3:PutObject", "bench publish"),
-        ("bucket's key", "kms:GenerateDataKey", _ENCRYPT_REASON),
-        ("own metrics", "cloudwatch:PutMetricData", "bench publish"),
-        ("logs", "logs:FilterLogEvents", "reads what servers and both functions said: docs/runbook.md"),
-        ("functions", "lambda:GetFunctionConcurrency lambda:InvokeFunction", _INVOKE_REASON),
-    ),
-    *_build_rights(
-        ("operator",),
-        ("fence", "s3:PutObject", "stop, stop --release"),
-        ("leases", "s3:PutObject", "start, stop --end, stop --release, relabel"),
-        ("node group", "eks:UpdateNodegroupConfig", "start, stop, stop --end, relabel"),
-        ("accelerators", "ec2:TerminateInstances", "stop"),
-        # a stop suspends launches where EKS does not follow, a start resumes them
-        (
-            "Auto Scaling groups",
-            "autoscaling:ResumeProcesses autoscaling:SuspendProcesses autoscaling:UpdateAutoScalingGroup",
-            "start, stop",
-        ),
-        ("topic", "sns:Publish", "start, stop"),
-        ("topic's key", "kms:Decrypt kms:GenerateDataKey", _ENCRYPTED_REASON),
-        (
-            "schedules",
-            "scheduler:CreateSchedule scheduler:DeleteSchedule",
-            "start, stop --end, stop --release, doctor --prove-stop",
-        ),
-        ("scheduler role", "iam:PassRole", _ROLE_REASON),
-        ("going stacks", "cloudformation:DeleteStack", "destroy"),
-        ("all stacks", "cloudformation:DescribeStackEvents cloudformation:ListStackResources", "destroy"),
-        # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
-        ("everywhere", "cloudformation:DescribeStacks", "destroy"),
-        ("cluster", "eks:ListNodegroups eks:ListPodIdentityAssociations", "destroy"),
-        ("node groups", "eks:DescribeNodegroup", "destroy"),
-        ("buckets", "s3:ListBucketVersions", "destroy"),
-        ("CNI's interfaces", "ec2:DeleteNetworkInterface", "destroy"),
-        ("EKS's groups", "ec2:DeleteSecurityGroup", "destroy"),
-        ("in-tree groups", "ec2:DeleteSecurityGroup", "destroy"),
-        ("roles", "iam:ListRoleTags", "destroy"),
-        ("repositories", "ecr:DescribeRepositories", "destroy"),
-        ("keys", "kms:DescribeKey kms:ListResourceTags", "destroy"),
-        ("all budgets", "budgets:ViewBudget", "destroy"),
-        ("everywhere", _SEARCH_ACTIONS, "destroy"),
-        ("the world", "iam:ListPolicies iam:ListRoles", "destroy"),
-    ),
-    *_build_rights(
-        ("admin",),
-        ("going stacks", "cloudformation:UpdateTerminationProtection", "destroy what is protected"),
-        ("cluster", "eks:DescribeUpdate eks:UpdateClusterConfig", "destroy what is protected"),
-        ("guard's rules", "events:DescribeRule events:EnableRule", _RULE_REASON),
-        ("functions", "lambda:DeleteFunctionConcurrency", _CONCURRENCY_REASON),
-        ("dead letters", "sqs:PurgeQueue", "empties the queue, which ends its alarm: docs/runbook.md"),
-        ("topic", "sns:Subscribe", _SUBSCRIBE_REASON),
-        ("alarms", "cloudwatch:SetAlarmState", "tries the way from an alarm to a person: docs/deploy.md"),
-        ("updates", "eks:DescribeUpdate eks:ListUpdates", "doctor --prove-stop"),
-        ("dead letters", "sqs:DeleteMessage sqs:GetQueueUrl sqs:ReceiveMessage", "doctor --prove-stop"),
-        ("artifacts", "s3:DeleteObject", "artifacts gc"),
-        ("models", "s3:AbortMultipartUpload s3:DeleteObject s3:PutObject", "artifacts gc"),
-        ("bucket", "s3:GetBucketVersioning", "artifacts gc"),
-    ),
-    *_build_rights(
-        (PIPELINE,),
-        ("bootstrap roles", "sts:AssumeRole", _DEPLOY_REASON),
-    ),
+        "the world": "ce ListCostAllocationTags, s3 ListBuckets",
+        "stacks": "cloudformation DescribeStacks",
+        "cluster": "eks DescribeCluster",
+        "budgets": "budgets DescribeBudget",
+        "images": "ecr DescribeImages",
+        "mirrors": "ecr DescribePullThroughCacheRules",
+        "principals": "iam GetRole",
+        "users": "iam GetUser",
+        "boundary": "iam GetPolicy",
+        "buckets": "s3 HeadBucket",
+        "bucket's key": "kms:Decrypt",
+        "bucket's key as it stands": "kms DescribeKey",
+        "schedules": "scheduler GetSchedule",
+        "stop function": "lambda GetFunctionConfiguration",
+        "secret": "secretsmanager DescribeSecret",
+        "topic": "sns ListSubscriptionsByTopic",
+        "bootstrap version": "ssm GetParameter",
+    },
 )
+NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
+    "viewer": {
+        "status": _join_rows(
+            _OBSERVE,
+            {
+                "everywhere": (
+                    "ec2 DescribeCapacityReservations, scheduler ListSchedules, "
+                    "cloudwatch GetMetricStatistics DescribeAlarms"
+                ),
+                "cluster": "eks DescribeCluster",
+                "schedules": "scheduler GetSchedule",
+                "functions": "lambda GetFunctionConfiguration",
+                "budgets": _BUDGET,
+                "bucket's key": "kms:Decrypt",
+            },
+        ),
+        "doctor": _DOCTOR,
+        # for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
+        "stop by the function": _join_rows(
+            _OBSERVE,
+            {
+                "everywhere": "cloudwatch GetMetricStatistics",
+                "cluster": "eks DescribeCluster",
+                "stop function": "lambda Invoke",
+            },
+        ),
+        "opens the dashboards in the console, which fills their widgets with these: docs/watch.md": {
+            "dashboards": "cloudwatch:GetDashboard",
+            "everywhere": "cloudwatch:GetMetricData cloudwatch:ListDashboards",
+        },
+    },
+    "engineer": {
+        "artifacts list and explain": _READ,
+        "artifacts import": _join_rows(_READ, {"artifacts": _UPLOAD, "bucket's key": "kms:GenerateDataKey"}),
+        "bench publish": {
+            "everywhere": "sts GetCallerIdentity",
+            "own metrics": "cloudwatch PutMetricData",
+            "buckets": "s3 ListObjectsV2",
+            "results": f"s3 GetObject, {_UPLOAD}",
+            "bucket's key": "kms:GenerateDataKey",
+        },
+        "reads what servers and both functions said: docs/runbook.md": {"logs": "logs:FilterLogEvents"},
+        "sees whether the reaper can run, and makes it look now: docs/runbook.md": {
+            "functions": "lambda:GetFunctionConcurrency lambda:InvokeFunction"
+        },
+    },
+    "operator": {
+        "stop": _join_rows(
+            _OBSERVE,
+            _SIZE,
+            _PUBLISH,
+            {
+                "everywhere": _DESCRIBE_FLEET,
+                "cluster": "eks DescribeCluster",
+                "fence": "s3 PutObject",
+                "accelerators": "ec2 TerminateInstances",
+                # a stop suspends launches where EKS does not follow, a start resumes them
+                "Auto Scaling groups": "autoscaling SuspendProcesses UpdateAutoScalingGroup",
+            },
+        ),
+        "stop --end": _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"}),
+        "stop --release": _join_rows(
+            _OBSERVE,
+            {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"},
+        ),
+        "relabel": _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject"}),
+        "start": _join_rows(
+            _OBSERVE,
+            _SIZE,
+            _PUBLISH,
+            {
+                "everywhere": f"ec2 DescribeCapacityReservations, {_DESCRIBE_FLEET}",
+                "budgets": _BUDGET,
+                "functions": "lambda GetFunctionConfiguration",
+                "leases": "s3 PutObject",
+                "bucket's key": "kms:GenerateDataKey",
+                "schedules": "scheduler CreateSchedule GetSchedule DeleteSchedule",
+                "scheduler role": "iam:PassRole",
+                "Auto Scaling groups": "autoscaling ResumeProcesses",
+            },
+        ),
+        "destroy": _join_rows(
+            _OBSERVE,
+            {
+                # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
+                "everywhere": (
+                    "cloudformation DescribeStacks, logs DescribeLogGroups, ec2 DescribeNetworkInterfaces "
+                    "DescribeVolumes DescribeSnapshots DescribeNatGateways DescribeAddresses DescribeVpcEndpoints "
+                    "DescribeSecurityGroups DescribeLaunchTemplates DescribeSubnets DescribeVpcs, "
+                    "elbv2 DescribeLoadBalancers DescribeTargetGroups DescribeTags, "
+                    "elb DescribeLoadBalancers DescribeTags, scheduler ListScheduleGroups ListSchedules, "
+                    "events ListRules, kms ListKeys, cloudwatch ListDashboards DescribeAlarms, sns ListTopics, "
+                    "sqs ListQueues, lambda ListFunctions, codebuild ListProjects"
+                ),
+                "the world": "iam ListRoles ListPolicies",
+                "going stacks": "cloudformation DeleteStack",
+                "all stacks": "cloudformation ListStackResources DescribeStackEvents",
+                "cluster": "eks DescribeCluster ListNodegroups ListPodIdentityAssociations",
+                "node groups": "eks DescribeNodegroup",
+                "buckets": "s3 HeadBucket ListObjectVersions",
+                "CNI's interfaces": "ec2 DeleteNetworkInterface",
+                **dict.fromkeys(("EKS's groups", "in-tree groups"), "ec2 DeleteSecurityGroup"),
+                "roles": "iam ListRoleTags",
+                "repositories": "ecr DescribeRepositories",
+                "keys": "kms DescribeKey ListResourceTags",
+                "all budgets": "budgets DescribeBudgets",
+            },
+        ),
+    },
+    "admin": {
+        "destroy what is protected": {
+            "going stacks": "cloudformation UpdateTerminationProtection",
+            "cluster": "eks UpdateClusterConfig DescribeUpdate",
+        },
+        "doctor --prove-stop": {
+            "updates": "eks DescribeUpdate ListUpdates",
+            "proofs": "scheduler CreateSchedule DeleteSchedule",
+            "scheduler role": "iam:PassRole",
+            "dead letters": "sqs DeleteMessage GetQueueUrl ReceiveMessage",
+            "topic's key": "kms:Decrypt",
+        },
+        "artifacts gc": _join_rows(
+            _READ,
+            {
+                "bucket": "s3 GetBucketVersioning",
+                **dict.fromkeys(
+                    ("artifacts", "models"), "s3 DeleteObject DeleteObjects AbortMultipartUpload PutObject"
+                ),
+            },
+        ),
+        "enables the reaper's rule again where somebody disabled it: docs/runbook.md": {
+            "guard's rules": "events:DescribeRule events:EnableRule"
+        },
+        "takes away a reservation that keeps a function from running: docs/runbook.md": {
+            "functions": "lambda:DeleteFunctionConcurrency"
+        },
+        "empties the queue, which ends its alarm: docs/runbook.md": {"dead letters": "sqs:PurgeQueue"},
+        "subscribes again who let a confirmation lapse: docs/doctor.md": {"topic": "sns:Subscribe"},
+        "tries the way from an alarm to a person: docs/deploy.md": {"alarms": "cloudwatch:SetAlarmState"},
+    },
+    PIPELINE: {
+        "doctor": _DOCTOR,
+        "`cdk deploy` and `cdk diff` do all in the bootstrap's own roles: docs/deploy.md": {
+            "bootstrap roles": "sts:AssumeRole"
+        },
+    },
+}
+"""The first kind that may, a command or what a page sends people to do, a place, and what is asked there.
+
+Commas part services; `kms:Decrypt` is no call but an action that AWS asks beside one, or that a page needs. Of
+`doctor --prove-stop` and `destroy what is protected` stands what they ask beside `doctor` and `destroy`.
+"""
 
 
-def list_rights(kind: PeopleKind) -> tuple[IamRight, ...]:
-    """Return the rows of one kind's own policy."""
-    return tuple(right for right in RIGHTS if kind in right.kinds)
+def _iterate_rights() -> Iterator[IamRight]:
+    for kind, needs in NEEDS.items():
+        for need, rows in needs.items():
+            for target, text in rows.items():
+                for row in text.split(", "):
+                    for call in list_calls(row) if ":" not in row else ():
+                        yield IamRight(kind, need, target, call.action, call)
+                    for action in row.split() if ":" in row else ():
+                        yield IamRight(kind, need, target, action, None)
+
+
+RIGHTS = tuple(_iterate_rights())
+COMMANDS = tuple(dict.fromkeys(right.need for right in RIGHTS if not right.need.endswith(".md")))
+
+
+def list_command_calls(*commands: str) -> frozenset[AwsCall]:
+    """Return every call of AWS that commands make."""
+    return frozenset(right.call for right in RIGHTS if right.call and right.need in commands)
 
 
 def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
@@ -201,12 +267,32 @@ def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
     return (PIPELINE,) if kind == PIPELINE else PEOPLE[: PEOPLE.index(kind) + 1]
 
 
+def list_rights(kind: PeopleKind) -> dict[str, list[str]]:
+    """Return what one kind's own policy allows, and no kind's before it: place to actions."""
+    before = {(right.target, right.action) for right in RIGHTS if right.kind in list_policy_kinds(kind)[:-1]}
+    own = [right for right in RIGHTS if right.kind == kind]
+    held = before | {(right.target, right.action) for right in own}
+    return group_rights(
+        right
+        for right in own
+        if (right.target, right.action) not in before and (WIDER_TARGETS.get(right.target), right.action) not in held
+    )
+
+
+def group_rights(rights: Iterable[IamRight]) -> dict[str, list[str]]:
+    """Return the actions of rights by their place, in alphabetical order."""
+    pairs = sorted({(right.target, right.action) for right in rights if right.action})
+    return {target: [action for _, action in rows] for target, rows in groupby(pairs, itemgetter(0))}
+
+
+def list_needs(target: str, actions: Collection[str]) -> list[str]:
+    """Return the commands, and what pages send people to do, that need any of the actions on a place."""
+    return list(dict.fromkeys(right.need for right in RIGHTS if right.target == target and right.action in actions))
+
+
 def can_run_command(kind: PeopleKind, command: str) -> bool:
     """Return whether somebody of a kind has every right that a command needs."""
-    own_kinds, actions = set(list_policy_kinds(kind)), list_command_actions(command)
-    return all(
-        own_kinds & set(right.kinds) for right in RIGHTS if command in right.commands and actions & set(right.actions)
-    )
+    return any(command in NEEDS[holder] for holder in list_policy_kinds(kind))
 
 
 _REASON_ROWS = (
@@ -223,7 +309,7 @@ _REASON_ROWS = (
     ),
     "logs: the streams of a log group are not known beforehand; the group is literal",
     "guard's rules: CloudFormation ends the name of the rule; the stack's name before it is literal",
-    "schedules: a schedule has the name of a run, which is not known beforehand; the group is literal",
+    "schedules, proofs: names of schedules are not known beforehand; the group is literal",
     "all budgets: AWS Budgets lists budgets of the whole account; they are only read",
     "alarms: what a composite alarm watches follows its environment's name and the word notify",
     "dashboards: dashboards begin with the environment's name; what they show follows",

@@ -23,9 +23,9 @@ import boto3
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.ops.doctor import CheckResult, DoctorContext, run_checks
-from tandem.ops.doctor.account import AllowlistedAccount
-from tandem.ops.doctor.runner import CHECKS
+from tandem.ops.account import AccountClients
+from tandem.ops.doctor.context import DoctorContext, Finding
+from tandem.ops.doctor.runner import CHECKS, run_checks
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet
@@ -297,8 +297,8 @@ class World:
             setattr(self.facts, name.rstrip("+"), {**offered, **value} if name.endswith("+") else value)
         self.change(**changes)
 
-    def account(self) -> AllowlistedAccount:
-        return AllowlistedAccount(self.environment, self.session)
+    def account(self) -> AccountClients:
+        return AccountClients(self.environment, self.session)
 
     def subject(self) -> DoctorContext:
         workspace = declared()
@@ -308,13 +308,13 @@ class World:
             now=self.now, resolve_digest=self.digest_of,
         )  # fmt: skip
 
-    def lines(self, *checks: str) -> tuple[CheckResult, ...]:
+    def lines(self, *checks: str) -> tuple[Finding, ...]:
         """Examine; only these checks, and the credentials before them, where any are named."""
         chosen = [check for check in CHECKS if not checks or check.id in {*checks, "credentials"}]
         found = run_checks(self.subject(), self.account(), chosen)
         return tuple(line for line in found if not checks or line.check in checks)
 
-    def only(self, check: str) -> CheckResult:
+    def only(self, check: str) -> Finding:
         """The one line of a check."""
         (line,) = self.lines(check)
         return line

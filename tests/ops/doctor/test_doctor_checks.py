@@ -198,7 +198,7 @@ def expect(world: World, check: str, lines: str, words: str = "") -> None:
     results = world.lines(check)
 
     assert " ".join(f"{result.level}{result.code}" for result in results) == lines
-    text = "\n".join(f"{result.said}\n{result.do}\n{result.command}" for result in results)
+    text = "\n".join(f"{result.message}\n{result.action}\n{result.command}" for result in results)
     assert [word for word in words.split("|") if word not in text] == []
 
 
@@ -534,7 +534,7 @@ def test_an_image_that_the_mirror_lacks_is_copied_or_cached(world: World, *, cac
     commands = [line.command for line in lines if line.level == "fail"]
     assert bool(commands) is not cached
     assert all(command.startswith("docker buildx imagetools create --tag") for command in commands)
-    assert any("not cached yet" in line.said for line in lines) is cached
+    assert any("not cached yet" in line.message for line in lines) is cached
 
 
 @pytest.mark.parametrize("name", ["a; curl evil", "$(id)", "`id`", "it's", 'a "b"'])

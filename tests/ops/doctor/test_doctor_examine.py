@@ -8,11 +8,10 @@ import pytest
 from doctor_world import World
 
 from tandem.errors import ExternalError
-from tandem.ops.doctor import CheckResult, exit_code
 from tandem.ops.doctor.context import Finding
-from tandem.ops.doctor.runner import CHECKS, DoctorCheck, run_checks
+from tandem.ops.doctor.runner import CHECKS, DoctorCheck, exit_code, run_checks
 
-OK = CheckResult(group="account", check="a", level="ok", said="", do="", command="", code=0)
+OK = Finding("ok", "", code=0)
 WARN = replace(OK, level="warn")
 UNKNOWN = replace(OK, level="unknown")
 NEEDED = replace(OK, level="unknown", code=3)
@@ -31,7 +30,7 @@ BROKEN = replace(OK, level="fail", code=3)
         ((BROKEN, BAD, NEEDED), 2, 2),
     ],
 )
-def test_the_exit_code_follows_from_the_lines(lines: tuple[CheckResult, ...], plain: int, strict: int) -> None:
+def test_the_exit_code_follows_from_the_lines(lines: tuple[Finding, ...], plain: int, strict: int) -> None:
     assert (exit_code(lines, strict=False), exit_code(lines, strict=True)) == (plain, strict)
 
 
@@ -60,7 +59,7 @@ def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
     )
 
     assert (first.level, second.level) == ("warn", "unknown")
-    assert second.said == "s3://b: denied"
+    assert second.message == "s3://b: denied"
 
 
 def test_every_check_has_its_lines_in_the_order_of_the_table(world: World) -> None:

@@ -11,7 +11,7 @@ from doctor_world import ACCOUNT, REGION, RESERVATION, World, bucket, cluster, d
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.ops.doctor.call_policy import build_policy
+from tandem.ops.people.policies import build_command_policy
 from tandem.spec.environment import ClusterAccess, HubSettings
 
 ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:user/somebody"
@@ -57,7 +57,7 @@ def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
-    found = levels(*build_policy(enforcing.environment)["Statement"])
+    found = levels(*build_command_policy(enforcing.environment, "doctor")["Statement"])
     assert {check for check, seen in found.items() if "unknown" in seen} == set()
 
 

@@ -57,13 +57,12 @@ def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
     return [(arn if arn == "*" else arn.replace("??????", "AbCdEf").replace("*", "x1"), context) for arn in place.arns]
 
 
-def requests(environment: Environment, command: str, actions: Iterable[str]) -> list[tuple[str, str, Context]]:
+def requests(environment: Environment, command: str) -> list[tuple[str, str, Context]]:
     """Every request of a command: each action on each place where the command's rows have it."""
     known = build_targets(environment)
     return [
-        (action, arn, context)
-        for action in sorted(actions)
+        (right.action, arn, context)
         for right in RIGHTS
-        if command in right.commands and action in right.actions
+        if right.need == command and right.action
         for arn, context in meant(known[right.target])
     ]
