@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tandem.cli.console import VerbatimText
 from tandem.cli.selection import Selection
@@ -21,6 +21,7 @@ from tandem.spec.record import parse_record
 
 if TYPE_CHECKING:
     from tandem.ops.status_warnings import StatusWarning
+    from tandem.ops.stop_paths import StopPath
 
 DAYS_FROM_HOURS = 48  # hours from which a span is told in days
 
@@ -63,6 +64,20 @@ def list_warning_rows(warning: StatusWarning) -> Iterator[TextRow]:
     """Yield what needs attention and what to do about it; a command stays on one line, to be pasted."""
     yield "attention", warning.problem
     yield "", VerbatimText(f"-> {warning.change}") if warning.is_command else f"-> {warning.change}"
+
+
+def describe_path(path: StopPath, now: datetime) -> str:
+    """Return a path's state, when it acts next, and its sentence."""
+    mark = {"unarmed": "NOT ARMED: ", "unknown": "unknown: "}.get(path.state, "")
+    moment_text = f"{format_moment(path.at, now)}: " if path.at else ""
+    return f"{mark}{moment_text}{path.sentence}"
+
+
+def path_as_dict(path: StopPath) -> dict[str, Any]:
+    """Return a path's row: `state` is armed, unarmed, absent or unknown; `armed` is null for the last two."""
+    is_armed = {"armed": True, "unarmed": False}.get(path.state)
+    moment = path.at.isoformat() if path.at else None
+    return {"name": path.name, "state": path.state, "armed": is_armed, "at": moment, "said": path.sentence}
 
 
 def format_span(duration: timedelta) -> str:

@@ -26,7 +26,6 @@ from tandem.ops.account import create_session, require_account
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import StatusReport
 from tandem.ops.status_warnings import StatusWarning, list_warnings
-from tandem.ops.stop_paths import StopPath
 from tandem.shell_command import build_cdk_command, build_tandem_command
 
 UNKNOWN_TEXT = "unknown, see above"
@@ -86,18 +85,11 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
         is_unknown = bool({"heartbeat", "lease"} & set(status.unknown))
         yield "heartbeat", UNKNOWN_TEXT if is_unknown else _format_heartbeat(status)
         for index, path in enumerate(status.paths):
-            yield "stops" if index == 0 else "", f"{path.name:<9} {_describe_path(path, now)}"
+            yield "stops" if index == 0 else "", f"{path.name:<9} {fleet.describe_path(path, now)}"
     if environment.capacity.needs_reservation:
         yield from _list_capacity_rows(status)
     alarms = f"in ALARM: {', '.join(status.alarms)}" if status.alarms else "none in ALARM"
     yield "alarms", UNKNOWN_TEXT if "alarms" in status.unknown else alarms
-
-
-def _describe_path(path: StopPath, now: datetime) -> str:
-    """Return a path's state, when it acts next, and its sentence."""
-    mark = {"unarmed": "NOT ARMED: ", "unknown": "unknown: "}.get(path.state, "")
-    moment_text = f"{format_moment(path.at, now)}: " if path.at else ""
-    return f"{mark}{moment_text}{path.sentence}"
 
 
 def _format_fleet(status: StatusReport) -> str:
@@ -230,7 +222,7 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
         "lease_live": None if {"lease", "fence"} & set(unknown) else fleet_state.live_lease is not None,
         "heartbeat": fleet_state.heartbeat.isoformat() if fleet_state.heartbeat else None,
         "bill": _convert_fields(status.bill),
-        "stops": [_path_as_dict(path) for path in status.paths],
+        "stops": [fleet.path_as_dict(path) for path in status.paths],
         "schedules": [asdict(schedule) for schedule in status.schedules],
         "reservation": _convert_fields(status.reservation),
         "idle_block": None if "reservation" in unknown else status.is_block_idle,
@@ -238,13 +230,6 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
         "unknown": dict(unknown),
         "attention": [{"problem": warning.problem, "change": warning.change} for warning in warnings],
     }
-
-
-def _path_as_dict(path: StopPath) -> dict[str, Any]:
-    """Return a path's row: `state` is armed, unarmed, absent or unknown; `armed` is null for the last two."""
-    is_armed = {"armed": True, "unarmed": False}.get(path.state)
-    moment = path.at.isoformat() if path.at else None
-    return {"name": path.name, "state": path.state, "armed": is_armed, "at": moment, "said": path.sentence}
 
 
 def _convert_fields(value: Any) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ keeps it asleep, it raises, deletes and takes back under its own lease alone (ta
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -20,19 +20,23 @@ from botocore.exceptions import ClientError
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard import lease as leases
-from tandem.guard import observe
 from tandem.guard.apply import scale_to_zero
 from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, change_fence
 from tandem.guard.lease import Lease, LeasePointer, lease_key
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import FleetState
+from tandem.guard.observe import (
+    BLOCK_MARGIN,
+    OWNER_TAG,
+    FleetState,
+    observe_fleet,
+)  # fmt: skip
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, convert_call_errors, describe_error
-from tandem.shell_command import quote_command
+from tandem.shell_command import build_tandem_command, quote_command
 
 MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
 # The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal targets").
@@ -45,49 +49,87 @@ LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --rel
 
 
 @dataclass(frozen=True, kw_only=True)
-class RaiseReport:
-    """A fleet that may run until its lease's deadline.
-
-    Args:
-        nodes: the desired size that EKS took.
-        was_present: whether it had been raised before, by the same run.
-        schedule_arn: of the one-shot stop, as Scheduler reads it back.
-    """
-
-    lease: Lease
-    nodes: int
-    was_present: bool
-    schedule_arn: str
-
-
-def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of the raise
-    clients: AwsClients, config: GuardConfig, *, run: str, hours: float, experiment: str | None, nodes: int,
-    node_labels: Mapping[str, str], who: str, beats: bool, now: datetime, unarmed_paths: Sequence[str] = (),
-) -> RaiseReport:  # fmt: skip
-    """Raise the fleet for a run; the same run may ask again and gets what it has, with its first deadline.
+class RaiseRequest:
+    """What a start asks for.
 
     Args:
         run: its name, unique in the bucket; letters, digits, `-`, `_`, `.`, at most 59.
-        hours: from `now` to the deadline.
+        hours: from the start to the deadline.
         nodes: at most the node group's own limit.
         node_labels: node labels, as names.raise_label and names.compile_label give them; those of another run go.
         who: a person's ARN, or the runner.
         beats: whether the run will write `runs/<run>/heartbeat.json`.
         unarmed_paths: paths that are not armed, and that whoever starts accepts; people are told of them.
+    """
+
+    run: str
+    hours: float
+    nodes: int
+    experiment: str | None
+    node_labels: Mapping[str, str]
+    who: str
+    beats: bool = False
+    unarmed_paths: tuple[str, ...] = ()
+
+    def build_lease(self, config: GuardConfig, now: datetime) -> Lease:
+        """Return the lease that the request asks for; nobody is asked.
+
+        Raises:
+            InputError: it cannot be had.
+        """
+        if not leases.RUN_NAME_PATTERN.fullmatch(self.run):
+            raise InputError(f"{self.run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
+        where = f"environment {config.environment}"
+        if not MIN_HOURS <= self.hours <= config.max_hours:
+            advice = f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)"
+            raise InputError(f"{self.hours:g} hours are asked for", where=where, change=advice)
+        if not 1 <= self.nodes <= config.nodes:
+            advice = f"ask for 1 to {config.nodes} (capacity.nodes), or raise it and deploy Fleet"
+            raise InputError(f"{self.nodes} nodes are asked for", where=where, change=advice)
+        return Lease(
+            run=self.run, who=self.who, experiment=self.experiment, nodes=self.nodes, node_label=dict(self.node_labels),
+            created=now, deadline=(now + timedelta(hours=self.hours)).replace(microsecond=0), beats=self.beats,
+            schedule=f"{leases.STOP_PREFIX}{self.run}", unarmed=self.unarmed_paths,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaiseReport:
+    """A fleet that may run until its lease's deadline.
+
+    Args:
+        was_present: whether it had been raised before, by the same run.
+        schedule_arn: of the one-shot stop, as Scheduler reads it back.
+    """
+
+    lease: Lease
+    was_present: bool
+    schedule_arn: str
+
+
+def check_start(clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime) -> FleetState:
+    """Look at the fleet as a start does before it writes anything; `raise_fleet` looks again.
 
     Raises:
-        InputError: a fence, another lease, a window or the node group forbids it; nothing was raised.
+        InputError: the request, a fence, another lease, a window or the node group forbids a start.
+        ExternalError: AWS could not be asked.
+    """
+    fleet_start = _FleetStart(clients, config, request.build_lease(config, now), now)
+    fleet_start.check_fleet()
+    return fleet_start.fleet
+
+
+def raise_fleet(clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime) -> RaiseReport:
+    """Raise the fleet for a run; the same run may ask again and gets what it has, with its first deadline.
+
+    Raises:
+        InputError: the request, a fence, another lease, a window or the node group forbids it; nothing was raised.
         ExternalError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
     """
-    require_valid_request(config, run=run, hours=hours, nodes=nodes)
-    deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
-    lease = Lease(
-        run=run, who=who, experiment=experiment, nodes=nodes, node_label=dict(node_labels),
-        created=now, deadline=deadline, beats=beats, schedule=f"{leases.STOP_PREFIX}{run}",
-        unarmed=tuple(unarmed_paths),
-    )  # fmt: skip
-    fleet_start = _FleetStart(clients, config, lease, now)
-    fleet_start.check_preconditions()
+    fleet_start = _FleetStart(clients, config, request.build_lease(config, now), now)
+    fleet_start.check_fleet()
+    fleet_start.require_launch_process()
+    fleet_start.require_no_foreign_schedules()
     fleet_start.take_lease()
     try:
         schedule_arn = fleet_start.arm_stop()
@@ -106,30 +148,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     except InputError:
         fleet_start.delete_unused_schedule()
         raise
-    return RaiseReport(lease=fleet_start.lease, nodes=nodes, was_present=was_present, schedule_arn=schedule_arn)
-
-
-def require_valid_request(config: GuardConfig, *, run: str, hours: float, nodes: int) -> None:
-    """Make sure that what is asked for can be had at all; nobody is asked.
-
-    Args:
-        config: whose limits hold.
-        run, hours, nodes: as of `raise_fleet`.
-
-    Raises:
-        InputError: it cannot.
-    """
-    if not leases.RUN_NAME_PATTERN.fullmatch(run):
-        raise InputError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
-    if not MIN_HOURS <= hours <= config.max_hours:
-        advice = f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)"
-        raise InputError(f"{hours:g} hours are asked for", where=config.environment, change=advice)
-    if nodes < 1:
-        raise InputError(f"{nodes} nodes are asked for", change="ask for at least 1")
-    for name in ("schedule_group", "scheduler_role_arn", "dead_letter_arn"):
-        if not getattr(config, name):
-            problem = f"{name} is not known, so no stop can be armed"
-            raise InputError(problem, where=config.environment, change="deploy the Guard stack")
+    return RaiseReport(lease=fleet_start.lease, was_present=was_present, schedule_arn=schedule_arn)
 
 
 class _FleetStart:
@@ -151,15 +170,11 @@ class _FleetStart:
     def _refuse(self, problem: str, change: str, where: str = "") -> InputError:
         return InputError(problem, where=where or self.config.node_group_description, change=change)
 
-    def _quote_aws_command(self, service: str, operation: str, flags: Mapping[str, str]) -> str:
-        words = (word for flag in (*flags.items(), ("--region", self.config.region)) for word in flag)
-        return quote_command("aws", service, operation, *words)
-
     # may it
 
-    def check_preconditions(self) -> None:
-        """Look at everything before anything is written."""
-        self.fleet = observe.observe_fleet(self.clients, self.config, self.now)
+    def check_fleet(self) -> None:
+        """Look at the fleet, and refuse where it is not free, not ours or not to be had."""
+        self.fleet = observe_fleet(self.clients, self.config, self.now)
         self.fleet.require_known(
             "fence", "lease", "node group", "instances", where=self.config.environment,
             consequence="nothing is raised", change="allow it to this identity where it is denied, else try again",
@@ -167,36 +182,33 @@ class _FleetStart:
         fence = self.fleet.fence
         if fence is not None and fence.is_closed:
             problem = f"fenced by {fence.who} at {fence.at:{MOMENT_FORMAT}} UTC: {fence.why}"
-            release = f"tandem stop --release --env {self.config.environment}"
-            advice = f"{self.status_command}; when the reason is gone, {release}"
+            release_command = f"tandem stop --release --env {self.config.environment}"
+            advice = f"{self.status_command}; when the reason is gone, {release_command}"
             raise self._refuse(problem, advice, self.config.url(FENCE_KEY))
         self._require_no_other_lease()
         self._require_window()
         self._require_node_group()
-        self._require_launch_process()
-        self._require_no_foreign_schedules()
 
     def _require_no_other_lease(self) -> None:
         self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
-        lease, now, name = self.fleet.lease, self.now, self.config.environment
+        lease, requested = self.fleet.lease, self.requested_lease
         if lease is None:
             return
-        new_name, advice = "take another name for this run", ""
-        deadline_text = f"{lease.deadline:{MOMENT_FORMAT}} UTC"
-        if lease.deadline <= now:
-            problem = f"the lease of run {lease.run} ended at {deadline_text}"
-            advice = f"the reaper fences it within minutes; then tandem stop --release --env {name}"
+        advice, deadline_text = "", f"{lease.deadline:{MOMENT_FORMAT}} UTC"
+        end_command = build_tandem_command("stop --end", self.config.environment, "--run", lease.run)
+        if lease.deadline <= self.now:
+            problem, advice = f"the lease of run {lease.run} ended at {deadline_text}", LATE_START_ADVICE
         elif lease.ending is not None:
-            problem = f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC"
-            by_hand = f"to finish it by hand: tandem stop --end --env {name}"
-            advice = f"wait until {self.status_command} shows no lease; {by_hand}"
-        elif lease.run != self.lease.run:
+            problem = f"run {lease.run} of {lease.who} ends since {lease.ending:{MOMENT_FORMAT}} UTC"
+            advice = f"wait until {self.status_command} shows no lease; to finish it by hand: {end_command}"
+        elif lease.run != requested.run:
             problem = f"run {lease.run} of {lease.who} has the fleet until {deadline_text}"
-            advice = f"wait, or end it: {self.stop_command}"
-        elif (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
-            problem, advice = f"run {lease.run} was started for {lease.experiment or 'no experiment'}", new_name
-        elif lease.nodes != self.lease.nodes:
-            problem, advice = f"run {lease.run} was started for {lease.nodes} nodes", f"ask for as many, or {new_name}"
+            advice = f"wait, or end it: {end_command}"
+        elif (lease.experiment, lease.node_label, lease.nodes) != (
+            requested.experiment, requested.node_label, requested.nodes,
+        ):  # fmt: skip
+            problem = f"run {lease.run} was started for {lease.nodes} nodes and {lease.experiment or 'no experiment'}"
+            advice = "ask for the same, or take another name for this run"
         if advice:
             raise self._refuse(problem, advice, self.config.url(lease_key(lease.run)))
         self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
@@ -211,61 +223,54 @@ class _FleetStart:
         if starts is None or ends is None:
             problem = "the Capacity Block's start and end are not said"
             raise self._refuse(problem, "write capacity.block from the offer and deploy Fleet", config.environment)
-        if self.now < starts or ends - observe.BLOCK_MARGIN < deadline:
+        if self.now < starts or ends - BLOCK_MARGIN < deadline:
             window = f"{starts:{MOMENT_FORMAT}} to {ends:{MOMENT_FORMAT}} UTC"
             problem = f"the Capacity Block lasts from {window}, and a run must end 45 minutes before its end"
             advice = "ask for fewer hours, or renew the block: docs/runbook.md"
             raise self._refuse(f"{problem}; asked: until {deadline:{MOMENT_FORMAT}}", advice, config.environment)
 
     def _require_node_group(self) -> None:
-        config, fleet = self.config, self.fleet
+        fleet, nodes = self.fleet, self.lease.nodes
         if not fleet.has_node_group:
-            raise self._refuse("not there", "deploy the Fleet stack")
+            raise self._refuse("not there", "deploy the Fleet stack, which waits for capacity.reservation_id")
         if not fleet.has_owner_tag:
-            problem = f"another's: without the tag {observe.OWNER_TAG}={config.environment}"
+            problem = f"another's: without the tag {OWNER_TAG}={self.config.environment}"
             raise self._refuse(problem, "it is left alone; give one of the two another name")
-        if fleet.desired_size != 0 and fleet.lease is None:
-            raise self._refuse(f"already at {fleet.desired_size}, without a lease", self.stop_command)
-        if fleet.instances and fleet.lease is None:
+        if fleet.lease is None and (fleet.desired_size or fleet.instances):
             instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
-            advice = f"wait until they are gone, or {self.stop_command}"
-            raise self._refuse(f"instances without a lease: {instance_text}", advice)
-        with convert_call_errors("asking EKS", config.node_group_description, RETRY_ADVICE):
-            node_group = observe.describe_node_group(self.clients, self.config)
-        limit, status = node_group.get("scalingConfig", {}).get("maxSize", 0), node_group.get("status")
-        # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
-        if status not in {"ACTIVE", "DEGRADED"} or limit < self.lease.nodes:
-            problem = f"{status}, at most {limit} nodes; {self.lease.nodes} are asked for"
-            raise self._refuse(problem, "wait until it is ACTIVE, and ask for no more than capacity.nodes")
+            problem = f"already at {fleet.desired_size}, without a lease: {instance_text or 'no instance yet'}"
+            raise self._refuse(problem, f"wait until they are gone, or {self.stop_command}")
+        if not fleet.is_stable or fleet.max_size < nodes:
+            problem = f"{fleet.status}, at most {fleet.max_size} nodes; {nodes} are asked for"
+            raise self._refuse(problem, "wait until it is ACTIVE, and deploy Fleet where capacity.nodes has changed")
 
-    def _require_launch_process(self) -> None:
+    def require_launch_process(self) -> None:
         """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
         suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
         with convert_call_errors("asking Auto Scaling", self.config.node_group_description, RETRY_ADVICE):
             groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
         for group in groups:
             if LAUNCH_PROCESS in group.suspended_processes and group.name not in suspended_groups:
-                flags = {"--auto-scaling-group-name": group.name, "--scaling-processes": LAUNCH_PROCESS}
-                command = self._quote_aws_command("autoscaling", "resume-processes", flags)
+                command = quote_command(
+                    "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
+                    "--scaling-processes", LAUNCH_PROCESS, "--region", self.config.region,
+                )  # fmt: skip
                 problem = "its launches are suspended, and no stop of Tandem wrote that it did so"
                 raise self._refuse(problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}")
 
-    def _require_no_foreign_schedules(self) -> None:
+    def require_no_foreign_schedules(self) -> None:
         """Refuse beside a schedule that no lease owns: it could end this run, or raise behind its end."""
         schedule_group = self.config.schedule_group
         with convert_call_errors("listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
-            fence_run = self.fleet.fence.run if self.fleet.fence else None
-            if fence_run and any(schedule.name == f"{leases.STOP_PREFIX}{fence_run}" for schedule in foreign_schedules):
-                # a release of an older Tandem, or one that died, left the stop of the run that its fence ended
-                delete_unreferenced_schedule(self.clients, self.config, fence_run)
-                foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
             pointer = leases.read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
         if any(schedule.name == f"{leases.STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
             raise self._refuse(f"run {pointer.run} has the fleet now", self.status_command)
         for schedule in foreign_schedules:
-            flags = {"--group-name": schedule_group, "--name": schedule.name}
-            command = self._quote_aws_command("scheduler", "delete-schedule", flags)
+            command = quote_command(
+                "aws", "scheduler", "delete-schedule", "--group-name", schedule_group, "--name", schedule.name,
+                "--region", self.config.region,
+            )  # fmt: skip
             advice = f"if no other start is under way: {command}"
             where = f"schedule {schedule_group}/{schedule.name}"
             raise self._refuse(f"no lease owns it, and it calls {schedule.target_arn}", advice, where)
@@ -344,7 +349,7 @@ class _FleetStart:
         text = (
             f"{self.config.environment}: run {self.lease.run} starts although these paths would not stop its fleet: "
             f"{', '.join(self.lease.unarmed)}.\n{self.lease.who} accepted that. The others end it, at the latest at "
-            f"its deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC.\nLook: {self.status_command}; docs/runbook.md"
+            f"its deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC.\nLook: {self.status_command}; docs/runbook.md"
         )
         advice = "nothing was raised; mend the topic, or arm the paths"
         with convert_call_errors("telling people that paths are not armed", str(self.config.topic_arn), advice):
@@ -368,34 +373,32 @@ class _FleetStart:
     def raise_nodes(self) -> None:
         """Ask EKS for the nodes, with the run's labels and without those of another."""
         if self._is_past_deadline():  # its one-shot stop has fired
-            problem = f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile"
+            problem = f"the lease's deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC has passed meanwhile"
             raise self._refuse(problem, LATE_START_ADVICE)
         try:
-            current_labels = observe.read_own_labels(self.clients, self.config)
-            label_change = observe.build_label_change(current_labels, self.lease.node_label)
+            label_change = read_label_change(self.clients, self.config, self.lease.node_label)
             self.owner.call_as_owner(partial(self._set_group_size, label_change), self._build_refusal)
         except CALL_ERRORS as error:  # it may have been taken all the same
             problem = f"raising failed ({describe_error(error)}); {self._undo_raise()}"
             where = self.config.node_group_description
             raise ExternalError(problem, where=where, change=self.retry_advice) from error
 
-    def _set_group_size(self, labels: Mapping[str, Any]) -> None:
+    def _set_group_size(self, label_change: Mapping[str, Any]) -> None:
         self.may_have_nodes = True
         self.clients.eks_once.update_nodegroup_config(
-            clusterName=self.config.cluster, nodegroupName=self.config.node_group, labels=labels,
+            clusterName=self.config.cluster, nodegroupName=self.config.node_group,
             scalingConfig={"minSize": 0, "desiredSize": self.lease.nodes},
+            **({"labels": label_change} if label_change else {}),
         )  # fmt: skip
 
     def remove_stray_labels(self) -> None:
         """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
-            labels = observe.read_own_labels(self.clients, self.config)
-            stray_labels = [name for name in labels if name not in self.lease.node_label]
-            if stray_labels:
+            label_change = read_label_change(self.clients, self.config, self.lease.node_label)
+            if "removeLabels" in label_change:
                 group = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
-                update = partial(self.clients.eks_once.update_nodegroup_config, **group)
-                removal = partial(update, labels={"removeLabels": stray_labels})
-                self.owner.call_as_owner(removal, self._build_refusal)
+                update = partial(self.clients.eks_once.update_nodegroup_config, **group, labels=label_change)
+                self.owner.call_as_owner(update, self._build_refusal)
 
     def delete_unused_schedule(self) -> None:
         """Delete the one-shot stop of a lease that is over, where nothing stands for which it is needed."""

@@ -13,7 +13,7 @@ from datetime import datetime
 from tandem.errors import ExternalError, InputError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.lease import Lease, LeasePointer, lease_key, write_lease
-from tandem.guard.observe import FleetState, build_label_change, observe_fleet, read_own_labels
+from tandem.guard.observe import FleetState, observe_fleet, read_label_change
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.values import CALL_ERRORS, describe_error
 
@@ -47,9 +47,8 @@ def relabel_nodes(
             problem = "somebody changed the lease at this moment"
             raise InputError(problem, where=config.environment, change=status_command)
         # read again behind the lease: another relabel of this run may have come between
-        current_labels = read_own_labels(clients, config)
-        label_change, where = build_label_change(current_labels, node_labels), config.node_group_description
-        if current_labels != node_labels:
+        label_change, where = read_label_change(clients, config, node_labels), config.node_group_description
+        if label_change:
             LeaseOwner(clients, config, pointer, stored_lease).call_as_owner(
                 lambda: clients.eks_once.update_nodegroup_config(
                     clusterName=config.cluster, nodegroupName=config.node_group, labels=label_change

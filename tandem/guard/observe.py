@@ -42,7 +42,8 @@ LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")  # of ours, that a new rai
 NORMAL_END_LIMIT = timedelta(minutes=30)  # so long the reaper leaves a lease alone that says that it ends
 BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further ahead is no beat
-STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})  # of a node group's states: no update is under way
+# of a node group that takes an update; DEGRADED stays after a lack of capacity (aws/containers-roadmap#2326)
+STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})
 MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
 StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
 
@@ -84,7 +85,8 @@ class FleetState:
         desired_size, min_size: sizes of the node group; None: unknown, or there is none.
         has_node_group: whether there is a node group; None: unknown.
         has_owner_tag: whether it carries the environment's own tag; None: unknown, or there is none.
-        is_stable: whether no update of the node group is under way; None: unknown, or there is none.
+        max_size: of the node group; 0: unknown, or there is none.
+        status: of the node group; empty: unknown, or there is none.
         labels: of the node group's nodes, those that are ours.
         capacity_kind: that the node group is deployed with; where its tags do not say, as declared.
         scaling_groups: names of its Auto Scaling groups, as EKS names them or, where EKS is silent, the instances.
@@ -105,7 +107,8 @@ class FleetState:
     min_size: int | None = None
     has_node_group: bool | None = None
     has_owner_tag: bool | None = None
-    is_stable: bool | None = None
+    max_size: int = 0
+    status: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     capacity_kind: str = ""
     scaling_groups: tuple[str, ...] = ()
@@ -119,6 +122,11 @@ class FleetState:
     block_ends: datetime | None = None
     unknown: Mapping[StateSource, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether no update of the node group is known to be under way."""
+        return self.status in STABLE_STATUSES
 
     @property
     def is_fenced(self) -> bool:
@@ -203,7 +211,7 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     fleet = FleetState(
         now=now, read_start_s=read_start_s, desired_size=scaling.get("desiredSize"), min_size=scaling.get("minSize"),
         has_node_group=None if "node group" in unknown else bool(group), has_owner_tag=has_owner_tag,
-        is_stable=group.get("status") in STABLE_STATUSES if group else None,
+        max_size=scaling.get("maxSize", 0), status=group.get("status", ""),
         labels=select_own_labels(group.get("labels", {})), capacity_kind=capacity_kind, instances=instances,
         scaling_groups=tuple(group_names or dict.fromkeys(tagged_names)), fence=fence, pointer=pointer,
         lease=lease, heartbeat=heartbeat, block_starts=starts, block_ends=ends, unknown=unknown, faults=tuple(faults),
@@ -306,19 +314,17 @@ def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith(LABEL_PREFIXES)}
 
 
-def build_label_change(current_labels: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the change of a node group's labels, as UpdateNodegroupConfig takes it: ours that are not wanted go."""
-    stale_labels = [name for name in select_own_labels(current_labels) if name not in labels]
-    return {"addOrUpdateLabels": dict(labels), **({"removeLabels": stale_labels} if stale_labels else {})}
-
-
-def read_own_labels(clients: AwsClients, config: GuardConfig) -> dict[str, str]:
-    """Return the labels of the node group that are ours.
+def read_label_change(clients: AwsClients, config: GuardConfig, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return the change that leaves the node group these labels of ours alone, as EKS takes it; empty for none.
 
     Raises:
         CALL_ERRORS: EKS does not answer, or refuses.
     """
-    return select_own_labels(describe_node_group(clients, config).get("labels", {}))
+    current_labels = select_own_labels(describe_node_group(clients, config).get("labels", {}))
+    stale_labels = [name for name in current_labels if name not in labels]
+    if current_labels == labels:
+        return {}
+    return {"addOrUpdateLabels": dict(labels), **({"removeLabels": stale_labels} if stale_labels else {})}
 
 
 def read_capacity_kind(clients: AwsClients, config: GuardConfig) -> str:

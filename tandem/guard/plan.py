@@ -46,7 +46,7 @@ class StopPlan:
 
 def plan_stop(fleet: FleetState, config: GuardConfig) -> StopPlan:
     """Return what a look demands; pure."""
-    reasons = sorted(_list_stop_reasons(fleet, config), key=lambda reason: reason[0])
+    reasons = sorted(reason for reason in _list_stop_reasons(fleet, config) if reason[0] <= fleet.now)
     metrics = dict(_compute_metrics(fleet, config))
     if not reasons:
         return StopPlan(metrics=metrics)
@@ -65,6 +65,20 @@ def plan_stop(fleet: FleetState, config: GuardConfig) -> StopPlan:
         hold_scaling_groups=_has_overdue_capacity(fleet, config, stop_start, has_size=has_size),
         failures=tuple(_describe_stop_failures(fleet, config, stop_start, has_size=has_size)),
     )
+
+
+def foretell_stop(fleet: FleetState, config: GuardConfig) -> tuple[datetime, str] | None:
+    """Return when the reaper acts next as things stand, and for what; None: nothing that is known makes it act.
+
+    A pass may come minutes later.
+    """
+    if not fleet.own_instances and fleet.live_lease is None:
+        return None
+    if fleet.fence is not None and fleet.is_fenced:
+        last_start = max([fleet.fence.at, *(instance.launched_at for instance in fleet.own_instances)])
+        return max(last_start + config.grace_period, fleet.now), "what is left is ended by id"
+    at, why = min(_list_stop_reasons(fleet, config), default=(None, ""))
+    return (max(at, fleet.now), why) if at else None
 
 
 def _estimate_stop_start(fleet: FleetState, config: GuardConfig, earliest: datetime) -> datetime:
@@ -124,15 +138,15 @@ def _describe_stop_failures(
 
 
 def _list_stop_reasons(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[datetime, str]]:
-    """Yield each reason for a stop, with the moment since which it holds."""
+    """Yield each reason for a stop with the moment since which it holds, or from which it will as things stand."""
     if fleet.fence and fleet.fence.is_closed:
-        yield fleet.fence.at, f"fenced by {fleet.fence.who}: {fleet.fence.why}"
+        yield min(fleet.fence.at, fleet.now), f"fenced by {fleet.fence.who}: {fleet.fence.why}"
     elif "lease" not in fleet.unknown:
         if fleet.lease is None:
             yield from _list_missing_lease_reasons(fleet)
         else:
             yield from _list_misuse_reasons(fleet, config, fleet.lease)
-            yield from () if fleet.is_ending else _list_lease_end_reasons(fleet, config, fleet.lease)
+            yield from _list_lease_end_reasons(fleet, config, fleet.lease)
     if not fleet.is_ending:
         yield from _list_time_limit_reasons(fleet, config)
 
@@ -141,14 +155,14 @@ def _list_time_limit_reasons(fleet: FleetState, config: GuardConfig) -> Iterator
     """Yield the reasons that no lease can take away: an age, and a block's end."""
     own_instances, max_age = fleet.own_instances, timedelta(hours=config.max_hours)
     first_launch = min((instance.launched_at for instance in own_instances), default=None)
-    if first_launch and first_launch + max_age <= fleet.now:
+    if first_launch:
         yield first_launch + max_age, f"an instance is older than {config.max_hours:g} hours"
-    elif fleet.alive_since and fleet.alive_since + max_age <= fleet.now:
+    if fleet.alive_since:
         text = f"instances have lived for {config.max_hours:g} hours, one after another, and the lease cannot be read"
         yield fleet.alive_since + max_age, text
     block_end = fleet.block_ends
     is_in_use = bool(own_instances or fleet.desired_size or fleet.live_lease)
-    if block_end and is_in_use and block_end - observe.BLOCK_MARGIN <= fleet.now:
+    if block_end and is_in_use:
         yield block_end - observe.BLOCK_MARGIN, f"the Capacity Block ends at {format_value(block_end)}"
 
 
@@ -156,7 +170,7 @@ def _list_missing_lease_reasons(fleet: FleetState) -> Iterator[tuple[datetime, s
     """Yield why a fleet without a lease must stop: nobody answers for it. A start writes its lease before it raises."""
     first_launch = min((instance.launched_at for instance in fleet.own_instances), default=None)
     if first_launch:
-        yield first_launch, "instances live without a lease"
+        yield min(first_launch, fleet.now), "instances live without a lease"
     elif fleet.can_scale and (fleet.desired_size or fleet.min_size):
         yield fleet.now, f"the node group wants {fleet.desired_size} nodes without a lease"
 
@@ -175,7 +189,7 @@ def count_excess_nodes(fleet: FleetState, config: GuardConfig) -> int:
 def _list_misuse_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -> Iterator[tuple[datetime, str]]:
     """Yield what of the fleet goes beyond its lease: more nodes, or nodes for somebody else."""
     own_instances = fleet.own_instances
-    last_launch = max((instance.launched_at for instance in own_instances), default=fleet.now)
+    last_launch = min(max((instance.launched_at for instance in own_instances), default=fleet.now), fleet.now)
     if count_excess_nodes(fleet, config) and fleet.can_scale:
         counts = f"wants {fleet.desired_size} nodes and has {sum(instance.is_up for instance in own_instances)}"
         yield last_launch, f"the node group {counts}, and the lease of run {lease.run} is for {lease.nodes}"
@@ -188,23 +202,22 @@ def _list_misuse_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -
 
 def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -> Iterator[tuple[datetime, str]]:
     """Yield the reasons that the lease itself gives."""
-    now = fleet.now
-    if lease.ending and lease.ending + observe.NORMAL_END_LIMIT <= now:
+    if lease.ending:
         text = f"run {lease.run} ends since {format_value(lease.ending)} and is not gone"
         yield lease.ending + observe.NORMAL_END_LIMIT, text
-    if lease.deadline <= now:
-        yield lease.deadline, f"the lease of run {lease.run} ended at {format_value(lease.deadline)}"
+    if fleet.is_ending:
+        return
+    yield lease.deadline, f"the lease of run {lease.run} ends at {format_value(lease.deadline)}"
     latest_end = lease.created + timedelta(hours=config.max_hours)  # the longest of a start; nodes may be replaced
-    if latest_end < lease.deadline and latest_end <= now:
+    if latest_end < lease.deadline:
         yield latest_end, f"the lease of run {lease.run} is older than {config.max_hours:g} hours"
     if lease.beats and "heartbeat" not in fleet.unknown:
         last_beat = max(fleet.heartbeat or lease.created, lease.created)
-        if last_beat + config.idle_limit <= now:
-            yield last_beat + config.idle_limit, f"run {lease.run} has not beaten since {format_value(last_beat)}"
+        yield last_beat + config.idle_limit, f"run {lease.run} has not beaten since {format_value(last_beat)}"
     is_empty = "instances" not in fleet.unknown and not fleet.own_instances
     is_at_zero = is_empty and (fleet.desired_size == 0 or fleet.has_node_group is False)
     grace_end = lease.created + config.grace_period
-    if is_at_zero and grace_end <= now:
+    if is_at_zero:
         # a stop that could not write the fence, a Fleet update, or a start that died before its raise
         yield grace_end, f"run {lease.run} has a lease and its fleet is at 0"
 

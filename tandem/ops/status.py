@@ -22,7 +22,7 @@ from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session, iterate_rows
 from tandem.ops.faults import call_if_present, convert_error
 from tandem.ops.reservation import CapacityReservation, read_reservation
-from tandem.ops.stop_paths import PathClients, StopPath, build_path_readers, read_statistics
+from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -176,12 +176,10 @@ def read_status(
         deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
     reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
     alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
-    bill, paths, schedules = None, list[StopPath](), None
+    bill, paths, schedules = None, tuple[StopPath, ...](), None
     if deployment != "nothing":  # what only a deployed environment has
-        readers = build_path_readers(clients, PathClients.create(environment, boto_session), environment, config, fleet)
-        for name, read in readers.items():
-            path = try_read(name, read)
-            paths.append(path or StopPath(name, "unknown", "it could not be read, see above"))
+        paths, unread_paths = read_stop_paths(clients, boto_session, environment, config, fleet)
+        unknown |= unread_paths
         bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
         schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
         unknown = _describe_read_failures(config, fleet) | unknown
@@ -194,7 +192,7 @@ def read_status(
         node_group=node_group,
         nodes=nodes or (),
         reservation=reservation,
-        paths=tuple(paths),
+        paths=paths,
         alarms=alarms or (),
         bill=bill,
         schedules=schedules or (),

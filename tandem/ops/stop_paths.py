@@ -9,20 +9,18 @@ budget; ALARM: the threshold was passed); AWS Lambda API reference, GetFunctionC
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from tandem.aws.faults import error_code
-from tandem.errors import ExternalError, TandemError
+from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import BLOCK_MARGIN, NORMAL_END_LIMIT, FleetState
+from tandem.guard.observe import FleetState
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
-from tandem.guard.plan import plan_stop
-from tandem.ops.account import create_client
+from tandem.guard.plan import foretell_stop
+from tandem.ops.account import create_client, iterate_rows
 from tandem.ops.caller import ShortTimeoutSession
 from tandem.ops.faults import call_if_present, call_operation
 from tandem.ops.guard_config import stop_topic_arn
@@ -33,7 +31,6 @@ from tandem.spec.environment import Environment
 SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # three passes missed, and CloudWatch's own delay
 SPENT_NOTE = "spent: no further alert this month"
 _NOTIFICATION_KEYS = ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")  # that name an alert
-NOTIFICATION_PAGES = 5  # a budget has at most ten notifications
 PathName = Literal["schedule", "reaper", "budget"]
 PathState = Literal["armed", "unarmed", "absent", "unknown"]
 _AT_EXPRESSION = re.compile(r"^at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)$")
@@ -57,56 +54,35 @@ class StopPath:
     at: datetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PathClients:
-    """boto3's clients that only the judging of the paths needs.
+def read_stop_paths(
+    clients: AwsClients, boto_session: Any, environment: Environment, config: GuardConfig, fleet: FleetState
+) -> tuple[tuple[StopPath, ...], dict[str, str]]:
+    """Return the three paths, and why one could not be read, by its name; never raises for AWS.
+
+    The clients give up soon: AWS Budgets has one endpoint for all regions and none inside a VPC, so that where no way
+    leads to it a path is unknown and nobody waits.
 
     Args:
-        budgets: of AWS Budgets, which has one endpoint for all regions and none inside a VPC.
-        functions: of AWS Lambda.
-    """
-
-    budgets: Any
-    functions: Any
-
-    @classmethod
-    def create(cls, environment: Environment, boto_session: Any) -> Self:
-        """Return clients that give up soon: where no way leads to AWS Budgets, a path is unknown and nobody waits."""
-        short_session = ShortTimeoutSession(boto_session)
-        return cls(*(create_client(environment, service, short_session) for service in ("budgets", "lambda")))
-
-
-def build_path_readers(
-    clients: AwsClients, path_clients: PathClients, environment: Environment, config: GuardConfig, fleet: FleetState
-) -> dict[PathName, Callable[[], StopPath]]:
-    """Return what reads each path, by its name."""
-    return {
-        "schedule": lambda: read_schedule_path(clients.scheduler, config, fleet),
-        "reaper": lambda: read_reaper_path(clients.cloudwatch, path_clients.functions, environment, config, fleet),
-        "budget": lambda: read_budget_path(path_clients.budgets, environment, fleet_capacity_kind(fleet, config)),
-    }
-
-
-def read_standing_paths(
-    clients: AwsClients, path_clients: PathClients, environment: Environment, config: GuardConfig, fleet: FleetState
-) -> tuple[StopPath, ...]:
-    """Return the two paths that stand before a start, reaper and budget; never raises for AWS.
-
-    Args:
-        clients, path_clients: of the environment.
+        clients: of the environment.
+        boto_session: a boto3 session.
         environment, config: as declared.
         fleet: a look at the fleet.
     """
-    readers = build_path_readers(clients, path_clients, environment, config, fleet)
-    return tuple(read_path(name, read) for name, read in readers.items() if name != "schedule")
-
-
-def read_path(name: PathName, read: Callable[[], StopPath]) -> StopPath:
-    """Return a path; unknown, with what to do, where it could not be read."""
-    try:
-        return read()
-    except TandemError as fault:
-        return StopPath(name, "unknown", f"{fault.problem}; {fault.change}")
+    short_session = ShortTimeoutSession(boto_session)
+    budgets, functions = (create_client(environment, service, short_session) for service in ("budgets", "lambda"))
+    readers: dict[PathName, Callable[[], StopPath]] = {
+        "schedule": lambda: read_schedule_path(clients.scheduler, config, fleet),
+        "reaper": lambda: read_reaper_path(clients.cloudwatch, functions, environment, config, fleet),
+        "budget": lambda: read_budget_path(budgets, environment, fleet_capacity_kind(fleet, config)),
+    }
+    paths, unknown = [], {}
+    for name, read in readers.items():
+        try:
+            paths.append(read())
+        except TandemError as fault:
+            unknown[str(name)] = f"{fault.problem}; {fault.change}"
+            paths.append(StopPath(name, "unknown", unknown[name]))
+    return tuple(paths), unknown
 
 
 def fleet_capacity_kind(fleet: FleetState, config: GuardConfig) -> str:
@@ -157,10 +133,9 @@ def read_reaper_path(
     if not passes:
         return _judge_silent_reaper(functions, environment, fleet.now)
     sentence = f"looked {max(_count_minutes(fleet.now - max(passes)), 0)} min ago, looks every {PASS_MINUTES} min"
-    at, why = min(list_stop_times(fleet, config), default=(None, ""))
-    if why:
-        sentence = f"{sentence}; {'ends' if fleet.is_fenced else 'stops for'} {why}"
-    return StopPath("reaper", "armed", sentence, at)
+    if next_stop := foretell_stop(fleet, config):
+        return StopPath("reaper", "armed", f"{sentence}; acts because {next_stop[1]}", next_stop[0])
+    return StopPath("reaper", "armed", sentence)
 
 
 def read_statistics(
@@ -189,35 +164,6 @@ def _count_minutes(span: timedelta) -> int:
     return int(span.total_seconds() // 60)
 
 
-def list_stop_times(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[datetime, str]]:
-    """Yield when the reaper will stop the fleet as things stand, and for what; a pass may come minutes later."""
-    live_lease, own_instances = fleet.live_lease, fleet.own_instances
-    if not own_instances and live_lease is None:
-        return
-    if fleet.fence is not None and fleet.is_fenced:
-        last_start = max([fleet.fence.at, *(instance.launched_at for instance in own_instances)])
-        yield max(last_start + config.grace_period, fleet.now), "what is left, by id"
-        return
-    if fleet.is_ending and fleet.lease and fleet.lease.ending:
-        yield fleet.lease.ending + NORMAL_END_LIMIT, "the normal end, where it does not come about"
-        return
-    for why in plan_stop(fleet, config).reasons:
-        yield fleet.now, why
-    if live_lease:
-        yield live_lease.deadline, "the lease's deadline"
-        yield live_lease.created + timedelta(hours=config.max_hours), "the lease's age"
-        if live_lease.beats:
-            last_beat = max(live_lease.created, fleet.heartbeat or live_lease.created)
-            yield last_beat + timedelta(minutes=config.idle_minutes), "the missing heartbeat"
-    for instance in own_instances:
-        yield instance.launched_at + timedelta(hours=config.max_hours), f"the age of {instance.id}"
-        if live_lease is None:
-            yield max(instance.launched_at, fleet.now), f"{instance.id}, which no lease covers"
-    block_end = fleet.block_ends or config.block_ends
-    if block_end is not None:
-        yield block_end - BLOCK_MARGIN, "the block's end"
-
-
 def _judge_silent_reaper(functions: Any, environment: Environment, now: datetime) -> StopPath:
     """Return the reaper that left no figure: a deploy of minutes ago explains that, nothing else does."""
     silence = f"silent: no pass in the last {_count_minutes(SILENCE_LIMIT)} min"
@@ -244,82 +190,44 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     Raises:
         ExternalError: it could not be read.
     """
-    name, stops_fleet = names.budget_name(environment), kind != "capacity-block"
+    name = names.budget_name(environment)
+    if kind == "capacity-block":
+        return StopPath("budget", "absent", f"{name} only tells people: a block is paid")
     parameters = {"AccountId": environment.account, "BudgetName": name}
-    try:
-        budget = call_operation(budgets, "DescribeBudget", f"budget {name}", **parameters)["Budget"]
-        alerts = list(_list_stopping_alerts(budgets, environment)) if stops_fleet else []
-    except TandemError as fault:
-        if error_code(fault.__cause__) != "NotFoundException":
-            raise
-        return _judge_missing_budget(environment, stops_fleet=stops_fleet)
-    spent_usd = _read_amount(budget.get("CalculatedSpend", {}).get("ActualSpend"), name)
-    limit_usd = _read_amount(budget.get("BudgetLimit"), name)
+    answer = call_if_present(budgets, "DescribeBudget", f"budget {name}", **parameters)
+    if answer is None:
+        by_hand = needs_manual_budget(environment)
+        reason = f": CloudFormation makes none in {environment.region}, and nobody made it by hand" if by_hand else ""
+        return StopPath("budget", "absent" if by_hand else "unarmed", f"{name} is missing{reason}")
+    budget = answer["Budget"]
+    spent_usd = float(budget.get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
+    limit_usd = float(budget.get("BudgetLimit", {}).get("Amount", 0))
     month_text = f"{spent_usd:,.2f} of {limit_usd:,.2f} USD this month"
-    if not stops_fleet:
-        return StopPath("budget", "absent", f"{month_text}; only tells people: a block is paid")
     form = (budget.get("BudgetType"), budget.get("TimeUnit"))
-    if form != ("COST", "MONTHLY") or not 0 < limit_usd < math.inf:
+    if form != ("COST", "MONTHLY") or limit_usd <= 0:
         form_text = f"{form[0]}, {form[1]}, up to {limit_usd:,.2f} USD"
         return StopPath("budget", "unarmed", f"{name} is of {form_text}: no monthly budget of cost with a limit")
+    alerts = list(_list_stopping_alerts(budgets, environment))
     if not alerts:
         return StopPath("budget", "unarmed", f"{month_text}; it has no alert of actual cost that tells the stop topic")
-    # AWS sends each alert once in a period, as soon as its threshold is passed
-    thresholds = [_convert_threshold(alert, limit_usd) for alert in alerts if alert.get("NotificationState") != "ALARM"]
-    ahead = min((threshold for threshold in thresholds if threshold[0] >= spent_usd), default=None)
-    if ahead is None:
+    # AWS sends each alert once in a period, as soon as its threshold is passed; a type that is not said is PERCENTAGE
+    thresholds_usd = [
+        alert["Threshold"] * (1 if alert.get("ThresholdType") == "ABSOLUTE_VALUE" else limit_usd / 100)
+        for alert in alerts if alert.get("NotificationState") != "ALARM"
+    ]  # fmt: skip
+    next_usd = min((threshold for threshold in thresholds_usd if threshold >= spent_usd), default=None)
+    if next_usd is None:
         return StopPath("budget", "unarmed", f"{month_text}, {SPENT_NOTE}")
-    return StopPath("budget", "armed", f"{month_text}, next at {ahead[1]}; stops the fleet")
-
-
-def _read_amount(spend: Mapping[str, Any] | None, name: str) -> float:
-    """Return an amount in USD, 0 where none is said.
-
-    Raises:
-        ExternalError: it is no number.
-    """
-    amount = (spend or {}).get("Amount", 0)
-    try:
-        return float(amount)
-    except (TypeError, ValueError):
-        problem, change = f"an amount is no number: {str(amount)[:40]!r}", "look at it in the console of AWS Budgets"
-        raise ExternalError(problem, where=f"budget {name}", change=change) from None
-
-
-def _judge_missing_budget(environment: Environment, *, stops_fleet: bool) -> StopPath:
-    name = names.budget_name(environment)
-    if not stops_fleet:
-        return StopPath("budget", "absent", f"{name} is missing; it would only tell people: a block is paid")
-    if not needs_manual_budget(environment):
-        return StopPath("budget", "unarmed", f"{name} is missing")
-    why = f"CloudFormation makes none in {environment.region}, and nobody made {name} by hand"
-    return StopPath("budget", "absent", f"none: {why} (an older release's had another name)")
+    return StopPath("budget", "armed", f"{month_text}; at {next_usd:,.2f} USD it stops the fleet")
 
 
 def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Mapping[str, Any]]:
     """Yield the alerts of actual cost of which the stop topic is told; one that only mails somebody stops nothing."""
-    name, topic = names.budget_name(environment), stop_topic_arn(environment)
-    where, parameters = f"budget {name}", {"AccountId": environment.account, "BudgetName": name}
-    token: dict[str, str] = {}
-    for _ in range(NOTIFICATION_PAGES):
-        operation = "DescribeNotificationsForBudget"
-        page = call_operation(budgets, operation, where, MaxResults=100, **parameters, **token)
-        for alert in page.get("Notifications", []):
-            kind = (alert.get("NotificationType"), alert.get("ComparisonOperator"))
-            if kind != ("ACTUAL", "GREATER_THAN") or not isinstance(alert.get("Threshold"), float | int):
-                continue
+    where = f"budget {names.budget_name(environment)}"
+    parameters = {"AccountId": environment.account, "BudgetName": names.budget_name(environment)}
+    for alert in iterate_rows(budgets, "DescribeNotificationsForBudget", "Notifications", where, **parameters):
+        if (alert["NotificationType"], alert["ComparisonOperator"]) == ("ACTUAL", "GREATER_THAN"):
             request = {"Notification": {key: alert[key] for key in _NOTIFICATION_KEYS if key in alert}, **parameters}
             answer = call_operation(budgets, "DescribeSubscribersForNotification", where, **request)
-            if any(subscriber.get("Address") == topic for subscriber in answer.get("Subscribers", [])):
+            if any(subscriber.get("Address") == stop_topic_arn(environment) for subscriber in answer["Subscribers"]):
                 yield alert
-        if not page.get("NextToken"):
-            return
-        token = {"NextToken": page["NextToken"]}
-
-
-def _convert_threshold(alert: Mapping[str, Any], limit_usd: float) -> tuple[float, str]:
-    """Return a threshold in USD and as its budget says it; a type that is not said is PERCENTAGE."""
-    threshold = float(alert["Threshold"])
-    if alert.get("ThresholdType") == "ABSOLUTE_VALUE":
-        return threshold, f"{threshold:,.2f} USD"
-    return limit_usd * threshold / 100, f"{threshold:g} %"

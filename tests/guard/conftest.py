@@ -7,7 +7,7 @@ from guard_world import GUARDED, LABEL, World
 
 from tandem.guard.apply import run_reaper_pass, stop_fleet
 from tandem.guard.config import GuardConfig
-from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.release import release_fence
 
 
@@ -21,10 +21,8 @@ def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
     def act(run="r1", guarded: GuardConfig = GUARDED, **more):
-        asked = {
-            "hours": 2.0, "experiment": "first", "nodes": 1, "node_labels": LABEL, "who": "anna", "beats": False, **more
-        }  # fmt: skip
-        return raise_fleet(world.clients, guarded, run=run, now=world.now, **asked)
+        asked = {"hours": 2.0, "experiment": "first", "nodes": 1, "node_labels": LABEL, "who": "anna", **more}
+        return raise_fleet(world.clients, guarded, RaiseRequest(run=run, **asked), world.now)
 
     return act
 

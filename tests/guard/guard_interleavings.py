@@ -19,7 +19,7 @@ from guard_world import GUARDED, Crash, World
 from tandem.errors import TandemError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLOCK_TOLERANCE
 from tandem.guard.pass_metrics import OLDEST_INSTANCE_HOURS, PASS_MINUTES, STOP_FAILURES
@@ -67,18 +67,11 @@ class History:
         self.runs += fresh
         run = f"r{self.runs if fresh else self.chance.randint(1, self.runs)}"
         hours, nodes = self.chance.choice([0.25, 0.5, 1, 2]), self.chance.choice([1, 2])
-        raise_fleet(
-            self.world.clients,
-            LIMITS,
-            run=run,
-            hours=hours,
-            experiment="first",
-            nodes=nodes,
-            node_labels={"raise.tandem/fast": "first"},
-            who="anna",
-            beats=self.chance.random() < 0.5,
-            now=self.world.now,
-        )
+        request = RaiseRequest(
+            run=run, hours=hours, experiment="first", nodes=nodes, node_labels={"raise.tandem/fast": "first"},
+            who="anna", beats=self.chance.random() < 0.5,
+        )  # fmt: skip
+        raise_fleet(self.world.clients, LIMITS, request, self.world.now)
         self.seen["raised"] += 1
 
     def halt(self) -> None:

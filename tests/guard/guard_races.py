@@ -20,7 +20,7 @@ from guard_world import GUARDED, Crash, World
 from tandem.errors import TandemError
 from tandem.guard.apply import REAPER, run_reaper_pass, stop_fleet
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
@@ -269,10 +269,10 @@ class Race:
         def act() -> None:
             self.deadlines[run] = max(self.deadlines.get(run, self.world.now),
                                       self.world.now + timedelta(hours=hours))  # fmt: skip
-            raise_fleet(
-                self.world.clients, LIMITS, run=run, hours=hours, experiment="first", nodes=nodes,
-                node_labels=self.labels[run], who="anna", beats=False, now=self.world.now,
-            )  # fmt: skip
+            request = RaiseRequest(
+                run=run, hours=hours, experiment="first", nodes=nodes, node_labels=self.labels[run], who="anna"
+            )
+            raise_fleet(self.world.clients, LIMITS, request, self.world.now)
             self.seen["raised"] += 1
 
         return Process(act, run=run)

@@ -22,7 +22,7 @@ from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.observe import OWNER_TAG
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
@@ -110,8 +110,8 @@ class Scene:
         )  # fmt: skip
 
     def start(self, run="r1", hours=2.0, nodes=1):
-        return raise_fleet(self.clients, self.guarded, run=run, hours=hours, experiment="first", nodes=nodes,
-                           node_labels=LABEL, who="anna", beats=False, now=self.endpoint.now())  # fmt: skip
+        request = RaiseRequest(run=run, hours=hours, experiment="first", nodes=nodes, node_labels=LABEL, who="anna")
+        return raise_fleet(self.clients, self.guarded, request, self.endpoint.now())
 
     def halt(self, why="enough"):
         return stop_fleet(self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now())

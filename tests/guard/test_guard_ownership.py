@@ -203,24 +203,6 @@ def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
     assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
 
 
-def test_the_same_run_for_another_number_of_nodes_is_refused(start):
-    start("r1", nodes=1)
-    with pytest.raises(InputError, match="run r1 was started for 1 nodes"):
-        start("r1", nodes=2)
-
-
-def test_the_stop_that_an_older_release_left_is_taken_away(world, start):
-    """Commit 299892d lifted a fence and left the one-shot stop to the next start."""
-    start("r1", hours=8)
-    world.put(POINTER_KEY, {"run": None})
-    world.put(FENCE_KEY, {"state": "lifted", "who": "anna", "why": "lifted", "run": "r1", "at": "2026-11-21T08:00:00Z"})
-    world.size({"minSize": 0, "desiredSize": 0})
-    world.advance(10)
-    start("r2")
-
-    assert set(world.schedules) == {"stop-r2"}
-
-
 def test_a_lost_answer_of_the_schedule_is_asked_for_again(world, start):
     create = world._create
 

@@ -55,7 +55,7 @@ def test_a_stop_is_due_at_the_deadline(world, start):
     before = why(world)
     world.advance(1)
 
-    assert (before, why(world)) == ("", "the lease of run r1 ended at 2026-11-21T10:00:00Z")
+    assert (before, why(world)) == ("", "the lease of run r1 ends at 2026-11-21T10:00:00Z")
 
 
 def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, start, passes):

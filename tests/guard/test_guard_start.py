@@ -13,13 +13,13 @@ from guard_world import GUARDED, START, Crash
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import LABEL_PREFIXES
 from tandem.spec import names
 
 BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))
-CALLS = 23  # of a start that nothing disturbs; a test counts them
+CALLS = 22  # of a start that nothing disturbs; a test counts them
 
 
 def size(world):
@@ -132,11 +132,6 @@ def test_a_number_of_nodes_outside_of_the_limits_is_refused(world, start, nodes)
     assert (world.schedules, size(world)) == ({}, 0)
 
 
-@pytest.mark.parametrize("missing", ["schedule_group", "scheduler_role_arn", "dead_letter_arn"])
-def test_a_start_that_can_arm_no_stop_is_refused(start, missing):
-    refusal(start, missing, guarded=replace(GUARDED, **{missing: ""}))
-
-
 @pytest.mark.parametrize(("starts", "ends", "hours"), [(0, 4, 3.3), (0.1, 9, 1), (-9, -1, 1)],
                          ids=["ends too soon", "not begun", "over"])  # fmt: skip
 def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
@@ -175,7 +170,7 @@ def test_a_fleet_that_somebody_raised_is_refused(world, start):
 def test_a_fleet_that_still_goes_down_is_refused(world, start):
     world.size({"minSize": 0, "desiredSize": 1})
     world.size({"minSize": 0, "desiredSize": 0})
-    refusal(start, r"instances without a lease: i-\w+ \(shutting-down\)")
+    refusal(start, r"without a lease: i-\w+ \(shutting-down\)")
 
 
 @pytest.mark.parametrize("operation", ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"])
@@ -223,9 +218,10 @@ def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
     assert world.calls["eks.update_nodegroup_config"] == 1
 
 
-def test_the_same_run_for_another_experiment_is_refused(start):
+@pytest.mark.parametrize("other", [{"experiment": "second"}, {"nodes": 2}, {"node_labels": {}}], ids=str)
+def test_the_same_run_for_something_else_is_refused(start, other):
     start("r1")
-    refusal(start, "run r1 was started for first", experiment="second")
+    refusal(start, "run r1 was started for 1 nodes and first", **other)
 
 
 def test_a_name_that_was_used_before_is_refused(start, halt, passes, lift):
@@ -317,7 +313,7 @@ def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_
     scheduler = SimpleNamespace(**{**vars(world.clients.scheduler), "get_schedule": lambda **_: {}})
     odd = replace(world.clients, scheduler=scheduler)
 
+    request = RaiseRequest(run="r1", hours=2, experiment=None, nodes=1, node_labels={}, who="anna")
     with pytest.raises(ExternalError, match="arming the one-shot stop failed"):
-        raise_fleet(odd, GUARDED, run="r1", hours=2, experiment=None, nodes=1, node_labels={}, who="anna", beats=False,
-                    now=world.now)  # fmt: skip
+        raise_fleet(odd, GUARDED, request, world.now)
     assert (size(world), world.read(POINTER_KEY)["run"]) == (0, None)

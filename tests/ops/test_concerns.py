@@ -41,7 +41,7 @@ def test_nothing_needs_attention(found: Any) -> None:
     ("found", "problem"),
     [
         (status(seen(instance())), "i-1: alive without a live lease"),
-        (status(seen(instance(), lease=lease(minutes=-1))), "the lease of run r1 ended"),
+        (status(seen(instance(), lease=lease(minutes=-1))), "the lease of run r1 ends"),
         (status(seen(instance(), lease=lease(), fence=fence())), "a stop is under way and 1 of its"),
         (status(seen(instance(minutes=90), lease=lease(), fence=fence(minutes=60))), "the stop is failing: i-1"),
         (status(seen(instance(minutes=600), lease=lease())), "older than 8 hours"),

@@ -14,7 +14,7 @@ from guard_world import GUARDED, LABEL, World
 
 from tandem.errors import ExternalError
 from tandem.guard.apply import stop_fleet
-from tandem.guard.fleet_start import raise_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
@@ -38,8 +38,11 @@ def spelt(calls: Iterable[tuple[str, str]]) -> set[str]:
 
 
 def raised(world: World, unarmed: Sequence[str] = ()) -> None:
-    raise_fleet(world.clients, GUARDED, run="r1", hours=2.0, experiment="first", nodes=1, node_labels=LABEL, who="anna",
-                beats=True, now=world.now, unarmed_paths=unarmed)  # fmt: skip
+    request = RaiseRequest(
+        run="r1", hours=2.0, experiment="first", nodes=1, node_labels=LABEL, who="anna", beats=True,
+        unarmed_paths=tuple(unarmed),
+    )  # fmt: skip
+    raise_fleet(world.clients, GUARDED, request, world.now)
 
 
 def raised_world() -> World:
