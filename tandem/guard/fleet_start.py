@@ -26,12 +26,7 @@ from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, change_fence
 from tandem.guard.lease import Lease, LeasePointer, lease_key
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import (
-    BLOCK_MARGIN,
-    OWNER_TAG,
-    FleetState,
-    observe_fleet,
-)  # fmt: skip
+from tandem.guard.observe import BLOCK_MARGIN, OWNER_TAG, FleetState, observe_fleet, read_label_change
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
