@@ -134,12 +134,14 @@ def _compute_admission(
     inputs: CommandInputs, name: str | None, variants: Sequence[str], *, nodes: int, for_compile: bool
 ) -> NodeAdmission:
     environment = inputs.environments()[0]
+    where = f"environment {environment.name}"
+    if environment.capacity.awaits_reservation:
+        change = "write capacity.reservation_id and deploy Fleet"
+        raise InputError("it has no Fleet stack yet", where=where, change=change)
     if name is None:
         if variants or for_compile:
-            where = f"environment {environment.name}"
-            raise InputError(
-                "--compile and --variants are of an experiment", where=where, change="add --experiment NAME"
-            )
+            change = "add --experiment NAME"
+            raise InputError("--compile and --variants are of an experiment", where=where, change=change)
         return NodeAdmission(labels={})
     experiment = inputs.find_experiment(environment, name)
     if for_compile:
@@ -147,8 +149,8 @@ def _compute_admission(
     variant_names = [variant.name for variant in experiment.all_variants()]
     unknown_names = sorted(set(variants) - set(variant_names))
     if unknown_names:
-        problem, where = f"it has no variant {', '.join(unknown_names)}", f"experiment {name}"
-        raise InputError(problem, where=where, change=f"name some of: {', '.join(variant_names)}")
+        problem = f"it has no variant {', '.join(unknown_names)}"
+        raise InputError(problem, where=f"experiment {name}", change=f"name some of: {', '.join(variant_names)}")
     return admit_servers(environment, experiment, inputs.catalogue, nodes=nodes, variant_names=list(variants))
 
 

@@ -227,7 +227,7 @@ class _FleetStart:
     def _require_node_group(self) -> None:
         fleet, nodes = self.fleet, self.lease.nodes
         if not fleet.has_node_group:
-            raise self._refuse("not there", "deploy the Fleet stack, which waits for capacity.reservation_id")
+            raise self._refuse("not there", "deploy the Fleet stack")
         if not fleet.has_owner_tag:
             problem = f"another's: without the tag {OWNER_TAG}={self.config.environment}"
             raise self._refuse(problem, "it is left alone; give one of the two another name")
