@@ -23,8 +23,6 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -129,13 +127,14 @@ class HubSnapshot:
         code, message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
         quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
         if code == "GatedRepo":
-            problem = "the model is gated and no token was sent"
-            change = f"accept its licence at {self.page}, store a token of that account in Secrets Manager, and give "
-            change += f"the secret's name to the environment ({SECRET_NAME_VARIABLE})"
-            if token:
-                problem = f"the model is gated and the token in the secret {token.secret} does not open it{quote}"
-                change = f"accept the licence at {self.page} with the token's own account, wait for its approval, and "
-                change += "let it read gated repositories"
+            reason = f"the token in the secret {token.secret} does not open it{quote}" if token else "no token was sent"
+            problem = f"the model is gated and {reason}"
+            change = (
+                f"accept the licence at {self.page} with the token's own account and wait for its approval; store a "
+            )
+            change += (
+                f"token that may read gated repositories in the secret of the environment ({SECRET_NAME_VARIABLE})"
+            )
             return HubAccessError(problem, where=self.where, change=change)
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"
@@ -143,13 +142,11 @@ class HubSnapshot:
         if status == UNAUTHORIZED and token:
             problem = f"the hub does not accept the token in the secret {token.secret}{quote}"
             return HubAccessError(problem, where=self.page, change="put a token that is valid into the secret")
-        if code == "RepoNotFound" or status in {UNAUTHORIZED, NOT_FOUND}:
+        if code == "RepoNotFound" or status in {UNAUTHORIZED, FORBIDDEN, NOT_FOUND}:
             reason = f"the token in the secret {token.secret} may not see it" if token else "it is private"
             change = f"check the name; for a private one give a secret with a token ({SECRET_NAME_VARIABLE})"
-            return HubAccessError(f"the hub has no model {self.model}, or {reason}", where=self.page, change=change)
-        if status == FORBIDDEN:
-            change = f"read {self.page} with the account whose token is used"
-            return HubAccessError(f"the hub forbids it{quote}", where=self.where, change=change)
+            problem = f"the hub has no model {self.model}, or {reason}{quote}"
+            return HubAccessError(problem, where=self.page, change=change)
         return ExternalError(f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE)
 
     def retry(self, subject: str, action: Callable[[], Result], count_bytes: Callable[[], int] = lambda: 0) -> Result:
@@ -163,14 +160,15 @@ class HubSnapshot:
         Raises:
             TandemError: the hub refuses, or the last try failed.
         """
-        bytes_before, first, wait_s = count_bytes(), 0, 0.0
+        bytes_before, first = count_bytes(), 0
 
         def plan_wait(error: Exception, number: int) -> float:
-            nonlocal bytes_before, first, wait_s
+            nonlocal bytes_before, first
             reason, hub_wait_s = self._read_failure(error)
             if count_bytes() > bytes_before:
-                bytes_before, first, wait_s = count_bytes(), number - 1, 0.0
-            wait_s, tries = hub_wait_s if hub_wait_s is not None else max(FIRST_WAIT_S, 2 * wait_s), number - first
+                bytes_before, first = count_bytes(), number - 1
+            tries = number - first
+            wait_s = FIRST_WAIT_S * 2 ** (tries - 1) if hub_wait_s is None else hub_wait_s
             if tries == MAX_TRIES or wait_s > MAX_WAIT_S:
                 wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""
                 problem = f"{reason}{wait_note}, asked {tries} times for {subject}"
@@ -289,12 +287,7 @@ def _read_wait_s(headers: Mapping[str, str]) -> float | None:
     if limit is not None and limit.remaining == 0:
         return float(limit.reset_in_seconds) + 1.0
     retry_after = headers.get("Retry-After", "").strip()
-    if retry_after.isdigit():
-        return float(retry_after)
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(tz=UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None
+    return float(retry_after) if retry_after.isdigit() else None
 
 
 def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
@@ -310,8 +303,9 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
             cannot be used.
         ExternalError: the hub cannot be reached, or answers with another commit than the one that was asked for.
     """
-    logger = logging.getLogger(library.__name__)
-    logger.handlers, logger.propagate = [_HubLogHandler(level=logging.WARNING)], False
+    logging.getLogger(library.__name__).setLevel(
+        logging.ERROR
+    )  # its warnings quote addresses, and those of large files are signed
     snapshot, info = _list_model_files(HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work))
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
@@ -405,14 +399,6 @@ def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
     return sha256.hexdigest(), size == entry.size and digest == (entry.sha256 or entry.git_sha1)
 
 
-class _HubLogHandler(logging.Handler):
-    """The library's own warnings as log lines; addresses lose their signatures."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = re.sub(r"\?[^\s'\"]*", "", record.getMessage())
-        log_event("the hub's client warns", level="warning", message=text)
-
-
 def read_token(name: str) -> HubToken:
     """Return the token in a secret: its plain text, or `token` of a JSON object.
 
@@ -430,20 +416,11 @@ def read_token(name: str) -> HubToken:
     try:
         text = boto3.client("secretsmanager", config=config).get_secret_value(SecretId=name).get("SecretString")
     except BOTO_ERRORS as error:
-        fault, code = explain_fault(error, "GetSecretValue"), error_code(error)
-        fault_class: type[TandemError] = ExternalError
-        problem = f"the secret cannot be read: {fault.problem}"
-        change = "check the pod's identity, its region and its way to Secrets Manager; then run the job again"
-        if code == "ResourceNotFoundException":
-            fault_class, problem = InputError, "there is no such secret here, or it has no value yet"
-            change = "create it with the hub's token, or declare its right name for the environment"
-        elif code == "InvalidRequestException":
-            fault_class, problem = InputError, f"the secret cannot be read: {error}"
-            change = "restore it, if it was deleted"
-        elif fault.kind in {"denied", "foreign"}:
-            problem = f"reading the secret is denied ({code})"
-            change = "allow this pod's role secretsmanager:GetSecretValue, and kms:Decrypt where the key is your own"
-        raise fault_class(problem, where=where, change=change) from None
+        is_input = error_code(error) in {"ResourceNotFoundException", "InvalidRequestException"}
+        problem = f"the secret cannot be read: {explain_fault(error, 'GetSecretValue').problem}"
+        change = "create or restore it with the hub's token, or declare its right name; allow this pod's role "
+        change += "secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
+        raise (InputError if is_input else ExternalError)(problem, where=where, change=change) from None
     if not isinstance(text, str):
         raise InputError("the secret is binary", where=where, change="store the token as text")
     if text.lstrip().startswith("{"):

@@ -17,7 +17,6 @@ import statistics
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,14 +53,6 @@ TUNING_DEFAULTS: dict[str, object] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArtifactInspection:
-    """What was found of an artifact, in sentences: its faults, and what of it is unproven."""
-
-    faults: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
 def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> tuple[str, ...]:
     """Refuse an artifact that is not whole, or not the key's.
 
@@ -76,17 +67,19 @@ def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None
     Raises:
         StaleError: it has faults; each is named, one a line.
     """
-    inspection = inspect_artifact(folder, key, cache=cache)
-    if inspection.faults:
+    faults, notes = inspect_artifact(folder, key, cache=cache)
+    if faults:
         change = "nothing was stored; compile it again with this key's own arguments"
-        raise StaleError(format_faults(inspection.faults), where=str(folder), change=change)
-    return inspection.notes
+        raise StaleError(format_faults(faults), where=str(folder), change=change)
+    return notes
 
 
-def inspect_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> ArtifactInspection:
-    """Return what is found of an artifact; the arguments are those of `require_valid_artifact`."""
+def inspect_artifact(
+    folder: Path, key: ArtifactKey, *, cache: Path | None = None
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return an artifact's faults, and what of it is unproven, in sentences; arguments as `require_valid_artifact`."""
     if key.nxdi is None:
-        return ArtifactInspection(faults=tuple(_find_cache_faults(folder)), notes=(NATIVE_NOTE,))
+        return tuple(_find_cache_faults(folder)), (NATIVE_NOTE,)
     config = read_config(folder)
     faults = [config] if isinstance(config, str) else list(config_differences(config, key))
     faults += [*_find_graph_faults(folder / GRAPH), *_find_weight_faults(folder / WEIGHTS, key.tensor_parallel_size)]
@@ -103,7 +96,7 @@ def inspect_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = Non
         for field, path, model in _find_model_folders({} if isinstance(config, str) else config, key).values()
         if not path.startswith(f"{MODELS_MOUNT}/")  # a path that says no revision
     ]
-    return ArtifactInspection(faults=tuple(faults), notes=tuple(notes))
+    return tuple(faults), tuple(notes)
 
 
 def format_faults(faults: Sequence[str]) -> str:

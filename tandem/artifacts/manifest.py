@@ -12,7 +12,6 @@ person may take it in, and what was wrong with it then stands in the manifest.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -102,25 +101,16 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     Raises:
         InputError: it is cut off, no JSON, of a newer schema, or holds what a manifest may not.
     """
-    change = "remove this object, then run the job that made it again"
     try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise InputError(f"the manifest is cut off or no JSON ({error})", where=where, change=change) from None
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if isinstance(version, int) and version > SCHEMA_VERSION:
-        problem = f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}"
-        raise NewerSchemaError(problem, where=where, change="use the tools image of the release that wrote it")
-    try:
-        manifest = Manifest.model_validate_json(body)
+        return Manifest.model_validate_json(body)
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
-        problem = f"malformed at {'.'.join(map(str, first_error['loc'])) or 'the whole'}: {first_error['msg']}"
-        raise InputError(f"the manifest is {problem}", where=where, change=change) from None
-    path, count = Counter(file.path for file in manifest.files).most_common(1)[0]
-    if count > 1:
-        raise InputError(f"the manifest names {path} twice", where=where, change=change)
-    return manifest
+    place, version = ".".join(map(str, first_error["loc"])), first_error["input"]
+    if place == "schema_version" and isinstance(version, int) and version > SCHEMA_VERSION:
+        problem = f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}"
+        raise NewerSchemaError(problem, where=where, change="use the tools image of the release that wrote it")
+    problem = f"the manifest is cut off or malformed{place and ' at '}{place}: {first_error['msg']}"
+    raise InputError(problem, where=where, change="remove this object, then run the job that made it again")
 
 
 def describe_mismatch(manifest: Manifest, target: ArtifactKey | ModelReference) -> list[str]:

@@ -37,29 +37,26 @@ class BucketNeed:
     command: str
 
 
-def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue) -> tuple[BucketNeed, ...]:
-    """Return what the experiments need, models first, each once with all who use it.
+def list_needs(
+    experiments: Iterable[Experiment], catalogue: Catalogue, environment: str = ""
+) -> tuple[BucketNeed, ...]:
+    """Return what the experiments need.
 
     Args:
         experiments: hosted experiments that have passed the rules.
         catalogue: the models and runtimes they name.
+        environment: the name that stands before each user; empty for none.
     """
-    return _join_needs(need for experiment in experiments for need in _list_experiment_needs(experiment, catalogue))
+    prefix = f"{environment}:" if environment else ""
+    return merge_needs(
+        replace(need, used_by=(f"{prefix}{need.used_by[0]}",))
+        for experiment in experiments
+        for need in _list_experiment_needs(experiment, catalogue)
+    )
 
 
-def merge_needs(
-    own_needs: Iterable[BucketNeed], needs_by_environment: dict[str, tuple[BucketNeed, ...]]
-) -> tuple[BucketNeed, ...]:
-    """Return the needs of all environments that share a bucket."""
-    other_needs = [
-        replace(need, used_by=tuple(f"{environment}:{user}" for user in need.used_by))
-        for environment, needs in needs_by_environment.items()
-        for need in needs
-    ]
-    return _join_needs([*own_needs, *other_needs])
-
-
-def _join_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:
+def merge_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:
+    """Return each need once with all who use it, models first."""
     by_prefix: dict[str, BucketNeed] = {}
     for need in needs:
         first_need = by_prefix.setdefault(need.prefix, need)

@@ -8,11 +8,9 @@ name that nobody reads. What is whole is not moved again; a run that was killed 
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -26,8 +24,8 @@ from tandem.artifacts.manifest import ManifestFile, build_damage_error, describe
 from tandem.artifacts.store import ObjectHead, ObjectStore, TransferFacts
 from tandem.errors import InputError
 
+MAX_RECEIPTS = 2  # of one object whose content is not what the manifest says
 FILES_AT_ONCE = 4  # each hashes, reads or writes one file; their parts share the store's threads
-MAX_OBJECT_BYTES = 5 << 40  # bytes; S3 user guide, "Uploading objects"
 
 
 def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
@@ -40,7 +38,7 @@ def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
         sha256: of the file's content, hexadecimal; held against the bytes that are sent.
 
     Raises:
-        InputError: the file cannot be read, is too large for S3, or its content is not what was announced.
+        InputError: the file cannot be read, or its content is not what was announced.
         ExternalError: S3 failed.
     """
     _upload_content(store, path, key, sha256)
@@ -88,9 +86,6 @@ def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> No
         raise local_files.unreadable_error(path, error) from None
     with file:
         size = os.fstat(file.fileno()).st_size
-        if size > MAX_OBJECT_BYTES:
-            problem = f"the file has {size} bytes, S3 takes {MAX_OBJECT_BYTES} in an object"
-            raise InputError(problem, where=str(path), change="cut it into shards")
         head = store.head(key)
         if head is not None and (head.size, head.sha256) == (size, sha256):
             log_event("present", object=store.url(key), size=size)
@@ -153,31 +148,31 @@ def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile
         StaleError: the object is missing, or its size or content is not what was asked for.
         ExternalError: S3 failed, or the disk is full.
     """
+    partial_path = path.with_name(f".{path.name}.receiving")  # what a killed run left there is overwritten
     with local_files.translate_disk_errors(path):
         local_files.create_open_folder(path.parent)
-        with _reserve_partial_path(path) as partial_path:
-            if local_files.has_content(path, file):
-                log_event("present", file=str(path), size=file.size)
-                return
-            head = store.head(key)
-            if head is not None and head.sha256 is None:  # of another program: its content tells
-                head = replace(head, sha256=file.sha256)
-            problem = describe_difference(head, file)
-            if head is None or problem:
-                raise build_damage_error(store, key, problem)
-            if not _receive_whole(store, key, head, partial_path):
-                log_event("received content differs, once more", level="warning", object=store.url(key))
-                if not _receive_whole(store, key, head, partial_path):
-                    problem = "its content has another SHA-256 than the manifest says, twice"
-                    raise build_damage_error(store, key, problem)
+        if local_files.has_content(path, file):
+            log_event("present", file=str(path), size=file.size)
+            return
+        head = store.head(key)
+        if head is not None and head.sha256 is None:  # of another program: its content tells
+            head = replace(head, sha256=file.sha256)
+        problem = describe_difference(head, file)
+        if head is None or problem:
+            raise build_damage_error(store, key, problem)
+        try:
+            for _ in range(MAX_RECEIPTS):
+                with partial_path.open("wb") as content:
+                    if receive_object(store, key, head, content) == file.sha256:
+                        break
+                log_event("received content differs", level="warning", object=store.url(key))
+            else:
+                raise build_damage_error(store, key, "its content has another SHA-256 than the manifest says, twice")
             partial_path.chmod(local_files.OPEN_FILE_MODE)
             partial_path.rename(path)
+        finally:
+            partial_path.unlink(missing_ok=True)
     log_event("received", object=store.url(key), file=str(path), size=file.size)
-
-
-def _receive_whole(store: ObjectStore, key: str, head: ObjectHead, path: Path) -> bool:
-    with path.open("wb") as file:
-        return receive_object(store, key, head, file) == head.sha256
 
 
 def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequence[ManifestFile]) -> None:
@@ -190,16 +185,11 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
         files: which, with size and SHA-256, of a manifest: no path of it leads out of the folder by itself.
 
     Raises:
-        InputError: a link in the folder leads a file out of it.
         ExternalError: the disk has too little room, before anything is received; or as `download_object`.
         StaleError: as `download_object`.
     """
     with local_files.translate_disk_errors(folder):
         local_files.create_open_folder(folder)
-        for file in files:
-            if not (folder / file.path).parent.resolve().is_relative_to(folder.resolve()):
-                change = "remove the link, or receive into an empty folder"
-                raise InputError("a link in the folder leads out of it", where=str(folder / file.path), change=change)
         missing = sum(file.size for file in files if local_files.read_file_size(folder / file.path) != file.size)
         local_files.require_disk_space(folder, missing, f"receiving {store.url(prefix)}")
 
@@ -246,32 +236,3 @@ class _HashWriter:
         self.hash.update(piece)
         if self._file is not None:
             self._file.write(piece)
-
-
-@contextlib.contextmanager
-def _reserve_partial_path(path: Path) -> Iterator[Path]:
-    """Yield the name under which `path` is received, this process's alone; a second process waits here.
-
-    What a killed run left under that name is overwritten.
-    """
-    partial_path = path.with_name(f".{path.name}.receiving")
-    while True:
-        descriptor = os.open(partial_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            if _is_same_file(descriptor, partial_path):  # else the one that had it before has finished and named it
-                try:
-                    yield partial_path
-                finally:
-                    if _is_same_file(descriptor, partial_path):
-                        partial_path.unlink()
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat(follow_symlinks=False))
-    except FileNotFoundError:
-        return False

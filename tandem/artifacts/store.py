@@ -12,7 +12,7 @@ import hashlib
 import os
 import random
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -36,7 +36,6 @@ PART_BYTES = 8 << 20  # of a part; the transfer library holds up to 15 of them, 
 MAX_ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 120  # S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
-MAX_SMALL_BYTES = 64 << 20  # bytes; a manifest of 200,000 files is smaller
 PAGE_ROWS = 1000  # rows of a listing at once, the most that S3 gives
 DELETE_BATCH = 1000  # S3 API reference, DeleteObjects
 MAX_CONFLICTS = 8  # tries after 409 ConditionalRequestConflict: another write of the same key was under way
@@ -191,39 +190,35 @@ class ObjectStore:
         Raises:
             TandemError: denied, unreachable and the like.
         """
-        with self.translate_errors("HeadObject", key):
-            try:
-                answer = self.client.head_object(Bucket=self.bucket, Key=key)
-            except ClientError as error:
-                if self._is_absent(key, error):
-                    return None
-                raise
+        answer = self._ask("HeadObject", self.client.head_object, key)
+        if answer is None:
+            return None
         return ObjectHead(size=answer["ContentLength"], sha256=answer["Metadata"].get("sha256"), etag=answer["ETag"])
 
     def read(self, key: str) -> ObjectContent | None:
         """Return a small object, None where there is none.
 
         Raises:
-            InputError: it is larger than a manifest can be.
             TandemError: denied, unreachable and the like.
         """
-        with self.translate_errors("GetObject", key):
-            try:
-                answer = self.client.get_object(Bucket=self.bucket, Key=key)
-            except ClientError as error:
-                if self._is_absent(key, error):
-                    return None
-                raise
-            size = int(answer["ContentLength"])
-            with contextlib.closing(answer["Body"]) as stream:
-                body = stream.read() if size <= MAX_SMALL_BYTES else b""
-        if size > MAX_SMALL_BYTES:
-            change = "this is no manifest and no lease: see who wrote it, remove it, run the job again"
-            problem = f"the object has {size} bytes, at most {MAX_SMALL_BYTES}"
-            raise InputError(problem, where=self.url(key), change=change)
+        answer = self._ask("GetObject", self.client.get_object, key)
+        if answer is None:
+            return None
+        with self.translate_errors("GetObject", key), contextlib.closing(answer["Body"]) as stream:
+            body = stream.read()
         modified_at = answer["LastModified"].astimezone(UTC)
         read_at = read_response_time(answer) or modified_at
         return ObjectContent(body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at)
+
+    def _ask(self, operation: str, method: Callable[..., Any], key: str) -> Any:
+        """Return S3's answer about an object, None where there is none."""
+        with self.translate_errors(operation, key):
+            try:
+                return method(Bucket=self.bucket, Key=key)
+            except ClientError as error:
+                if not self._is_absent(key, error):
+                    raise
+        return None
 
     def _is_absent(self, key: str, error: ClientError) -> bool:
         """Tell a missing object from a denied one.

@@ -59,7 +59,6 @@ _KIND_FAULTS: dict[FaultKind, tuple[type[TandemError], str]] = {
     "no credentials": (ExternalError, f"in a pod: {_IDENTITY_ADVICE}; {_LOGIN_ADVICE}"),
 }
 # codes of objects and their keys -> the fault's sentence and what to do
-_KMS_STATES = {"DisabledException", "NotFoundException", "KMSInvalidStateException", "InvalidKeyUsageException"}
 _OBJECT_FAULTS = (
     (
         {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"},
@@ -72,11 +71,6 @@ _OBJECT_FAULTS = (
         "restore it, and take models/ and artifacts/ out of the lifecycle rule that archives",
     ),
     ({"NoSuchKey", "404"}, "there is no such object", "run the job that makes it"),
-    (
-        {f"KMS.{state}" for state in _KMS_STATES},
-        "the bucket's encryption key cannot be used",
-        "enable the key, or set the bucket's default encryption to one that exists",
-    ),
 )
 
 
@@ -102,8 +96,6 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
         if code in codes:
             return ExternalError(f"{problem} ({said})", where=where, change=change)
     fault_class, change = _KIND_FAULTS.get(fault.kind, _DEFAULT_FAULT)
-    if code == "KeyTooLongError":
-        fault_class, change = InputError, "correct the name"
     return fault_class(fault.problem, where=where, change=change)
 
 
@@ -116,10 +108,6 @@ def _build_denial_fault(message: str, operation: str, bucket: str, key: str) -> 
         return ExternalError(problem, where=where, change=change)
     problem = f"S3 denies {operation}" + (f" ({message})" if message not in {"", "Access Denied"} else "")
     action = ACTIONS.get(operation, f"s3:{operation}")
-    if action == "s3:PutObject" and "explicit deny in a resource-based policy" in message:
-        problem += ": the bucket's policy forbids this write, as where it demands another encryption key"
-        change = "wrong key encryption: make the key that the policy demands the bucket's default encryption"
-        return ExternalError(problem, where=where, change=change)
     accounts = {"models/": STAGE_ACCOUNT, "artifacts/": COMPILE_ACCOUNT, "results/": BENCH_ACCOUNT}
     resource = f"arn:aws:s3:::{bucket}/{prefix}*"
     if operation in BUCKET_OPERATIONS:
@@ -130,4 +118,8 @@ def _build_denial_fault(message: str, operation: str, bucket: str, key: str) -> 
     elif operation == "DeleteObjects":
         holder = "an operator's role (no service account may delete)"
     change = f"{action} on {resource} is missing for this identity: run as {holder}, or deploy the Cluster stack again"
-    return ExternalError(problem, where=where, change=f"{change}; a bucket policy that denies is the owner's to change")
+    return ExternalError(
+        problem,
+        where=where,
+        change=f"{change}; a bucket policy that denies, as for want of an encryption key, is the owner's to change",
+    )

@@ -4,22 +4,18 @@ Invariant: what a manifest names has passed the local inspection against its key
 one; the first whole artifact of a key wins, whoever comes second says so and ends well; a run that was killed goes on
 and ends in the same bytes; however this ends but by a kill, the lease that `fetch` took is free.
 
-An artifact's folder is named after its Job and by chance, once for each compile of a pod, whose disk keeps the name: no
-two writers ever write one object, not even two pods of one Job, of which one was thought dead, and a container that
-is started again goes on where it was. The content takes no part in the name, so sending need not wait for all hashes.
+An artifact's folder is named after its Job, its pod and the driver's outcome: no two writers ever write one object, not
+even two pods of one Job, of which one was thought dead, and a container that is started again goes on where it was. The
+content takes no part in the name, so sending need not wait for all hashes.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import os
-import re
-import secrets
-import tempfile
 from functools import cached_property
 from pathlib import Path
+from platform import node
 from typing import Any
 
 from tandem.artifacts import manifest as sets
@@ -27,7 +23,7 @@ from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read_outcome
 from tandem.artifacts.fetch import PRESENT_NAME
 from tandem.artifacts.files import LocalFiles, compute_sha256
-from tandem.artifacts.inspection import ArtifactInspection, format_faults, inspect_artifact
+from tandem.artifacts.inspection import format_faults, inspect_artifact
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key, read_holder, read_json_variable
 from tandem.artifacts.lease import hold_lease, release_lease
 from tandem.artifacts.retry import add_retry_argument, retry_upload
@@ -42,9 +38,7 @@ WAIT_S = 600.0
 OUTCOME_NAME = "outcome.json"  # what the driver says of the compile, in the work folder
 CACHE_NAME = "compiler-cache"
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
-RUN_NAME = "run.json"  # in the work folder: the name of what this pod's compile is stored under
-SUFFIX_BYTES = 6
-SUFFIX_PATTERN = rf"[0-9a-f]{{{2 * SUFFIX_BYTES}}}"  # at the end of that name
+DIGEST_CHARACTERS = 12  # at the end of the name that a pod's compile is stored under
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +81,8 @@ class ArtifactUpload:
         return LocalFiles(self.options.artifact)
 
     @cached_property
-    def inspection(self) -> ArtifactInspection:
-        """Return what is found of the artifact.
+    def inspection(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the artifact's faults, and what of it is unproven.
 
         Raises:
             InputError: it is a link: the compiler may have made one that leads to what is not its own.
@@ -122,7 +116,7 @@ class ArtifactUpload:
 
     def _store(self, outcome: CompileOutcome) -> None:
         store, key, options = self.store, self.key, self.options
-        faults, run_name = self.inspection.faults, _choose_run_name(options.work, self.holder)
+        faults, run_name = self.inspection[0], choose_run_name(options.work, self.holder)
         folder = f"{key.prefix}/{run_name}"
         with hold_lease(store, self.lease_key, self.holder, options.lease_s, options.wait_s) as lease:
             if sets.find_stored_set(store, key):  # written by whoever held the lease before us
@@ -157,34 +151,19 @@ class ArtifactUpload:
             "run": self.holder,
             "where": outcome.where,
             "attempts": [{"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts],
-            "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *self.inspection.notes])),
+            "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *self.inspection[1]])),
             "models": models,
         }
 
 
-def _choose_run_name(work: Path, holder: str) -> str:
+def choose_run_name(work: Path, holder: str) -> str:
     """Return the name of the folder below the artifact: one for each compile of a pod, the same at every start.
 
-    What is read here the compile container may have written too, and no name leads it out of its own Job's folders.
+    The outcome says to the microsecond when the compile began; two pods of one Job have two host names. It is hashed:
+    whatever the compile container left there, no name leads out of its own Job's folders.
     """
-    path, outcome_digest = work / RUN_NAME, compute_sha256(work / OUTCOME_NAME)
-    try:
-        earlier_run = json.loads(path.read_text())
-        is_ours = re.fullmatch(rf"{re.escape(holder)}-{SUFFIX_PATTERN}", earlier_run["run"])
-        if earlier_run["compile"] == outcome_digest and is_ours:
-            return str(earlier_run["run"])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # none yet, or half of one: nothing was sent under it
-    name = f"{holder}-{secrets.token_hex(SUFFIX_BYTES)}"
-    try:
-        descriptor, partial_path = tempfile.mkstemp(dir=work)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump({"compile": outcome_digest, "run": name}, file)
-        Path(partial_path).replace(path)
-    except OSError as error:  # a full disk: what is compiled is stored all the same
-        reason = error.strerror or str(error)
-        log_event("a restart would send all again", level="warning", where=str(path), reason=reason)
-    return name
+    digest = hashlib.sha256(f"{node()} {compute_sha256(work / OUTCOME_NAME)}".encode())
+    return f"{holder}-{digest.hexdigest()[:DIGEST_CHARACTERS]}"
 
 
 def _require_outcome(work: Path) -> CompileOutcome:

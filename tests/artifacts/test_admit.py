@@ -172,7 +172,7 @@ def test_a_model_with_a_file_cut_off_is_refused(fused, said):
 @pytest.mark.parametrize(
     ("edit", "code", "words"),
     [
-        (lambda body: body[: len(body) // 2], 2, "cut off or no JSON"),
+        (lambda body: body[: len(body) // 2], 2, "cut off or malformed"),
         (lambda body: body.replace(b'"schema_version": 1', b'"schema_version": 2'), 2, "schema 2"),
         (lambda body: body.replace(b'"model.pt"', b'"../model.pt"'), 2, "leaves its folder"),
         (lambda body: body.replace(b'"folder": "run-1"', b'"folder": "/etc"'), 2, "leaves its folder"),

@@ -9,7 +9,6 @@ import pytest
 
 from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.lease import parse_lease
-from tandem.artifacts.list import build_rows
 from tandem.artifacts.manifest import LEASE_NAME
 
 pytestmark = pytest.mark.endpoint
@@ -25,9 +24,7 @@ def stored(store):
 
 
 def test_frozen_sets_are_whole(stored):
-    states = {
-        (row.kind, row.name.partition("@")[0], row.state) for row in build_rows(read_inventory(stored), stored.now())
-    }
+    states = {(found.kind, found.name.partition("@")[0], found.condition) for found in read_inventory(stored)}
 
     assert {("model", "acme/tiny", "whole"), ("artifact", "qwen3-0-6b-none-tp2-lnc2-b1-s128-a39864e1b644", "whole")} < (
         states

@@ -57,7 +57,7 @@ def test_a_binary_secret_is_refused(make):
 
 @pytest.mark.usefixtures("aws")
 def test_a_secret_that_is_not_there_is_refused_by_name():
-    with pytest.raises(InputError, match="secret tandem/nowhere: there is no such secret"):
+    with pytest.raises(InputError, match="secret tandem/nowhere: the secret cannot be read"):
         read_token("tandem/nowhere")
 
 
@@ -77,7 +77,7 @@ def fronted(make, proxy, monkeypatch):
 
 def test_a_denied_secret_names_the_permission(fronted, proxy):
     proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="AccessDeniedException")))
-    with pytest.raises(ExternalError, match="reading the secret is denied") as caught:
+    with pytest.raises(ExternalError, match="the secret cannot be read") as caught:
         read_token(fronted)
     assert "secretsmanager:GetSecretValue" in caught.value.change
 

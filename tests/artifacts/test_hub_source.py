@@ -179,16 +179,6 @@ def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(monkeypatch, tmp_path):
             resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
-def test_a_warning_of_the_hub_is_a_log_line_without_signatures(monkeypatch, tmp_path, capsys):
-    headers = {"X-HF-Warning": "moved; see https://cdn.internal/file?signature=abc now"}
-    with plain_hub(lambda _path, _count: (200, headers, listing([]))) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
-        resolve_snapshot(MODEL, COMMIT, tmp_path)
-
-    said = [(line.event, line.message) for line in lines(capsys)]
-    assert said == [("the hub's client warns", "see https://cdn.internal/file now")]
-
-
 @pytest.mark.usefixtures("hub")
 def test_a_revision_that_is_not_there_is_refused_by_name(tmp_path):
     with pytest.raises(InputError, match=f"no revision {OTHER}"):

@@ -47,7 +47,7 @@ def test_a_model_is_told_by_id_and_revision(both):
     assert need.prefix == f"models/{need.fields['id']}/{need.fields['revision']}"
 
 
-def test_needs_of_an_environment_that_shares_the_bucket_are_added_under_its_name(both):
+def test_merged_needs_name_all_users_each_once(both):
     one, other = both[0], replace(both[1], used_by=("x/v",))
-    found = merge_needs([one], {"elsewhere": (replace(one, used_by=("x/v",)), other)})
-    assert [need.used_by for need in found] == [(*one.used_by, "elsewhere:x/v"), ("elsewhere:x/v",)]
+    found = merge_needs([one, replace(one, used_by=("x/v",)), other])
+    assert [need.used_by for need in found] == [(*one.used_by, "x/v"), ("x/v",)]

@@ -159,15 +159,6 @@ def test_a_file_that_shrinks_while_it_is_sent_is_told(proxied, proxy, blob):
         upload_file(proxied, path, KEY, sha256)
 
 
-def test_a_file_that_s3_cannot_hold_is_refused(store, tmp_path):
-    path = tmp_path / "sparse"
-    path.touch()
-    os.truncate(path, (5 << 40) + 1)
-
-    with pytest.raises(InputError, match="cut it into shards"):
-        upload_file(store, path, KEY, "0" * 64)
-
-
 def test_a_check_that_fails_ends_the_sending(store, blob):
     folder = blob("a", 7).parent
 

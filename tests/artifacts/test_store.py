@@ -123,13 +123,6 @@ def test_the_time_is_of_the_service(store):
     assert abs(store.now() - stored.read_at) < timedelta(seconds=30)
 
 
-def test_an_object_too_large_for_a_manifest_is_refused(store, endpoint, bucket, monkeypatch):
-    monkeypatch.setattr("tandem.artifacts.store.MAX_SMALL_BYTES", 10)
-    endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"x" * 11)
-    with pytest.raises(InputError, match="11 bytes"):
-        store.read("models/m")
-
-
 def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
     proxy.use(FaultRule(fault=DropFault()))
     with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):

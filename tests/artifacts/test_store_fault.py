@@ -38,8 +38,6 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
         ("InvalidObjectState", ExternalError, r"archive class .*restore it"),
         ("PermanentRedirect", InputError, r"another region .*AWS_REGION"),
         ("NoSuchKey", ExternalError, r"no such object"),
-        ("KeyTooLongError", InputError, r"correct the name"),
-        ("KMS.DisabledException", ExternalError, r"encryption key cannot be used"),
         ("SomethingNew", ExternalError, r"PutObject was refused \(SomethingNew: said\)"),
     ],
 )
@@ -76,16 +74,6 @@ def test_a_denied_key_names_the_action_on_it():
     fault = answered("AccessDenied", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", 403)
     assert "denies kms:GenerateDataKey" in fault.problem
     assert "allow kms:GenerateDataKey" in fault.change
-
-
-def test_a_write_that_the_buckets_policy_forbids_may_be_of_the_wrong_key():
-    message = USER + 's3:PutObject on resource: "x" with an explicit deny in a resource-based policy'
-    assert answered("AccessDenied", message, 403).change.startswith("wrong key encryption")
-
-
-def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
-    message = USER + 's3:GetObject on resource: "x" with an explicit deny in a resource-based policy'
-    assert "encryption" not in str(answered("AccessDenied", message, 403, "GetObject"))
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_the_same_manifest_again_counts_as_ours(store, whole):
     [
         (b'{"schema_version": 1, "ki', "cut off"),
         (b'{"schema_version": 2}', "schema 2, this program knows up to 1"),
-        (b"{}", "malformed"),
+        (b"{}", "malformed at schema_version"),
     ],
     ids=["truncated", "newer", "malformed"],
 )

@@ -145,7 +145,7 @@ def remove_manifest(folder: Path) -> None:
     ("spoil", "fields", "knobs", "code", "sentence"),
     [
         (remove_manifest, {}, {}, 1, "compile it"),
-        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, asked 7"),
+        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, deployment 7"),
         (spoil_file, {}, {}, 1, "model.pt has 1 bytes instead of 10"),
         (cut_manifest, {}, {}, 2, "cut off"),
         (None, {}, {"key": {"runtime": "nxdi-v0"}}, 2, "start.artifact.key"),
