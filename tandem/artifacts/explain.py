@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import read_artifact_key
 from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
-from tandem.errors import ExternalError, InputError
+from tandem.errors import InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
@@ -92,23 +92,17 @@ def resolve_key(
 
     Raises:
         InputError: the word means nothing or several things; the nearest names are in it.
-        ExternalError: the bucket did not give what the word may mean.
+        ExternalError: the bucket did not give all that the word may mean.
     """
-    sides, fault = list(known_sides), None
+    sides = list(known_sides)
     is_path = os.access(word, os.F_OK)  # says no to what is longer than a name can be
     if is_path and not any(word in (side.name, *side.aliases) for side in sides):
         return read_key_side(Path(word))
     if match := _match_word(word, sides):
         return match
-    try:
-        for side in read_stored_sides():
-            sides.append(side)  # noqa: PERF402 - what was read before a fault may be enough
-    except ExternalError as error:
-        fault = error
+    sides += read_stored_sides()
     if match := _match_word(word, sides):
         return match
-    if fault is not None:
-        raise fault
     names = [*dict.fromkeys(name for side in sides for name in (*side.aliases, side.name))]
     suggestions = difflib.get_close_matches(word, names, n=MAX_SUGGESTIONS, cutoff=0.3) or names[:MAX_SUGGESTIONS]
     change = f"name one of: {', '.join(suggestions) or 'there is none yet'}"
@@ -223,13 +217,11 @@ def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[
     """Yield the key of every stored artifact whose manifest can be read.
 
     Raises:
-        ExternalError: at the end, where S3 did not give one of them.
+        ExternalError: S3 did not give one of them.
     """
-    fault = None
     for stored_set in stored_sets:
+        if stored_set.read_fault:
+            raise stored_set.read_fault
         if stored_set.kind == "artifact" and stored_set.manifest is not None:
             where = f"{url}{stored_set.manifest_key}"
             yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)
-        fault = fault or stored_set.read_fault
-    if fault is not None:
-        raise fault

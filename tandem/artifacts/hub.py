@@ -20,7 +20,6 @@ import json
 import logging
 import os
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -100,6 +99,11 @@ class HubSnapshot:
     folder: Path
     token: HubToken | None = field(default=None, repr=False)
     entries: Mapping[str, SnapshotEntry] = field(default_factory=dict)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether a file that was received is to be deleted once it is stored."""
+        return True
 
     @property
     def page(self) -> str:
@@ -192,18 +196,6 @@ class HubSnapshot:
             raise self.foreign_answer_fault(error) from None
         return f"the hub does not answer ({type(error).__name__}: {error})", None
 
-    def prepare(self) -> None:
-        """Make the folder, and remove what an earlier run left there of another commit.
-
-        Raises:
-            ExternalError: the disk refuses it.
-        """
-        with translate_disk_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            for sibling in self.folder.parent.iterdir():
-                if sibling.name != self.folder.name:
-                    shutil.rmtree(sibling)
-
     def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
         """Refuse to begin what the disk cannot end: one file at a time lies on it, so the largest must fit.
 
@@ -230,6 +222,8 @@ class HubSnapshot:
             ExternalError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
         """
         path = self.folder / entry.path
+        with translate_disk_errors(self.folder):
+            self.folder.mkdir(parents=True, exist_ok=True)
         for _ in range(MAX_FETCHES):
             if read_file_size(path) > entry.size:
                 path.unlink()
@@ -245,10 +239,6 @@ class HubSnapshot:
             path.unlink()
         problem = f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists"
         raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
-
-    def drop(self, entry: SnapshotEntry) -> None:
-        """Delete the local file, which is stored now."""
-        (self.folder / entry.path).unlink(missing_ok=True)
 
     def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         """Ask once for what is missing; raise EOFError where the answer ended early."""
@@ -303,9 +293,7 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
             cannot be used.
         ExternalError: the hub cannot be reached, or answers with another commit than the one that was asked for.
     """
-    logging.getLogger(library.__name__).setLevel(
-        logging.ERROR
-    )  # its warnings quote addresses, and those of large files are signed
+    logging.getLogger(library.__name__).setLevel(logging.ERROR)  # its warnings quote addresses, some are signed
     snapshot, info = _list_model_files(HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work))
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):

@@ -182,6 +182,11 @@ class FolderSnapshot:
     weights: Mapping[str, str]
 
     @property
+    def is_temporary(self) -> bool:
+        """Whether a file that was received is to be deleted once it is stored: the copy is the operator's."""
+        return False
+
+    @property
     def where(self) -> str:
         """Return the folder, for messages."""
         return str(self.folder)
@@ -191,9 +196,6 @@ class FolderSnapshot:
         """Return what the manifest says of where the files came from."""
         checks = "index, lengths and configuration of the copy; no checksum of a hub"
         return {"from": "folder", "checked": checks + (f"; {SUMS_NAME} of the copy" if self.sums is not None else "")}
-
-    def prepare(self) -> None:
-        """Do nothing: the files are read where they lie."""
 
     def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
         """Refuse a copy of which one of these files is not whole, before any is stored.
@@ -232,9 +234,6 @@ class FolderSnapshot:
             raise InputError(f"it differs from {SUMS_NAME}", where=str(path), change="copy it again from its source")
         on_progress(entry.size)
         return path, sha256
-
-    def drop(self, entry: SnapshotEntry) -> None:
-        """Leave the file: the copy is the operator's."""
 
 
 def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:

@@ -16,7 +16,6 @@ import shutil
 import time
 import uuid
 from collections.abc import Sequence
-from hashlib import sha1, sha256
 from pathlib import Path
 from platform import node
 from typing import Any
@@ -83,7 +82,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSource, lease: WriteLease) -> None:
-    source.prepare()
     files, left_out = choose_files(source)
     if left_out:
         log_event("left out", model=model.name, files=left_out)
@@ -106,7 +104,8 @@ def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSour
     for entry in missing:
         path, digests[entry.path] = source.receive(entry, report_progress)
         upload_file(store, path, f"{model.prefix}/{entry.path}", digests[entry.path])
-        source.drop(entry)
+        if source.is_temporary:
+            path.unlink()
     manifest = sets.build_manifest(
         model,
         tuple(sets.ManifestFile(path=file.path, size=file.size, sha256=digests[file.path]) for file in files),
@@ -137,8 +136,11 @@ def _find_whole_objects(
         name = summary.key.removeprefix(f"{model.prefix}/")
         if name in {"", sets.MANIFEST_NAME, sets.LEASE_NAME}:  # "" is what a console writes for an empty folder
             continue
-        digest = _read_matching_digest(store, summary.key, entries[name], source) if name in entries else None
-        if digest is not None:
+        digest = ""
+        if name in entries:  # git's own name of a small file is no SHA-256: such a file is read once more
+            digest = entries[name].sha256 or source.receive(entries[name], lambda _size: None)[1]
+        head = store.head(summary.key)
+        if head and digest and (head.size, head.sha256) == (entries[name].size, digest):
             digests[name] = digest
         elif name not in entries or not may_replace:
             command = quote_command("aws", "s3", "rm", "--recursive", f"{store.url(model.prefix)}/")
@@ -146,20 +148,3 @@ def _find_whole_objects(
             change = f"see that nobody serves from it, remove it ({command}) and run this job again"
             raise StaleError(problem, where=store.url(summary.key), change=change)
     return digests
-
-
-def _read_matching_digest(store: ObjectStore, key: str, entry: SnapshotEntry, source: SnapshotSource) -> str | None:
-    """Return the SHA-256 of an object that has the entry's content, else None."""
-    head = store.head(key)
-    if head is None or head.size != entry.size or head.sha256 is None:
-        return None
-    if entry.sha256:
-        is_same = head.sha256 == entry.sha256
-    elif entry.git_sha1:  # git stores small files only: the object itself tells, nothing is fetched from the hub again
-        content = store.read(key)
-        body = content.body if content else b""
-        git_hash = sha1(b"blob %d\0%b" % (len(body), body), usedforsecurity=False).hexdigest()
-        is_same = git_hash == entry.git_sha1 and sha256(body).hexdigest() == head.sha256
-    else:
-        is_same = source.receive(entry, lambda _size: None)[1] == head.sha256
-    return head.sha256 if is_same else None

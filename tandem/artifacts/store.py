@@ -207,7 +207,7 @@ class ObjectStore:
         with self.translate_errors("GetObject", key), contextlib.closing(answer["Body"]) as stream:
             body = stream.read()
         modified_at = answer["LastModified"].astimezone(UTC)
-        read_at = read_response_time(answer) or modified_at
+        read_at = read_response_time(answer)
         return ObjectContent(body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at)
 
     def _ask(self, operation: str, method: Callable[..., Any], key: str) -> Any:
@@ -350,13 +350,12 @@ class ObjectStore:
         """Return S3's own time, to the second; ages and expiries are never judged by this machine's clock."""
         with self.translate_errors("ListObjectsV2", "artifacts/"):
             answer = self.client.list_objects_v2(Bucket=self.bucket, Prefix="artifacts/", MaxKeys=1)
-        return read_response_time(answer) or datetime.now(tz=UTC)
+        return read_response_time(answer)
 
 
-def read_response_time(answer: Mapping[str, Any]) -> datetime | None:
-    """Return the time in the answer's Date header, None without one."""
-    date_text = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-    return parsedate_to_datetime(date_text).astimezone(UTC) if date_text else None
+def read_response_time(answer: Mapping[str, Any]) -> datetime:
+    """Return the time in the answer's Date header."""
+    return parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).astimezone(UTC)
 
 
 def open_store(bucket: str) -> ObjectStore:
@@ -366,26 +365,22 @@ def open_store(bucket: str) -> ObjectStore:
         InputError: the settings cannot be used (no region, an unknown profile).
     """
     try:
-        return ObjectStore(bucket, _create_client())
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+            tcp_keepalive=True,
+            max_pool_connections=CONCURRENCY + 8,  # data, and what controls it
+            retries={"mode": "standard", "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS))},
+            # every body goes with its SHA-256 in a signed header, which S3 holds against what it got
+            s3={"payload_signing_enabled": False},
+            request_checksum_calculation="when_required",
+            # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`
+            response_checksum_validation="when_supported",
+            user_agent_extra="tandem-artifacts",
+        )
+        return ObjectStore(bucket, boto3.client("s3", config=config))
     except BotoCoreError as error:
         raise convert_error(error, "Connect", bucket, "") from None
     except ValueError as error:
         change = "correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set"
         raise InputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/", change=change) from None
-
-
-def _create_client() -> Any:
-    config = Config(
-        connect_timeout=CONNECT_TIMEOUT_S,
-        read_timeout=READ_TIMEOUT_S,
-        tcp_keepalive=True,
-        max_pool_connections=CONCURRENCY + 8,  # data, and what controls it
-        retries={"mode": "standard", "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS))},
-        # every body goes with its SHA-256 in a signed header, which S3 holds against what it got
-        s3={"payload_signing_enabled": False},
-        request_checksum_calculation="when_required",
-        # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`
-        response_checksum_validation="when_supported",
-        user_agent_extra="tandem-artifacts",
-    )
-    return boto3.client("s3", config=config)

@@ -39,7 +39,7 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
             print_line(title)
         print_rows(line for row in section for line in _list_survey_rows(row, context, now))
     size = sum(row.size for row in rows)
-    print_line(f"stored: {format_bytes(size)}{_format_cost(size, context)}")
+    print_line(f"stored: {format_bytes(size)}{_format_cost(size, context, with_price=True)}")
     for place in dict.fromkeys(fault.file for fault in context.unread):
         print_line(f"not counted, for it is refused: {place} (tandem check)")
     commands = [command for row in needed_rows for command in row.commands]
@@ -53,7 +53,7 @@ def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> 
     yield row.state, VerbatimText(row.name)
     parts = []
     if row.written is not None:
-        parts = [format_bytes(row.size), _format_age(row.written, now), *_format_usd_month(row.size, context)]
+        parts = [f"{format_bytes(row.size)}, {_format_age(row.written, now)}{_format_cost(row.size, context)}"]
     parts += [format_users(row.used_by)] if row.used_by else []
     heads = [phrase for phrase in row.why if phrase.endswith(":")]  # a line of its own each
     reasons = [phrase for phrase in row.why if phrase not in heads]
@@ -101,7 +101,9 @@ def print_plan(context: BucketContext, plan: GcPlan, *, days: int, now: datetime
 def print_summary(context: BucketContext, size: int, *, versions: bool | None, delete: bool) -> None:
     """Say how much goes, and when that is really so; `versions`: a delete leaves old ones, None for unknown."""
     artifacts = context.environment.artifacts
-    print_line(f"{'freed' if delete else 'would free'} {format_bytes(size)}{_format_cost(size, context)}")
+    print_line(
+        f"{'freed' if delete else 'would free'} {format_bytes(size)}{_format_cost(size, context, with_price=True)}"
+    )
     if versions is not False:
         condition = "the bucket keeps versions:" if versions else "if the bucket keeps versions,"
         end = f"for {artifacts.noncurrent_days} days more (artifacts.noncurrent_days)"
@@ -175,13 +177,10 @@ def _compute_usd_month(size: int, context: BucketContext) -> float | None:
     return None if price is None else size / GIB * price
 
 
-def _format_usd_month(size: int, context: BucketContext) -> list[str]:
-    usd = _compute_usd_month(size, context)
-    return [] if usd is None else [f"{usd:.2f} USD a month"]
-
-
-def _format_cost(size: int, context: BucketContext) -> str:
-    """Return a cost with its price and the price's date; nothing where the environment has none."""
-    artifacts = context.environment.artifacts
-    price = f"at {artifacts.usd_per_gb_month} a GB (your figure of {artifacts.usd_per_gb_month_date})"
-    return "".join(f", {cost} {price}" for cost in _format_usd_month(size, context))
+def _format_cost(size: int, context: BucketContext, *, with_price: bool = False) -> str:
+    """Return a cost, with its price and the price's date where asked; nothing where the environment has none."""
+    artifacts, usd = context.environment.artifacts, _compute_usd_month(size, context)
+    if usd is None:
+        return ""
+    price = f" at {artifacts.usd_per_gb_month} a GB (your figure of {artifacts.usd_per_gb_month_date})"
+    return f", {usd:.2f} USD a month{price if with_price else ''}"

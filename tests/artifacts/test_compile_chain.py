@@ -283,17 +283,6 @@ def test_what_is_half_is_named_and_kept_without_a_manifest(chain):
         assert f"{this.key.prefix}/{MANIFEST_NAME}" not in this.objects()
 
 
-@pytest.mark.parametrize("case", ["nxdi-fused", "native-baseline"])
-def test_without_an_artifact_no_server_starts_and_the_command_that_makes_it_is_named(chain, case):
-    this = chain(case)
-    this.stage()
-
-    run = this.serve_pod().call("admit")
-
-    command = names.start_command(names.experiment_namespace(this.experiment), names.compile_job_name(this.key))
-    assert (run.returncode, command in last(run)["change"]) == (1, True)
-
-
 def test_without_a_staged_model_nothing_is_compiled_and_the_command_that_stages_it_is_named(chain):
     this = chain("nxdi-fused")
     run = this.compile_pod("first").call("fetch")

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
-from stored_sets import FILES, MODEL, put, put_lease, put_set
+from stored_sets import FILES, put, put_lease, put_set
 
 from tandem.artifacts.inventory import read_inventory, read_stored_set, set_prefix
-from tandem.artifacts.manifest import NewerSchemaError
-from tandem.errors import ExternalError
 
 pytestmark = pytest.mark.endpoint
 KEY = "artifacts/tiny-000000000000"
@@ -28,12 +25,6 @@ def by_name(store, *, with_uploads=False):
     return {found.name: found for found in read_inventory(store, with_uploads=with_uploads)}
 
 
-def test_a_whole_set_has_its_manifest_and_no_damage(store):
-    manifest = put_set(store, KEY, "run")
-    found = by_name(store)["tiny-000000000000"]
-    assert (found.manifest, found.damage, found.kind) == (manifest, "", "artifact")
-
-
 def test_a_bad_manifest_hides_no_other_set(store):
     put_set(store, KEY, "run")
     for name, body in BAD.items():
@@ -45,40 +36,11 @@ def test_a_bad_manifest_hides_no_other_set(store):
     assert [name for name, each in found.items() if each.damage == ""] == ["tiny-000000000000"]
 
 
-def test_a_manifest_of_a_newer_schema_is_told_from_a_broken_one(store):
-    put(store, f"{KEY}/tandem-manifest.json", BAD["newer"])
-    assert isinstance(read_stored_set(store, KEY).fault, NewerSchemaError)
-
-
-def test_a_manifest_that_is_denied_hides_no_other_set(proxied, proxy):
-    put_set(proxied, KEY, "run")
-    put_set(proxied, MODEL)
-    proxy.use(FaultRule(operation="GetObject", path=f"/*/{KEY}/tandem-manifest.json", fault=ACCESS_DENIED_FAULT))
-
-    found = by_name(proxied)
-
-    assert isinstance(found["tiny-000000000000"].fault, ExternalError)
-    assert found["org/name@main"].damage == ""
-
-
-def test_a_file_that_is_missing_is_named(store):
-    put_set(store, KEY, "run")
-    store.delete([f"{KEY}/run/config.json"])
-    assert read_stored_set(store, KEY).damage == "config.json missing"
-
-
 def test_a_manifest_under_another_name_is_damage(store):
     put_set(store, KEY, "run")
     body = store.read(f"{KEY}/tandem-manifest.json").body
     put(store, "artifacts/other/tandem-manifest.json", body)
     assert read_stored_set(store, "artifacts/other").damage == "its manifest is of artifact tiny-000000000000"
-
-
-def test_the_holder_of_a_lease_is_read(store):
-    put_lease(store, KEY, held=True, holder="compile-1")
-    lease = read_stored_set(store, KEY).lease
-    assert lease is not None
-    assert (lease.holder, lease.is_active) == ("compile-1", True)
 
 
 def test_a_lease_that_is_none_hides_nothing(store):

@@ -205,13 +205,6 @@ def test_the_program_inherits_nothing_of_the_driver(bench):
     assert (bench.folder / "seen").read_text() == alone
 
 
-def test_the_command_compile_is_the_driver(bench):
-    bench.says(WRITE)
-    started = [sys.executable, "-m", "tandem.artifacts", "compile", *bench.arguments(), *bench.compiler()]
-    run = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (run.returncode, bench.outcome["result"]) == (0, "compiled")
-
-
 def test_without_a_device_and_without_a_word_it_was_compiled_on_a_cpu(bench):
     assert not list(Path("/dev").glob("neuron[0-9]*"))
     bench.says(WRITE)

@@ -13,7 +13,6 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.explain import (
     KeySide,
     compute_key_name,
-    describe_differences,
     find_nearest_key,
     format_differences,
     format_value,
@@ -21,7 +20,7 @@ from tandem.artifacts.explain import (
     resolve_key,
 )
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
-from tandem.errors import ExternalError, InputError
+from tandem.errors import InputError
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
@@ -60,17 +59,6 @@ def test_every_field_changed_alone_is_named(key):
         assert [line.split()[0] for line in format_differences(side(key), other)][4:] == [name]
 
 
-def test_a_nested_setting_is_told_by_its_own_name(key):
-    other = replace(key, tuning=key.tuning | {"fused_qkv": True})
-    assert describe_differences(key.differences(other)) == [
-        f"tuning.fused_qkv {format_value(key.tuning['fused_qkv'])} -> true"
-    ]
-
-
-def test_equal_keys_are_said_to_be_the_same(key):
-    assert list(format_differences(side(key), side(key)))[-1] == "the same artifact: every field of the key is equal"
-
-
 def test_values_are_spelt_as_yaml_does():
     assert [format_value(value) for value in (None, True, 7, "bfloat16", "", [1, 2])] == [
         "null", "true", "7", "bfloat16", '""', "[1, 2]",
@@ -95,16 +83,6 @@ def test_the_bucket_is_not_asked_for_what_is_at_hand(key):
     assert resolve_key(key.digest, [side(key)], asked).name == key.name
 
 
-def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key):
-    def stored():
-        yield side(key)
-        raise ExternalError("denied", change="x")
-
-    assert resolve_key(key.digest, [], stored).name == key.name
-    with pytest.raises(ExternalError, match="denied"):
-        resolve_key("0000", [], stored)
-
-
 def test_a_start_of_several_keys_is_refused_with_their_names(key):
     other = replace(key, async_mode=not key.async_mode)
     with pytest.raises(InputError, match="means 2 keys") as refused:
@@ -119,18 +97,6 @@ def test_a_start_of_one_key_that_two_variants_have_is_not_several(key):
 def test_an_unknown_word_is_refused_with_the_nearest(key):
     with pytest.raises(InputError, match="name one of: post/qwen-sd-vllm"):
         resolve_key("post/qwen-vlm-sd", [side(key, "post/qwen-sd-vllm")])
-
-
-def test_a_folder_is_read_by_its_manifest(key, tmp_path):
-    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
-    assert read_key_side(tmp_path) == KeySide(
-        name=key.name, fields=key.as_fields(), where=str(tmp_path / MANIFEST_NAME)
-    )
-
-
-def test_a_file_with_a_keys_fields_is_read(key, tmp_path):
-    (tmp_path / "key.json").write_text(json.dumps(key.as_fields()))
-    assert read_key_side(tmp_path / "key.json").name == key.name
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"{}", b'{"schema_version": 99}', b"\xff\xfe"])

@@ -34,12 +34,6 @@ def write_sums(folder, *, without=""):
     (folder / "SHA256SUMS").write_text("".join(lines))
 
 
-def test_the_copy_stays_where_it_is(copy):
-    found = open_folder(copy, COMMIT)
-    found.drop(found.entries[SHARD])
-    assert (copy / SHARD).exists()
-
-
 def test_a_shard_of_another_snapshot_is_refused_by_a_tensor_it_lacks(copy):
     (copy / SHARD).write_bytes((copy / SHARD.replace("2", "3", 1)).read_bytes())
     with pytest.raises(InputError, match="lacks the tensor"):

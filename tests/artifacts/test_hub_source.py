@@ -46,7 +46,6 @@ def hub(folder, monkeypatch):
 @pytest.fixture
 def resolved(hub, tmp_path):
     found = resolve_snapshot(MODEL, COMMIT, tmp_path / "work")
-    found.prepare()
     hub.forget()
     return found
 
@@ -60,7 +59,6 @@ def received(found, name):
 
 def resolved_and_received(work, name, model=MODEL):
     found = resolve_snapshot(model, COMMIT, work)
-    found.prepare()
     return received(found, name)
 
 
@@ -99,6 +97,7 @@ def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub, resolved):
 
 @pytest.mark.parametrize("left", [b"x" * 5000, b"x" * 29_912, b"x" * 90_000], ids=["short", "as long", "longer"])
 def test_a_local_file_of_other_bytes_is_thrown_away(resolved, folder, left):
+    resolved.folder.mkdir(parents=True)
     (resolved.folder / SHARD).write_bytes(left)
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
@@ -110,7 +109,7 @@ def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch, tmp_pa
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         found = resolve_snapshot(MODEL, COMMIT, tmp_path)
-        found.prepare()
+        found.folder.mkdir(parents=True)
         (found.folder / "config.json").write_bytes(b"0123")
 
         assert received(found, "config.json") == body
@@ -122,7 +121,6 @@ def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch, tmp_path)
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         found = resolve_snapshot(MODEL, COMMIT, tmp_path)
-        found.prepare()
         sizes: list[int] = []
 
         with pytest.raises(ExternalError, match=r"config\.json"):
@@ -274,7 +272,6 @@ def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(monkey
 def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(hub, monkeypatch, tmp_path):
     with_secret(monkeypatch, TOKEN)
     found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
-    found.prepare()
     hub.forget()
 
     received(found, SHARD)
@@ -288,7 +285,6 @@ def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(hub, monkeypatc
 def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(hub, monkeypatch, tmp_path):
     with_secret(monkeypatch, STRANGER)
     found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
-    found.prepare()
 
     with pytest.raises(InputError, match="the token in the secret hub-token does not open it") as caught:
         received(found, SHARD)
@@ -353,15 +349,8 @@ def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(hub, resolved, m
 
 
 def test_a_disk_that_fills_up_names_the_file(resolved):
+    resolved.folder.mkdir(parents=True)
     (resolved.folder / SHARD).symlink_to("/dev/full")  # a real ENOSPC
     with pytest.raises(ExternalError, match="the disk is full") as caught:
         received(resolved, SHARD)
     assert caught.value.where.endswith(SHARD)
-
-
-@pytest.mark.usefixtures("hub")
-def test_what_an_earlier_run_left_of_another_commit_is_removed(tmp_path):
-    (tmp_path / OTHER).mkdir()
-    (tmp_path / OTHER / SHARD).write_bytes(b"half")
-    resolve_snapshot(MODEL, COMMIT, tmp_path).prepare()
-    assert [path.name for path in tmp_path.iterdir()] == [COMMIT]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from bucket_specs import ENV, PRICE, copy_environment, folders, needed, store_needs, write_environment
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
-from stored_sets import put, put_set
+from stored_sets import put_set
 
 from tandem.artifacts.needs import BucketNeed
 from tandem.cli.program import main
@@ -87,23 +87,6 @@ def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(run, mi
     row = rows(run)[need.name]
     assert (row["state"], row["why"]) == ("damaged", ["config.json missing"])
     assert row["commands"] == [f"aws s3 rm s3://{bucket}/{need.prefix}/tandem-manifest.json", need.command]
-
-
-def test_a_bucket_full_of_bad_manifests_still_shows_the_rest(run, mine, store):
-    store_needs(store, needed(mine))
-    file = b'{"schema_version": 1, "kind": "artifact", "name": "c", "folder": "", "fields": {}, "made": {}, '
-    for name, body in {
-        "truncated": b'{"schema_ver', "newer": b'{"schema_version": 2}', "binary": b"\xff\xfe",
-        "leaves": file + b'"files": [{"path": "../x", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
-    }.items():  # fmt: skip
-        put(store, f"artifacts/{name}/tandem-manifest.json", body)
-
-    found = rows(run)
-
-    assert {name: found[name]["state"] for name in ("truncated", "newer", "binary", "leaves")} == {
-        "truncated": "damaged", "newer": "newer", "binary": "damaged", "leaves": "damaged",
-    }  # fmt: skip
-    assert [found[need.name]["state"] for need in needed(mine)] == ["present"] * 4
 
 
 def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, store):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import threading
-import time
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 
@@ -16,10 +14,8 @@ from doubles.fault_proxy.rules import (
     AnswerCorruptionFault,
     AnswerCutFault,
     AnswerLossFault,
-    DelayFault,
     DropFault,
     FaultRule,
-    SlowAnswerFault,
     StatusFault,
 )
 
@@ -107,28 +103,10 @@ def test_a_request_passes_unchanged(connection, asked):
     }  # fmt: skip
 
 
-def test_a_head_keeps_the_length_of_what_it_does_not_send(connection):
-    answer, said = get(connection, method="HEAD")
-    assert (answer.headers["Content-Length"], said) == (str(len(PAYLOAD)), b"")
-
-
 def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT))
     answer, said = get(connection, method="PUT", body=PAYLOAD)
     assert (answer.status, b"<Code>InternalError</Code>" in said, asked) == (500, True, [])
-
-
-def test_a_delay_holds_the_request_back(proxy, connection, asked):
-    proxy.use(FaultRule(fault=DelayFault(delay_s=0.3)))
-    client = threading.Thread(target=get, args=[connection])
-    client.start()
-    while not proxy.log:
-        time.sleep(0.001)
-    early = list(asked)
-    client.join()
-
-    assert (early, len(asked)) == ([], 1)
-    assert proxy.log[0].ended_s - proxy.log[0].began_s >= 0.3
 
 
 def test_a_dropped_request_is_never_asked(proxy, connection, asked):
@@ -151,24 +129,12 @@ def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
     assert (isinstance(ended, http.client.IncompleteRead), proxy.log[0].answer_bytes) == (True, after)
 
 
-def test_a_cut_answer_without_a_body_is_lost(proxy, connection):
-    proxy.use(FaultRule(fault=AnswerCutFault()))
-    assert isinstance(broken(connection, "/empty"), http.client.RemoteDisconnected)
-
-
 @pytest.mark.parametrize("at", [None, 0, 300_000, len(PAYLOAD) - 1])
 def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
     proxy.use(FaultRule(fault=AnswerCorruptionFault(at=at)))
     said = get(connection)[1]
     differing = [place for place in range(len(PAYLOAD)) if said[place] != PAYLOAD[place]]
     assert (len(said), differing) == (len(PAYLOAD), [len(PAYLOAD) // 2 if at is None else at])
-
-
-@pytest.mark.parametrize("path", ["/x", "/chunked"])
-def test_a_slow_answer_comes_whole_and_late(proxy, connection, path):
-    proxy.use(FaultRule(fault=SlowAnswerFault(bytes_per_s=4 * len(PAYLOAD))))
-    assert get(connection, path)[1] == PAYLOAD
-    assert proxy.log[0].ended_s - proxy.log[0].began_s >= 0.2
 
 
 def outcomes(connection, requests, path="/x"):
@@ -178,16 +144,6 @@ def outcomes(connection, requests, path="/x"):
 def test_every_nth_request_can_fail(proxy, connection):
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, skip=1, every=3, times=2))
     assert outcomes(connection, 11) == [200, 200, 200, 500, 200, 200, 500, 200, 200, 200, 200]
-
-
-def test_a_probability_is_the_same_for_the_same_seed(proxy, connection):
-    seen = []
-    for seed in (1, 1, 2):
-        proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, probability=0.5, seed=seed))
-        seen.append(outcomes(connection, 40, "/empty"))
-
-    assert seen[0] == seen[1] != seen[2]
-    assert 5 < seen[0].count(500) < 35
 
 
 @pytest.mark.parametrize(
@@ -203,12 +159,6 @@ def test_a_probability_is_the_same_for_the_same_seed(proxy, connection):
 def test_a_rule_fits_only_what_it_names(proxy, connection, rule, path, method):
     proxy.use(rule)
     assert [get(connection, "/b/k")[0].status, get(connection, path, method)[0].status] == [200, 500]
-
-
-def test_a_rule_for_a_service_looks_at_the_signature(proxy, connection):
-    proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, service="eks"))
-    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=AK/20261121/us-east-2/eks/aws4_request, SignedHeaders=host"}
-    assert [get(connection)[0].status, get(connection, headers=signed)[0].status] == [200, 500]
 
 
 def test_the_first_rule_that_fires_decides(proxy, connection):
@@ -229,40 +179,3 @@ def test_the_log_tells_what_was_asked_and_what_became_of_it(proxy, connection):
     assert (request.path, request.query) == ("/b/a key", {"uploadId": "u", "partNumber": "2"})
     assert (request.request_bytes, request.answer_bytes, request.status) == (5, len(PAYLOAD), 200)
     assert "secret" not in str(request)
-
-
-def test_the_log_is_whole_when_the_client_has_its_answer(proxy, connection):
-    for _ in range(50):
-        get(connection, "/chunked")
-        get(connection)
-        assert [one.ended_s is None for one in proxy.log] == [False, False]
-        proxy.forget()
-
-
-def test_a_watcher_is_called_before_the_request_and_before_the_answer(proxy, connection, asked):
-    seen = []
-    proxy.moment_callback = lambda moment, request: seen.append((moment, request.status, len(asked)))
-    get(connection)
-    assert seen == [("asked", None, 0), ("done", 200, 1)]
-
-
-def test_an_endpoint_that_is_gone_ends_the_connection():
-    with FaultProxy("http://127.0.0.1:9") as proxy:
-        made = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]), timeout=10)
-        assert isinstance(broken(made), http.client.RemoteDisconnected)
-
-
-def test_a_stopped_proxy_ends_its_connections_and_refuses(proxy, connection):
-    get(connection)
-    proxy.stop()
-
-    broken(connection)
-    with pytest.raises(ConnectionRefusedError):
-        connection.connect()
-
-
-def test_a_proxy_starts_again_on_its_port(proxy, connection):
-    address = proxy.url
-    proxy.stop()
-    proxy.start()
-    assert (proxy.url, get(connection)[0].status) == (address, 200)

@@ -9,11 +9,8 @@ import sys
 
 import httpx
 import pytest
-from doubles.fault_proxy.rules import AnswerCutFault, FaultRule, StatusFault
-from doubles.hub.connection import HubAccess
 from doubles.hub.server import LocalHub
 from huggingface_hub import HfApi, hf_hub_download
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
 
 MODEL = "org/small"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -61,10 +58,6 @@ def git(content):
     return done.stdout.decode().strip()
 
 
-def test_a_model_is_told_with_its_commit(api):
-    assert (api.model_info(MODEL).sha, api.model_info(MODEL, revision=COMMIT).sha) == (COMMIT, COMMIT)
-
-
 def test_files_are_told_with_size_and_checksum(api):
     files = {file.rfilename: file for file in api.model_info(MODEL, files_metadata=True).siblings}
 
@@ -83,10 +76,6 @@ def test_a_large_file_is_called_as_git_calls_its_pointer(api):
     assert (large.blob_id, large.lfs.pointer_size) == (git(pointer.encode()), len(pointer))
 
 
-def test_without_being_asked_files_are_told_by_name_only(api):
-    assert {file.size for file in api.model_info(MODEL).siblings} == {None}
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [("model-00001-of-00001.safetensors", SHARD), ("config.json", CONFIG), ("sub/a file.txt", b"x")],
@@ -94,19 +83,6 @@ def test_without_being_asked_files_are_told_by_name_only(api):
 )
 def test_a_file_arrives_whole(download, name, content):
     assert download(name) == content
-
-
-def test_a_large_file_comes_by_way_of_a_redirect(hub, download):
-    download()
-    head, get = hub.log
-    assert (head.method, head.status, head.path.split("/")[3]) == ("HEAD", 302, "resolve")
-    assert (get.method, get.path) == ("GET", f"/cdn/{MODEL}/{COMMIT}/model-00001-of-00001.safetensors")
-
-
-def test_the_head_of_a_file_tells_commit_size_and_checksum(hub):
-    head = httpx.head(f"{hub.url}/{MODEL}/resolve/main/model-00001-of-00001.safetensors")
-    assert (head.headers["X-Repo-Commit"], head.headers["X-Linked-Size"]) == (COMMIT, str(len(SHARD)))
-    assert head.headers["X-Linked-Etag"] == f'"{hashlib.sha256(SHARD).hexdigest()}"'
 
 
 @pytest.mark.parametrize(
@@ -126,92 +102,6 @@ def test_a_branch_moves_with_its_content(folder, api):
     (at / "config.json").write_bytes(b"{ }")
 
     assert api.model_info(MODEL).sha != before
-
-
-def test_rejects_a_revision_that_is_not_there(api, download):
-    with pytest.raises(RevisionNotFoundError):
-        api.model_info(MODEL, revision="f" * 40)
-    with pytest.raises(RevisionNotFoundError):
-        download(revision="f" * 40)
-
-
-@pytest.fixture
-def guarded(folder):
-    access = HubAccess(
-        tokens=frozenset({"hf_good"}),
-        unauthorized_tokens=frozenset({"hf_stranger"}),
-        gated_repositories=frozenset({MODEL}),
-    )
-    with LocalHub(folder, access=access) as running:
-        yield running
-
-
-def fetch(hub, folder, token):
-    return hf_hub_download(MODEL, "config.json", endpoint=hub.url, local_dir=folder / "here", token=token)
-
-
-@pytest.mark.parametrize(("token", "status"), [(False, 401), ("hf_stranger", 403)])
-def test_a_gated_file_is_refused_to_others(guarded, tmp_path, token, status):
-    with pytest.raises(GatedRepoError) as refused:
-        fetch(guarded, tmp_path, token)
-    assert refused.value.response.status_code == status
-
-
-def test_a_gated_file_is_open_to_its_token(guarded, tmp_path):
-    assert fetch(guarded, tmp_path, "hf_good").endswith("config.json")
-
-
-def test_the_token_does_not_follow_the_redirect(guarded, tmp_path):
-    hf_hub_download(MODEL, "model-00001-of-00001.safetensors", endpoint=guarded.url, local_dir=tmp_path / "here",
-                    token="hf_good")  # noqa: S106  # of this hub  # fmt: skip
-    assert ["authorization" in request.headers for request in guarded.log] == [True, False]
-
-
-def test_a_token_that_the_hub_does_not_know_is_refused(guarded, tmp_path):
-    with pytest.raises(HfHubHTTPError) as refused:
-        fetch(guarded, tmp_path, "hf_unknown")
-    assert refused.value.response.status_code == 401
-    assert "Invalid credentials" in refused.value.response.headers["X-Error-Message"]
-
-
-@pytest.mark.parametrize("token", [False, "hf_stranger"])
-def test_a_private_model_is_not_there_for_others(folder, token):
-    access = HubAccess(
-        tokens=frozenset({"hf_good"}),
-        unauthorized_tokens=frozenset({"hf_stranger"}),
-        private_repositories=frozenset({MODEL}),
-    )
-    with LocalHub(folder, access=access) as hub, pytest.raises(RepositoryNotFoundError):
-        HfApi(endpoint=hub.url, token=token).model_info(MODEL)
-
-
-def test_a_hub_that_is_down_refuses_and_comes_back_on_its_port(hub, api, download):
-    hub.stop()
-    with pytest.raises(httpx.ConnectError):
-        api.model_info(MODEL)
-    hub.start()
-
-    assert download() == SHARD
-
-
-def test_a_hub_can_answer_that_it_is_unavailable(hub, api):
-    hub.use(FaultRule(fault=StatusFault(status=503, code="Unavailable")))
-    with pytest.raises(HfHubHTTPError) as refused:
-        api.model_info(MODEL)
-    assert refused.value.response.status_code == 503
-
-
-def test_a_download_cut_in_the_middle_goes_on_where_it_was(hub, download, monkeypatch):
-    """The client keeps whole chunks only, of 10 MB unless told otherwise."""
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 1 << 18)
-    hub.use(FaultRule(path="/cdn/*", fault=AnswerCutFault(after=1 << 20), times=1))
-    content = download()
-
-    first, second = (one for one in hub.log if one.path.startswith("/cdn/"))
-    assert content == SHARD
-    assert (first.answer_bytes, second.headers["range"], second.answer_bytes) == (
-        1 << 20, f"bytes={1 << 20}-", len(SHARD) - (1 << 20)
-    )  # fmt: skip
 
 
 def test_a_client_in_another_process_is_led_to_it(hub, tmp_path):

@@ -24,10 +24,9 @@ from unittest.mock import patch
 
 import pytest
 from doubles.checkpoint import RandomCheckpoint
-from doubles.runtime import inference_demo, settings, vllm
+from doubles.runtime import inference_demo, vllm
 from doubles.runtime.http_server import serve_requests
 from doubles.runtime.installation import install_programs
-from doubles.runtime.programs import read_programs
 from served import Served
 
 from tandem.artifacts.driver.folders import find_graphs
@@ -155,29 +154,10 @@ def first(run: subprocess.CompletedProcess[str]) -> str:
     return run.stdout.splitlines()[0]
 
 
-def test_every_list_of_a_program_has_source_and_date() -> None:
-    listed = read_programs()
-    named = [listed[name] for name in ("inference_demo", "vllm-nxdi", "vllm-native")]
-    assert all(one["source"] and one["date"] for one in named)
-    assert all(one["source"] and one["values"] for one in listed["variables"].values())
-
-
 @pytest.mark.parametrize("what", ["compile", "serve"])
 def test_the_first_line_says_that_it_is_no_runtime(nxdi: Image, what: str) -> None:
     run = nxdi.start(nxdi.compile_command() if what == "compile" else [*nxdi.serve_command(), "--nonsense"])
     assert first(run).startswith("STAND-IN: this is no ")
-
-
-def test_a_flag_that_is_not_listed_is_refused(nxdi: Image) -> None:
-    run = nxdi.start(nxdi.compile_command("--nonsense"))
-    assert (run.returncode, "unrecognized arguments: --nonsense" in run.stdout) == (2, True)
-
-
-def test_without_a_prompt_nothing_is_compiled(nxdi: Image) -> None:
-    command = nxdi.compile_command()
-    at = command.index("--prompt")
-    run = nxdi.run(command[:at] + command[at + 2 :])
-    assert "the following arguments are required: --prompt" in run.stdout
 
 
 @pytest.mark.parametrize(
@@ -243,104 +223,6 @@ def test_a_model_that_is_not_whole_is_refused(nxdi: Image, damage: str) -> None:
     assert nxdi.compile().returncode == 1
 
 
-def test_the_same_settings_make_the_same_bytes_and_others_do_not(nxdi: Image) -> None:
-    def weights(*more: str) -> bytes:
-        nxdi.compile(*more)
-        return (nxdi.output / "weights/tp0_sharded_checkpoint.safetensors").read_bytes()
-
-    assert weights() == weights()
-    assert weights() != weights("--fused-qkv")
-
-
-CRASH = {name: status for name, (_, status) in settings.CRASH_KINDS.items()}
-
-
-@pytest.mark.parametrize("crash", CRASH)
-def test_it_crashes_as_told_with_the_log_of_that_crash(nxdi: Image, crash: str) -> None:
-    run = nxdi.start(nxdi.compile_command(), TANDEM_STANDIN_CRASH=crash)
-    assert run.returncode == CRASH[crash]
-    assert settings.CRASH_KINDS[crash][0] in run.stdout
-    assert nxdi.files == {"neuron_config.json"}
-
-
-def test_a_crash_may_be_of_some_attempts_alone(nxdi: Image) -> None:
-    told = {"TANDEM_STANDIN_CRASH": "unknown", "TANDEM_STANDIN_CRASH_AT": "1,3",
-            "TANDEM_STANDIN_STATE": str(nxdi.folder / "state")}  # fmt: skip
-
-    def attempt() -> int:
-        for lock in nxdi.cache.rglob("*.lock"):
-            lock.unlink()
-        return nxdi.compile(**told).returncode
-
-    assert [attempt(), attempt(), attempt()] == [1, 0, 1]
-
-
-def test_a_crash_leaves_a_lock_for_which_the_next_compiler_waits(nxdi: Image) -> None:
-    nxdi.compile(TANDEM_STANDIN_CRASH="transient")
-    with pytest.raises(subprocess.TimeoutExpired):
-        subprocess.run(nxdi.compile_command(), env=nxdi.environment, timeout=2, check=False, capture_output=True)
-
-
-def test_a_failed_graph_stays_failed_until_somebody_removes_it(nxdi: Image) -> None:
-    first_run = nxdi.compile(TANDEM_STANDIN_FAILED_GRAPH="1")
-    again = nxdi.compile()
-    forced = nxdi.compile(NEURON_CC_FLAGS="--retry_failed_compilation")
-
-    assert (first_run.returncode, again.returncode, forced.returncode) == (0, 1, 0)
-    assert "Got a cached failed neff" in again.stdout
-
-
-@pytest.mark.parametrize("half", ["missing-rank", "truncated-shard", "truncated-graph"])
-def test_it_writes_half_and_ends_well_as_told(nxdi: Image, half: str) -> None:
-    run = nxdi.compile(TANDEM_STANDIN_HALF=half)
-
-    whole, shard = (nxdi.output / f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1))
-    broken = {
-        "missing-rank": lambda: not shard.exists(),
-        "truncated-shard": lambda: shard.stat().st_size < whole.stat().st_size,
-        "truncated-graph": lambda: not zipfile.is_zipfile(nxdi.output / "model.pt"),
-    }  # fmt: skip
-    assert (run.returncode, broken[half]()) == (0, True)
-
-
-def test_it_is_slow_as_told(nxdi: Image) -> None:
-    began = time.monotonic()
-    nxdi.compile(TANDEM_STANDIN_SLOW_S="0.4")
-    assert time.monotonic() - began >= 0.4
-
-
-@pytest.mark.parametrize(("deaf", "status"), [("0", -signal.SIGTERM), ("1", None)])
-def test_it_hangs_as_told_and_hears_sigterm_or_not(nxdi: Image, deaf: str, status: int | None) -> None:
-    told = {"TANDEM_STANDIN_HANG": "1", "TANDEM_STANDIN_IGNORE_SIGTERM": deaf,
-            "TANDEM_STANDIN_STATE": str(nxdi.folder / "state")}  # fmt: skip
-    process = subprocess.Popen(nxdi.compile_command(), env={**nxdi.environment, **told}, stdout=subprocess.DEVNULL)
-    while not (nxdi.folder / "state/attempts").exists():
-        time.sleep(0.05)
-    process.terminate()
-    try:
-        ended: int | None = process.wait(1)
-    except subprocess.TimeoutExpired:
-        ended = None
-        process.kill()
-        process.wait()
-
-    assert ended == status
-
-
-WARM = ["--override-neuron-config", '{"on_device_sampling_config": {"do_sample": false, "global_topk": 256}}']
-
-
-def test_a_server_loads_what_was_compiled_and_compares_nothing(nxdi: Image) -> None:
-    nxdi.compile("--fused-qkv")
-    before = nxdi.files
-
-    server = serving(nxdi, *WARM, NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
-    asked = (server.ask("/health"), server.ask("/v1/completions", b"{}"))
-
-    assert (asked, "nothing was compared" in server.end(), server.process.returncode) == ((200, 200), True, 0)
-    assert nxdi.files == before
-
-
 def test_a_stand_in_says_that_it_is_simulated() -> None:
     ended = threading.Event()
     with socket.socket() as found:
@@ -384,13 +266,6 @@ def test_a_server_that_misses_a_file_compiles_into_that_path(nxdi: Image) -> Non
 
     assert "Recompiling" in server.end()
     assert nxdi.files == NXDI_ARTIFACT
-
-
-def test_a_read_only_folder_refuses_the_servers_own_compile(nxdi: Image) -> None:
-    nxdi.output.mkdir()
-    nxdi.output.chmod(0o555)
-    run = nxdi.run(nxdi.serve_command(), NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
-    assert (run.returncode, "Read-only file system" in run.stdout) == (1, True)
 
 
 def test_plain_and_speculating_servers_have_other_defaults_for_sequence_parallelism(nxdi: Image) -> None:
@@ -443,17 +318,6 @@ def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
     )
 
     assert (run.returncode, "compile cache miss" in run.stdout) == (1, True)
-
-
-def test_a_native_cache_root_that_is_read_only_ends_the_server(warm: Image) -> None:
-    (warm.output / "neuron/compile_cache").chmod(0o555)
-    run = warm.run(warm.serve_command(), VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")
-    assert (run.returncode, "Read-only file system" in run.stdout) == (1, True)
-
-
-def test_a_native_graph_may_be_half(native: Image) -> None:
-    serving(native, TANDEM_STANDIN_HALF="half-graph").end()
-    assert sorted(graph.state for graph in find_graphs(native.output)) == ["finished", "half"]
 
 
 def test_native_speculation_needs_a_method_it_has_and_a_device(native: Image) -> None:
