@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ from tandem.errors import ExternalError, StaleError
 from tandem.spec.artifact_key import ArtifactKey
 
 CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
-INCOMING_NAME = ".incoming"  # a copy on its way
+INCOMING_NAME = ".incoming"  # a copy on its way, with the digest of its manifest
 ADMISSION_MARK = ".admitted"  # beside `current`: the manifest that it was copied by
 COPY_THREADS = 4
 READ_BYTES = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
@@ -70,10 +69,6 @@ def run(options: argparse.Namespace) -> int:
         model_manifest = _read_manifest(where, f"the model {model.name} is not staged", f"stage it: {model.command}")
         require_target(model_manifest, model, str(where / MANIFEST_NAME))
         _require_files(where / model_manifest.folder, model_manifest, model.command)
-    if os.access(options.stored, os.W_OK):
-        change = "mount it with readOnly: a server that misses a file would compile into the store of all others"
-        where = str(options.stored)
-        log_event("the stored artifact is mounted writable", level="warning", where=where, change=change)
     for sentence in manifest.made.get("unproven") or ():
         log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
     make_local = _copy_artifact if options.copy else _link_artifact
@@ -143,30 +138,22 @@ def _link_artifact(source: Path, artifact: Path, _manifest: Manifest) -> None:
     with local_files.translate_disk_errors(new_link):
         new_link.unlink(missing_ok=True)
         new_link.symlink_to(source)
-        if current.is_dir() and not current.is_symlink():
-            shutil.rmtree(current)  # a copy by an earlier rendering
         new_link.replace(current)
 
 
 def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
     """Copy to local disk and name it `current` when the last file is whole."""
-    current, incoming, mark_path = artifact / CURRENT_NAME, artifact / INCOMING_NAME, artifact / ADMISSION_MARK
-    digest, files = hashlib.sha256(manifest.to_bytes()).hexdigest(), manifest.files
-    is_same_manifest = not current.is_symlink() and mark_path.exists() and mark_path.read_text() == digest
+    current, mark_path, files = artifact / CURRENT_NAME, artifact / ADMISSION_MARK, manifest.files
+    digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
+    incoming = artifact / f"{INCOMING_NAME}-{digest}"  # what is whole of a copy of this manifest that was cut off stays
+    is_same_manifest = mark_path.exists() and mark_path.read_text() == digest
     if is_same_manifest and all(local_files.read_file_size(current / file.path) == file.size for file in files):
         log_event("copied already", folder=str(current))
         return
     with local_files.translate_disk_errors(current):
         mark_path.unlink(missing_ok=True)
-        if current.is_symlink():
-            current.unlink()
-        elif current.exists():  # cut off after its naming, or of another manifest: what is whole of it is kept
-            shutil.rmtree(incoming, ignore_errors=True)
-            current.rename(incoming)
-        paths = {incoming / file.path for file in files}
-        for path in list(incoming.rglob("*")):  # parts of files that were cut off, files of another artifact
-            if (path.is_symlink() or not path.is_dir()) and path not in paths:
-                path.unlink()
+        if current.exists():
+            shutil.rmtree(current)
         local_files.create_open_folder(incoming)
     missing = [file for file in files if not local_files.has_content(incoming / file.path, file)]
     local_files.require_disk_space(artifact, sum(file.size for file in missing), "the copy of the artifact")

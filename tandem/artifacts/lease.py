@@ -30,7 +30,6 @@ SCHEMA_VERSION = 1
 CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
 RENEWALS_PER_TTL = 3  # in the time that a lease lasts, so that two may fail
 POLL_S = 5.0
-MAX_TTL_S = 30 * 86_400.0
 CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stands still in sleep
 
 
@@ -187,12 +186,9 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
         keep: leave it held at the end, for another process of the same holder; an error releases it all the same.
 
     Raises:
-        InputError: `ttl_s` is no time that a lease can last.
         LeaseConflictError: somebody else holds it; the message says who and until when.
         TandemError: S3 failed.
     """
-    if not 0 < ttl_s <= MAX_TTL_S:
-        raise InputError(f"a lease lasts 0 to {MAX_TTL_S:g} seconds, not {ttl_s:g}", change="correct --lease-s")
     lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
     try:
         yield lease

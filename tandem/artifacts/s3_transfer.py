@@ -21,7 +21,7 @@ from tandem.artifacts import files as local_files
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.manifest import ManifestFile, build_damage_error, describe_difference
-from tandem.artifacts.store import ObjectHead, ObjectStore, TransferFacts
+from tandem.artifacts.store import ObjectStore
 from tandem.errors import InputError
 
 MAX_RECEIPTS = 2  # of one object whose content is not what the manifest says
@@ -92,8 +92,7 @@ def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> No
             return
         reader = _HashReader(file, path, sha256, store.require_not_halted)
         arguments = {"ChecksumAlgorithm": "SHA256", "Metadata": {"sha256": sha256}}
-        future = store.uploads.upload(reader, store.bucket, key, arguments, [TransferFacts(size=size)])
-        store.finish_transfer("PutObject", key, future)
+        store.finish_transfer("PutObject", key, store.uploads.upload(reader, store.bucket, key, arguments))
     log_event("sent", object=store.url(key), size=size)
 
 
@@ -163,7 +162,7 @@ def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile
         try:
             for _ in range(MAX_RECEIPTS):
                 with partial_path.open("wb") as content:
-                    if receive_object(store, key, head, content) == file.sha256:
+                    if receive_object(store, key, content) == file.sha256:
                         break
                 log_event("received content differs", level="warning", object=store.url(key))
             else:
@@ -201,23 +200,21 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
     local_files.run_in_threads(FILES_AT_ONCE, download_file, by_size, store.halt_event)
 
 
-def receive_object(store: ObjectStore, key: str, head: ObjectHead, file: BinaryIO | None = None) -> str:
+def receive_object(store: ObjectStore, key: str, file: BinaryIO | None = None) -> str:
     """Read one object, into an open file where one is given; the SHA-256 of what arrived.
 
     Args:
         store: the bucket.
         key: the object.
-        head: of the object that is meant.
         file: what is written to, in order.
 
     Raises:
-        StaleError: the object was replaced or deleted since.
+        StaleError: the object was replaced meanwhile.
         ExternalError: S3 failed.
     """
     writer = _HashWriter(file, store.require_not_halted)
-    facts = TransferFacts(size=head.size, etag=head.etag)
     try:
-        store.finish_transfer("GetObject", key, store.downloads.download(store.bucket, key, writer, {}, [facts]))
+        store.finish_transfer("GetObject", key, store.downloads.download(store.bucket, key, writer))
     except S3DownloadFailedError:
         raise build_damage_error(store, key, "the object was replaced while it was read") from None
     return writer.hash.hexdigest()

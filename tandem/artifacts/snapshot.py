@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from tandem.artifacts.files import compute_sha256, unreadable_error
+from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import InputError
@@ -94,9 +94,11 @@ def choose_files(source: SnapshotSource) -> tuple[tuple[SnapshotEntry, ...], dic
         for name in (CONFIG_NAME, INDEX_NAME)
         if name in entries
     }
-    if not isinstance(_parse_json(bodies[CONFIG_NAME], "configuration", f"{where}/{CONFIG_NAME}"), dict):
-        change = "take a revision whose config.json is whole"
-        raise InputError("the configuration is no JSON object", where=f"{where}/{CONFIG_NAME}", change=change)
+    try:
+        dict(json.loads(bodies[CONFIG_NAME]).items())
+    except (ValueError, AttributeError):
+        problem, change = "the configuration is cut off or no JSON object", "take a revision whose config.json is whole"
+        raise InputError(problem, where=f"{where}/{CONFIG_NAME}", change=change) from None
     tensors = select_tensor_files(entries, bodies.get(INDEX_NAME), where)
     chosen_names = {name for name in entries if name in SERVER_FILES or name in tensors}
     left_out = {name: find_exclusion_reason(name) for name in sorted(set(entries) - chosen_names)}
@@ -125,11 +127,7 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
         return tuple(sorted(shards))
     if SINGLE_FILE_NAME in root_files or len(root_files) == 1:
         return (SINGLE_FILE_NAME,) if SINGLE_FILE_NAME in root_files else (root_files[0],)
-    if root_files:
-        problem = f"the snapshot has {len(root_files)} tensor files ({', '.join(root_files[:3])}) and no {INDEX_NAME}"
-        raise InputError(problem, where=where, change="take a revision that has the index")
-    pickles = sorted(name for name in names if find_exclusion_reason(name).startswith("a pickle"))
-    problem = f"the snapshot has no safetensors{f', only {pickles[0]}' if pickles else ''}"
+    problem = f"the snapshot has {len(root_files)} safetensors files and no {INDEX_NAME}, so nothing can serve it"
     raise InputError(problem, where=where, change="take a revision with safetensors, or convert it and use --from")
 
 
@@ -139,23 +137,15 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
     Raises:
         InputError: it is no index, or names a file outside of its own folder.
     """
-    content = _parse_json(index, "index", where)
-    weight_map: Any = content.get("weight_map") if isinstance(content, dict) else None
-    problem = "" if isinstance(weight_map, dict) and weight_map else "the index has no weight_map"
-    for tensor, file in () if problem else weight_map.items():
-        if not isinstance(file, str) or "/" in file or "\\" in file or not file.endswith(TENSOR_SUFFIX):
-            problem = f"the index puts the tensor {tensor} into {file!r}, which is no safetensors file beside it"
-    if problem:
-        raise InputError(problem, where=where, change="take a revision whose index is whole")
-    return dict(weight_map)
-
-
-def _parse_json(body: bytes, subject: str, where: str) -> Any:
     try:
-        return json.loads(body)
-    except ValueError as error:
-        problem, change = f"the {subject} is cut off or no JSON ({error})", f"take a revision whose {subject} is whole"
-        raise InputError(problem, where=where, change=change) from None
+        weight_map: dict[str, str] = json.loads(index)["weight_map"]
+        is_whole = bool(weight_map) and all(re.fullmatch(r"[^/\\]+\.safetensors", file) for file in weight_map.values())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        is_whole = False
+    if not is_whole:
+        problem = "the index is cut off, has no weight_map or names what is no safetensors file beside it"
+        raise InputError(problem, where=where, change="take a revision whose index is whole")
+    return weight_map
 
 
 def find_exclusion_reason(name: str) -> str:
@@ -168,18 +158,22 @@ class FolderSnapshot:
     """A folder that holds one snapshot; it has what `hub.HubSnapshot` has.
 
     Args:
-        folder: the snapshot's own files lie in it.
+        files: the snapshot's own.
         commit: the commit that the caller says it is a copy of; None for a name that moves.
-        entries: every file by its name.
         sums: SHA-256 by name from SHA256SUMS; None without one.
         weights: tensor -> file of the index; empty without one.
     """
 
-    folder: Path
+    files: LocalFiles
     commit: str | None
-    entries: Mapping[str, SnapshotEntry]
     sums: Mapping[str, str] | None
     weights: Mapping[str, str]
+
+    @property
+    def entries(self) -> dict[str, SnapshotEntry]:
+        """Return every file by its name."""
+        sizes = self.files.sizes
+        return {name: SnapshotEntry(path=name, size=sizes[name]) for name in sizes if name != SUMS_NAME}
 
     @property
     def is_temporary(self) -> bool:
@@ -189,7 +183,7 @@ class FolderSnapshot:
     @property
     def where(self) -> str:
         """Return the folder, for messages."""
-        return str(self.folder)
+        return str(self.files.folder)
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -204,7 +198,7 @@ class FolderSnapshot:
             InputError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
         """
         for entry in entries:
-            path = self.folder / entry.path
+            path = self.files.folder / entry.path
             if entry.path.endswith(TENSOR_SUFFIX):
                 index_tensors = {tensor for tensor, file in self.weights.items() if file == entry.path}
                 missing = sorted(index_tensors - read_tensor_file(path).tensors)
@@ -228,8 +222,7 @@ class FolderSnapshot:
         Raises:
             InputError: it cannot be read, or is not what SHA256SUMS says.
         """
-        path = self.folder / entry.path
-        sha256 = compute_sha256(path)
+        path, sha256 = self.files.folder / entry.path, self.files.hash_file(entry.path).sha256
         if self.sums is not None and self.sums.get(entry.path) != sha256:
             raise InputError(f"it differs from {SUMS_NAME}", where=str(path), change="copy it again from its source")
         on_progress(entry.size)
@@ -244,35 +237,12 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
         commit: what it is said to be a copy of; None if that is a name that moves.
 
     Raises:
-        InputError: it is no folder, cannot be read, or a file in it is a link.
+        InputError: it is no folder, cannot be read, or holds a link, as the hub client's cache does.
     """
-    if not folder.is_dir():
-        raise InputError("there is no such folder", where=str(folder), change="give the snapshot's folder to --from")
-    index_path = folder / INDEX_NAME
-    try:
-        entries = {entry.path: entry for entry in map(_read_entry, sorted(folder.iterdir()))}
-        sums = _read_sums(folder / SUMS_NAME) if SUMS_NAME in entries else None
-        weights = parse_weight_map(index_path.read_bytes(), str(index_path)) if INDEX_NAME in entries else {}
-    except OSError as error:
-        raise unreadable_error(Path(error.filename or folder), error) from None
-    entries.pop(SUMS_NAME, None)
-    return FolderSnapshot(folder=folder, commit=commit, entries=entries, sums=sums, weights=weights)
-
-
-def _read_entry(path: Path) -> SnapshotEntry:
-    reason, change = "", "copy the snapshot to a folder of its own"
-    if not path.name.isprintable():  # control characters, and bytes that are no UTF-8
-        reason = "its name has characters that cannot be carried"
-    elif path.is_symlink():
-        reason = "it is a link, as in the hub client's cache"
-        change = "copy the files themselves (cp -rL, or download to a local folder) and name that folder"
-    elif path.is_dir():
-        return SnapshotEntry(path=f"{path.name}/", size=0)
-    elif not path.is_file():
-        reason = "it is no plain file"
-    if reason:
-        raise InputError(reason, where=ascii(str(path)).strip("'"), change=change)
-    return SnapshotEntry(path=path.name, size=path.stat().st_size)
+    files, index_path = LocalFiles(folder), folder / INDEX_NAME
+    sums = _read_sums(folder / SUMS_NAME) if SUMS_NAME in files.sizes else None
+    weights = parse_weight_map(index_path.read_bytes(), str(index_path)) if INDEX_NAME in files.sizes else {}
+    return FolderSnapshot(files=files, commit=commit, sums=sums, weights=weights)
 
 
 def _read_sums(path: Path) -> dict[str, str]:

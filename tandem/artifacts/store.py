@@ -56,7 +56,6 @@ class ObjectHead:
 
     size: int
     sha256: str | None
-    etag: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,19 +89,6 @@ class OpenUpload:
     key: str
     id: str
     initiated_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransferFacts:
-    """What the transfer library need not ask S3 for: the bytes, and the ETag that every request is held against."""
-
-    size: int
-    etag: str | None = None
-
-    def on_queued(self, future: Any, **_: Any) -> None:
-        """Tell the library, which calls this before it begins."""
-        future.meta.provide_transfer_size(self.size)
-        future.meta.provide_object_etag(self.etag)
 
 
 class WriteConflictError(Exception):
@@ -193,7 +179,7 @@ class ObjectStore:
         answer = self._ask("HeadObject", self.client.head_object, key)
         if answer is None:
             return None
-        return ObjectHead(size=answer["ContentLength"], sha256=answer["Metadata"].get("sha256"), etag=answer["ETag"])
+        return ObjectHead(size=answer["ContentLength"], sha256=answer["Metadata"].get("sha256"))
 
     def read(self, key: str) -> ObjectContent | None:
         """Return a small object, None where there is none.

@@ -21,7 +21,6 @@ from typing import Any
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read_outcome
-from tandem.artifacts.fetch import PRESENT_NAME
 from tandem.artifacts.files import LocalFiles, compute_sha256
 from tandem.artifacts.inspection import format_faults, inspect_artifact
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key, read_holder, read_json_variable
@@ -171,13 +170,8 @@ def _require_outcome(work: Path) -> CompileOutcome:
 
     Raises:
         InputError: it says nothing, or that the compile has not ended.
-        StaleError: nothing was compiled since the artifact was stored, and it is gone now.
     """
     outcome = read_outcome(work / OUTCOME_NAME)
-    if outcome is None and (work / PRESENT_NAME).exists():
-        problem = "the artifact was stored when this Job began, so nothing was compiled, and its manifest is gone now"
-        change = "see who removed it (tandem artifacts list), then create the Job again"
-        raise StaleError(problem, where=str(work / PRESENT_NAME), change=change)
     if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):
         problem = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
         change = "see the log of the compile container; `tandem artifacts import` takes in an artifact from elsewhere"

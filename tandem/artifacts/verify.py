@@ -51,15 +51,10 @@ def run(options: argparse.Namespace) -> int:
     if not options.bucket:
         raise InputError("no bucket is named", change="give --bucket, or set TANDEM_BUCKET")
     if options.model is not None:
-        if not options.revision:
-            raise InputError("no revision is named", change="give --revision beside --model")
-        model = ModelReference(id=options.model, revision=options.revision)
+        model = ModelReference(id=options.model, revision=options.revision or "")
         kind, name, prefix = "model", model.name, model.prefix
     else:
-        try:
-            kind, name, prefix = "artifact", options.artifact, sets.validate_path(f"artifacts/{options.artifact}")
-        except ValueError as error:
-            raise InputError(str(error), change="give the name as `list` shows it") from None
+        kind, name, prefix = "artifact", options.artifact, f"artifacts/{options.artifact}"
     store = open_store(options.bucket)
     manifest = _read_target_manifest(store, kind, name, prefix)
     faults = verify_files(store, prefix, manifest)
@@ -115,7 +110,7 @@ def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> di
             problem = sets.describe_difference(head, file)
         else:
             try:
-                sha256 = receive_object(store, key, head)
+                sha256 = receive_object(store, key)
             except StaleError as error:  # replaced while it was read
                 faults[file.path] = error
                 return

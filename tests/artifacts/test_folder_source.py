@@ -76,7 +76,7 @@ def test_a_link_is_refused_with_how_to_copy(copy):
     (copy / SHARD).rename(copy.parent / "blob")
     (copy / SHARD).symlink_to(copy.parent / "blob")
 
-    with pytest.raises(InputError, match=f"{SHARD}: it is a link") as caught:
+    with pytest.raises(InputError, match=f"{SHARD}: it is a symbolic link") as caught:
         open_folder(copy, COMMIT)
 
     assert "cp -rL" in caught.value.change

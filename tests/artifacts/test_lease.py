@@ -254,12 +254,6 @@ def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
     assert state(proxied)["state"] == "released"
 
 
-@pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_lease_that_lasts_for_no_time_is_refused(ttl_s):
-    with pytest.raises(InputError, match="a lease lasts"), hold_lease(None, KEY, "job-a", ttl_s, 0):
-        pass
-
-
 @pytest.mark.endpoint
 def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeypatch):
     awake, slept = time.monotonic, [0.0]

@@ -191,13 +191,6 @@ def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, p
     assert (code, [line["event"] for line in lines]) == (3, ["lease not released", "not compiled: compiler error"])
 
 
-def test_an_artifact_that_was_present_and_is_gone_is_told(upload, tmp_path):
-    (tmp_path / "work" / "outcome.json").unlink()
-    (tmp_path / "work" / "present").write_text("s3://b/k\n")
-    code, lines = upload()
-    assert (code, "its manifest is gone now" in lines[-1]["event"]) == (1, True)
-
-
 def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(proxied, proxy, upload, endpoint):
     theirs = b'{"schema_version": 1, "state": "held", "holder": "usurper", "ttl_s": 3600}'
 

@@ -116,15 +116,6 @@ def test_what_has_no_manifest_is_told(verify, store):
     assert (code, lines[-1]["where"]) == (2, store.url(MANIFEST))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"), [(("--model", "o/n"), "--revision"), (("--artifact", "../x"), "leaves")]
-)
-@pytest.mark.usefixtures("store")
-def test_a_name_that_is_none_is_refused(verify, bucket, arguments, said):
-    code, lines = verify("--bucket", bucket, *arguments)
-    assert (code, said in lines[-1]["event"] + lines[-1]["change"]) == (2, True)
-
-
 def test_a_local_artifact_is_held_against_its_key(verify, tmp_path, monkeypatch):
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
