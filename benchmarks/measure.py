@@ -119,9 +119,9 @@ def print_profile(folder: Path) -> None:
     environments, experiments = copies(5, folder / "profile")
     inputs = read_legal_inputs(Selection(environments=environments, experiments=experiments))
     hosts = [(environment, inputs.list_experiments(environment)) for environment in inputs.environments()]
-    app.write_assembly(hosts[:1], inputs.catalogue, str(folder / "first"), {})
+    app.build_app(hosts[:1], inputs.catalogue, outdir=str(folder / "first")).synth()
     with cProfile.Profile() as profile:
-        app.write_assembly(hosts[1:], inputs.catalogue, str(folder / "further"), {})
+        app.build_app(hosts[1:], inputs.catalogue, outdir=str(folder / "further")).synth()
     print("| function | calls | ms |\n|---|---|---|")
     rows = sorted(pstats.Stats(profile).stats.items(), key=lambda row: -row[1][3])  # by time with what is called
     for (file, _, function), (_, calls, _, seconds, _) in rows:

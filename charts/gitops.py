@@ -21,7 +21,7 @@ ssa/patch.go, 2026-11-21).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from charts import STAGES, list_stages
 from charts import people as people_chart
@@ -33,8 +33,6 @@ from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.images import PRIVATE_ECR
 
-KindsByGroup = Mapping[str, Sequence[str]]
-
 FOLDER = "gitops"
 ARGOCD_API = "argoproj.io/v1alpha1"
 CLUSTER = "in-cluster"
@@ -42,27 +40,19 @@ FINALIZER = "resources-finalizer.argocd.argoproj.io"
 RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "5m"}}
 SYNC_AUTOMATION = {"prune": True, "selfHeal": True}
 
-# API group to kinds: what the charts render, and nothing else may enter the cluster by this project
-CLUSTER_KINDS = {"": ["Namespace", "PersistentVolume"]}
-NAMESPACED_KINDS = {
-    "": ["ConfigMap", "PersistentVolumeClaim", "ResourceQuota", "Service", "ServiceAccount"],
-    "apps": ["Deployment"],
-    "batch": ["CronJob"],
-    "networking.k8s.io": ["NetworkPolicy"],
-    "resource.k8s.io": ["ResourceClaimTemplate"],
-}
+# `group/kind`: what the charts render, and nothing else may enter the cluster by this project
+CLUSTER_KINDS = ("Namespace", "PersistentVolume")
+NAMESPACED_KINDS = (
+    "ConfigMap", "PersistentVolumeClaim", "ResourceQuota", "Service", "ServiceAccount", "apps/Deployment",
+    "batch/CronJob", "networking.k8s.io/NetworkPolicy", "resource.k8s.io/ResourceClaimTemplate",
+)  # fmt: skip
 # what charts/people.py renders
-PEOPLE_CLUSTER_KINDS = {
-    "admissionregistration.k8s.io": ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"],
-    people_chart.RBAC: ["ClusterRole", "ClusterRoleBinding"],
-}
-PEOPLE_NAMESPACED_KINDS = {"": ["ConfigMap"], people_chart.RBAC: ["Role", "RoleBinding"]}
+_ADMISSION, _RBAC = "admissionregistration.k8s.io/ValidatingAdmissionPolicy", people_chart.RBAC
+_CLUSTER_ROLES = (f"{_RBAC}/ClusterRole", f"{_RBAC}/ClusterRoleBinding")
+PEOPLE_CLUSTER_KINDS = (_ADMISSION, f"{_ADMISSION}Binding", *_CLUSTER_ROLES)
+PEOPLE_NAMESPACED_KINDS = ("ConfigMap", f"{_RBAC}/Role", f"{_RBAC}/RoleBinding")
 # cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart 1.9.0)
-DRIVER_CLUSTER_KINDS = {
-    "": ["Namespace"],
-    people_chart.RBAC: ["ClusterRole", "ClusterRoleBinding"],
-    "resource.k8s.io": ["DeviceClass"],
-}
+DRIVER_CLUSTER_KINDS = ("Namespace", *_CLUSTER_ROLES, "resource.k8s.io/DeviceClass")
 
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"
@@ -133,10 +123,10 @@ def _build_source(delivery: GitopsDelivery, folder: str) -> Object:
 
 
 def _build_project(
-    sources: list[str], namespaces: list[str], cluster_kinds: KindsByGroup, namespaced_kinds: KindsByGroup | None = None
+    sources: list[str], namespaces: list[str], cluster_kinds: Sequence[str], namespaced_kinds: Sequence[str] = ()
 ) -> Object:
-    def list_kinds(kinds_by_group: KindsByGroup) -> list[Object]:
-        return [{"group": group, "kind": kind} for group, kinds in kinds_by_group.items() for kind in kinds]
+    def list_kinds(kinds: Sequence[str]) -> list[Object]:
+        return [{"group": group, "kind": kind} for group, _, kind in (text.rpartition("/") for text in kinds)]
 
     return {
         "sourceRepos": sources,

@@ -67,7 +67,7 @@ class GuardFunction(Construct):
             statements=statements, reasons=list_nag_reasons(environment),
         )  # fmt: skip
         targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
-        code = assets.Asset(self, "Code", path=copy_files(targets))
+        code = assets.Asset(self, "Code", path=copy_files(*targets.items()).name)
         function = lambda_.CfnFunction(
             self,
             "Function",

@@ -143,7 +143,7 @@ class ImageBuild:
         build_scope = Construct(scope, "Build")
         # the files of the allow list and no other, under the image's own tag
         source = assets.Asset(
-            build_scope, "Source", path=copy_files({str(file): str(file) for file in image.source_files()}),
+            build_scope, "Source", path=copy_files(*((str(file), str(file)) for file in image.source_files())).name,
             asset_hash_type=cdk.AssetHashType.CUSTOM, asset_hash=image.tag(),
         )  # fmt: skip
         base = image.base()

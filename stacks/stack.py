@@ -66,16 +66,12 @@ def acknowledge_findings(construct: IConstruct, reasons: Mapping[str, str]) -> N
     )
 
 
-def copy_files(targets_by_file: Mapping[str, str]) -> str:
-    """Copy files of the repository to paths in a new folder, to be packed as an asset; it goes with the process.
+@cache
+def copy_files(*paths: tuple[str, str]) -> tempfile.TemporaryDirectory[str]:
+    """Copy files of the repository, each with its path in a new folder, to be packed; it goes with the process.
 
     One folder serves every environment, so that the CDK hashes it once.
     """
-    return _copy_files(tuple(targets_by_file.items())).name
-
-
-@cache
-def _copy_files(paths: tuple[tuple[str, str], ...]) -> tempfile.TemporaryDirectory[str]:
     folder = tempfile.TemporaryDirectory()
     for file, target_path in paths:
         target = Path(folder.name) / target_path

@@ -10,6 +10,7 @@ They stand in Guard, before any fleet and as long as one lives, and depend on no
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from tandem import metrics
@@ -50,11 +51,9 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
     """Yield the alarms on what the reaper counts in each pass."""
     name, hours, idle_minutes = environment.name, environment.guard.max_hours, environment.guard.idle_minutes
 
-    def build(kind: str, metric: str, sentence: str, reason: str, **fields: Any) -> MetricAlarm:
-        return _build_pass_alarm(MetricSource(environment, metrics.GUARD), (kind,), metric, sentence, reason, **fields)
-
+    build = partial(_build_pass_alarm, MetricSource(environment, metrics.GUARD))
     yield build(
-        TOO_OLD,
+        (TOO_OLD,),
         "oldest_instance_hours",
         f"An instance of {name} is older than {hours} hours.",
         f"guard.max_hours, for {AGE_PERIODS * PERIOD_S // 60} minutes: at that age the reaper stops the fleet by "
@@ -64,14 +63,14 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
         missing="ignore",  # who cannot see it must not say that it is gone
     )
     yield build(
-        EXCESS_NODES,
+        (EXCESS_NODES,),
         "excess_nodes",
         f"The fleet of {name} has more nodes than its lease.",
         "in one pass: `tandem start` never raises more than the lease says, and each node costs by the hour",
     )
     if environment.capacity.kind == "capacity-block":
         yield build(
-            IDLE_BLOCK,
+            (IDLE_BLOCK,),
             "idle_block_minutes",
             f"The Capacity Block of {name} is paid for, and nothing runs under a lease.",
             f"in every pass of {idle_minutes} minutes (guard.idle_minutes): starting and compiling hold a lease, so "
@@ -79,14 +78,14 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
             periods=-(-60 * idle_minutes // PERIOD_S),
         )
     yield build(
-        STOP_FAILURE,
+        (STOP_FAILURE,),
         "stop_failures",
         f"A stop of {name} is due and is not done.",
         f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: one that failed is made up for by the next",
         **MOST_PASSES,
     )
     yield build(
-        GUARD_SILENCE,
+        (GUARD_SILENCE,),
         "instances_alive",
         f"Nobody has counted the instances of {name} for {SILENT_PERIODS * PERIOD_S // 60} minutes.",
         f"no value in {SILENT_PERIODS} passes: the reaper sends one in each, also where there is no instance, "
@@ -99,24 +98,19 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
 
 def _list_function_alarms(environment: Environment) -> Iterator[MetricAlarm]:
     """Yield the alarms on the two functions that stop the fleet, and on the calls that were given up."""
-    functions: tuple[tuple[Literal["stop", "reap"], dict[str, int], str], ...] = (
-        ("stop", {}, "more than 0: it is called once, when a budget is spent"),
-        ("reap", MOST_PASSES, f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: the next one tries again"),
-    )
-    for function, periods, error_reason in functions:
-        function_name = names.guard_function_name(environment, function)
-        source = MetricSource(environment, metrics.LAMBDA, {"FunctionName": function_name})
-        sentence = f"The function {function_name} of {environment.name} ends with errors."
-        yield _build_pass_alarm(source, (GUARD_ERRORS, function), "Errors", sentence, error_reason, **periods)
-        yield _build_pass_alarm(
-            source,
-            (GUARD_THROTTLES, function),
-            "Throttles",
-            f"Lambda refuses to call {function_name} of {environment.name}.",
-            f"in {FAILURE_PASSES} of {WINDOW_PASSES} times of five minutes: Lambda tries a refused call again by "
-            "itself",
-            **MOST_PASSES,
-        )
+    periods_by_function: dict[Literal["stop", "reap"], dict[str, int]] = {"stop": {}, "reap": MOST_PASSES}
+    error_reasons = {
+        "stop": "more than 0: it is called once, when a budget is spent",
+        "reap": f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: the next one tries again",
+    }
+    for function, periods in periods_by_function.items():
+        name = names.guard_function_name(environment, function)
+        build = partial(_build_pass_alarm, MetricSource(environment, metrics.LAMBDA, {"FunctionName": name}))
+        sentence = f"The function {name} of {environment.name} ends with errors."
+        yield build((GUARD_ERRORS, function), "Errors", sentence, error_reasons[function], **periods)
+        sentence = f"Lambda refuses to call {name} of {environment.name}."
+        reason = f"in {FAILURE_PASSES} of {WINDOW_PASSES} times of five minutes: Lambda tries a refused call again by "
+        yield build((GUARD_THROTTLES, function), "Throttles", sentence, f"{reason}itself", **MOST_PASSES)
     queue_name = names.dead_letter_queue_name(environment)
     yield _build_pass_alarm(
         MetricSource(environment, metrics.SQS, {"QueueName": queue_name}),
