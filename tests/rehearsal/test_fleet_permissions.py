@@ -110,54 +110,6 @@ def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, r
     assert (code, fleet.instances()) == ("UnauthorizedOperation", [instance])
 
 
-def holding(fleet, **tags):
-    """Somebody who may hold an Auto Scaling group with these tags."""
-    arn = f"arn:aws:autoscaling:us-east-2:{fleet.endpoint.account}:autoScalingGroup:*:autoScalingGroupName/*"
-    condition = {f"aws:ResourceTag/eks:{name}": value for name, value in tags.items()}
-    actions = ["autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup"]
-    return create_principal(fleet.endpoint, allowed(actions, arn, **condition)).client("autoscaling")
-
-
-def scaling_group(fleet):
-    [group] = client(fleet.endpoint, "eks").describe_nodegroup(**fleet.identity)["nodegroup"]["resources"][
-        "autoScalingGroups"
-    ]
-    return group["name"]
-
-
-def test_an_auto_scaling_group_may_be_held_where_the_policy_names_its_tags(fleet):
-    somebody = holding(fleet, **{"cluster-name": fleet.name, "nodegroup-name": "fleet"})
-    somebody.suspend_processes(AutoScalingGroupName=scaling_group(fleet), ScalingProcesses=["Launch"])
-    somebody.update_auto_scaling_group(AutoScalingGroupName=scaling_group(fleet), MinSize=0, DesiredCapacity=0)
-    assert until(fleet.instances, []) == []
-
-
-@pytest.mark.parametrize(("cluster", "name"), [("other", "fleet"), ("", "other")])
-def test_rejects_holding_an_auto_scaling_group_with_other_tags(fleet, refusal, cluster, name):
-    somebody = holding(fleet, **{"cluster-name": cluster or fleet.name, "nodegroup-name": name})
-    mine = {"AutoScalingGroupName": scaling_group(fleet)}
-
-    assert refusal(somebody.update_auto_scaling_group, **mine, MinSize=0, DesiredCapacity=0).startswith("AccessDenied")
-    assert refusal(somebody.suspend_processes, **mine).startswith("AccessDenied")
-    assert len(fleet.instances()) == 1
-
-
-def test_rejects_launches_resumed_by_who_may_only_hold(fleet, refusal):
-    somebody = holding(fleet, **{"cluster-name": fleet.name, "nodegroup-name": "fleet"})
-    assert refusal(somebody.resume_processes, AutoScalingGroupName=scaling_group(fleet)).startswith("AccessDenied")
-
-
-def publish(endpoint, allowed_namespace, namespace):
-    condition = {"cloudwatch:namespace": allowed_namespace}
-    somebody = create_principal(endpoint, allowed("cloudwatch:PutMetricData", "*", **condition)).client("cloudwatch")
-    return somebody.put_metric_data(Namespace=namespace, MetricData=[{"MetricName": "m", "Value": 1}])
-
-
-def test_rejects_metrics_of_another_namespace(enforcing, refusal):
-    code = refusal(publish, endpoint=enforcing, allowed_namespace="Tandem/post", namespace="Tandem/other")
-    assert code.startswith("AccessDenied")
-
-
 def schedule(endpoint, group):
     """Somebody who may see the schedules of this group, asked for one of the group `ours`."""
     scheduler = client(endpoint, "scheduler")

@@ -138,15 +138,6 @@ def test_an_update_is_in_progress_until_the_surplus_is_terminated(endpoint, grou
     assert (before, fleet.states(), fleet.update(update)) == ("InProgress", [], "Successful")
 
 
-def test_a_new_size_is_taken_while_an_update_is_in_progress(endpoint, group):
-    fleet = group()
-    endpoint.set_fleet(FROZEN)
-    fleet.scale(2)
-
-    assert fleet.scale(0)["status"] == "InProgress"
-    assert fleet.states() == ["shutting-down", "shutting-down"]
-
-
 @pytest.mark.parametrize("scaling", [{"desiredSize": 3}, {"minSize": 1}, {"minSize": 2, "desiredSize": 1}])
 def test_rejects_sizes_out_of_order(group, refusal, scaling):
     fleet = group()
@@ -295,12 +286,6 @@ def described(fleet):
         "AutoScalingGroups"
     ]
     return listed
-
-
-def test_the_auto_scaling_group_carries_the_tags_of_eks(group):
-    fleet = group()
-    named = {tag["Key"]: tag["Value"] for tag in described(fleet)["Tags"]}
-    assert (named["eks:cluster-name"], named["eks:nodegroup-name"]) == (fleet.name, "fleet")
 
 
 def test_no_instance_starts_while_launches_are_suspended_whatever_eks_wants(group):

@@ -64,15 +64,6 @@ def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
     assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read() == whole[8388600:8388621]
 
 
-def test_an_object_is_copied_and_overwritten(s3, bucket, upload):
-    upload("k", PART)
-    s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/k")
-    s3.put_object(Bucket=bucket, Key="k", Body=b"new")
-
-    assert s3.get_object(Bucket=bucket, Key="copy")["Body"].read() == PART
-    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
-
-
 def test_versions_are_read_from_disk(s3, bucket, upload):
     s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     upload("k", PART)

@@ -136,11 +136,6 @@ def test_a_schedule_that_is_not_due_does_nothing(scene):
     assert (scene.states(), scene.size(), scene.dead()) == (["running"], 1, [])
 
 
-def test_a_schedule_whose_time_is_past_fires_at_once(scene):
-    scene.schedule(scene.at(-3600))
-    assert until(scene.states, []) == []
-
-
 def test_a_schedule_fires_once(scene):
     scene.schedule()
     scene.pass_time(61)
@@ -221,12 +216,6 @@ def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
 @pytest.mark.parametrize("action", ["describeNodegroup", "updateNodegroupSize", "UpdateNodegroupConfig"])
 def test_rejects_an_action_that_scheduler_cannot_call(scene, refusal, action):
     assert refusal(scene.schedule, arn=TARGET.replace("updateNodegroupConfig", action)) == "ValidationException"
-
-
-@pytest.mark.parametrize("time", ["2030-01-01T00:00:00Z", "2030-01-01 00:00:00", "2030-02-30T00:00:00",
-                                  "2030-01-01T00:00:00.5", "tomorrow"])  # fmt: skip
-def test_rejects_a_time_in_another_form(scene, refusal, time):
-    assert refusal(scene.schedule, expression={"ScheduleExpression": f"at({time})"}) == "ValidationException"
 
 
 def test_a_target_of_another_service_is_dead_and_says_that_it_is_not_rehearsed(scene):
