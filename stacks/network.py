@@ -77,22 +77,16 @@ class NetworkStack(EnvironmentStack):
         )
 
 
-def private_range(cidr: str, zone: str) -> str:
-    """Return the range of the private subnet: a sixteenth of the VPC, 4091 usable addresses of a /16."""
-    return _list_slots(cidr)[_zone_number(zone)].with_prefixlen
+def subnet_range(cidr: str, zone: str, *, public: bool = False) -> str:
+    """Return the range of a zone's private subnet: a sixteenth of the VPC, 4091 usable addresses of a /16.
 
-
-def public_range(cidr: str, zone: str) -> str:
-    """Return the range of the public subnet, which holds a NAT gateway and nothing else."""
-    return _list_slots(_list_slots(cidr)[_PUBLIC_SLOT].with_prefixlen)[_zone_number(zone)].with_prefixlen
-
-
-def _list_slots(cidr: str) -> list[IPv4Network]:
-    return list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
-
-
-def _zone_number(zone: str) -> int:
-    return int(zone.rpartition("-az")[2])
+    Args:
+        public: of the public subnet instead, which holds a NAT gateway and nothing else.
+    """
+    slots = list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
+    if public:
+        slots = list(slots[_PUBLIC_SLOT].subnets(prefixlen_diff=_SLOT_BITS))
+    return slots[int(zone.rpartition("-az")[2])].with_prefixlen
 
 
 class EnvironmentVpc(Construct):
@@ -115,12 +109,7 @@ class EnvironmentVpc(Construct):
         zones = sorted(network.zones)
         self.private_subnets = {
             zone: VpcSubnet(
-                self,
-                f"Private-{zone}",
-                vpc_id=self.vpc_id,
-                zone=zone,
-                cidr=private_range(network.cidr, zone),
-                name=name,
+                self, f"Private-{zone}", vpc_id=self.vpc_id, zone=zone, cidr=subnet_range(network.cidr, zone), name=name
             )
             for zone in zones
         }
@@ -161,8 +150,8 @@ def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name
     attachment = ec2.CfnVPCGatewayAttachment(scope, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id)
     nat_gateway_ids: dict[str, str] = {}
     for zone in zones:
-        subnet_range = public_range(cidr, zone)
-        subnet = VpcSubnet(scope, f"Public-{zone}", vpc_id=vpc_id, zone=zone, cidr=subnet_range, name=name)
+        public_cidr = subnet_range(cidr, zone, public=True)
+        subnet = VpcSubnet(scope, f"Public-{zone}", vpc_id=vpc_id, zone=zone, cidr=public_cidr, name=name)
         route = subnet.add_default_route("ToInternet", gateway_id=gateway_id)
         route.add_resource_dependency(attachment)
         tags = name_tags(f"{name}-{zone}")

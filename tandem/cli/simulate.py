@@ -6,12 +6,10 @@ classes are those of the built-in suites. aiohttp, numpy and the suites are load
 
 from __future__ import annotations
 
-import select
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
@@ -33,7 +31,7 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
 
-READY_TIMEOUT_S, POLL_S = 60.0, 0.2
+POLL_S = 0.2
 LAST_PORT = 65_535
 MAX_TIME_SCALE = 100.0  # then a step is half a millisecond, as late as a chunk is written
 OVERRUN_FACTOR = 2  # an answer that is meant to run into max_tokens is longer by this factor
@@ -132,10 +130,8 @@ def _serve_variants(
 
     A word `{VARIANT}` of the command `then` becomes that server's URL.
     """
-    stop_event = threading.Event()
-    old_handlers = {
-        number: signal.signal(number, lambda *_: stop_event.set()) for number in (signal.SIGINT, signal.SIGTERM)
-    }
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    old_handlers = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     processes: list[subprocess.Popen[str]] = []
     try:
         for command in commands.values():
@@ -148,14 +144,17 @@ def _serve_variants(
             )
             processes.append(process)
         servers = dict(zip(commands, processes, strict=True))
-        urls = {name: _read_url(name, process, stop_event) for name, process in servers.items()}
-        _print_servers(urls, settings, as_json=as_json)
-        if then:
-            words = [
-                reduce(lambda text, url: text.replace(f"{{{url[0]}}}", url[1]), urls.items(), word) for word in then
-            ]
-            processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
-        return _wait_servers(servers, stop_event, processes[-1] if then else None)
+        urls = {name: _read_url(name, process) for name, process in servers.items()}
+        try:
+            _print_servers(urls, settings, as_json=as_json)
+            if then:
+                words = [
+                    reduce(lambda text, url: text.replace(f"{{{url[0]}}}", url[1]), urls.items(), word) for word in then
+                ]
+                processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
+            return _wait_servers(servers, processes[-1] if then else None)
+        except KeyboardInterrupt:
+            return ExitCode.DONE
     finally:
         for process in processes:
             process.terminate()
@@ -165,21 +164,14 @@ def _serve_variants(
             signal.signal(number, handler)
 
 
-def _read_url(name: str, process: subprocess.Popen[str], stop_event: threading.Event) -> str:
+def _read_url(name: str, process: subprocess.Popen[str]) -> str:
+    """Return where a server listens, which it says when it is ready."""
     assert process.stdout is not None
-    deadline_s = time.monotonic() + READY_TIMEOUT_S
-    while time.monotonic() < deadline_s and not stop_event.is_set():
-        if select.select([process.stdout], [], [], POLL_S)[0]:
-            line = process.stdout.readline()
-            if line:
-                return line.split()[1]
-            break
-    if stop_event.is_set():
-        raise KeyboardInterrupt
-    code = process.poll()
-    reason = f"exit code {code}, see what it said above"
-    reason = f"it was not ready after {READY_TIMEOUT_S:.0f} s" if code is None else reason
-    raise RuntimeError(f"the simulator of {name} did not come up: {reason}")
+    line = process.stdout.readline()
+    if not line:
+        code = process.wait()
+        raise RuntimeError(f"the simulator of {name} did not come up: exit code {code}, see what it said above")
+    return line.split()[1]
 
 
 def _print_servers(urls: Mapping[str, str], settings: Mapping[str, SimulatorSettings], *, as_json: bool) -> None:
@@ -197,14 +189,13 @@ def _print_servers(urls: Mapping[str, str], settings: Mapping[str, SimulatorSett
     sys.stdout.flush()
 
 
-def _wait_servers(
-    servers: Mapping[str, subprocess.Popen[str]], stop_event: threading.Event, command: subprocess.Popen[str] | None
-) -> ExitCode:
-    while not stop_event.wait(POLL_S):
+def _wait_servers(servers: Mapping[str, subprocess.Popen[str]], command: subprocess.Popen[str] | None) -> ExitCode:
+    """Return when the command has ended, or never; the servers live as long."""
+    while True:
+        time.sleep(POLL_S)
         if command is not None and command.poll() is not None:
             is_exit_code = command.returncode in set(ExitCode)
             return ExitCode(command.returncode) if is_exit_code else ExitCode.EXTERNAL_FAILURE
         for name, process in servers.items():
             if process.poll() is not None:
                 raise RuntimeError(f"the simulator of {name} ended by itself with exit code {process.returncode}")
-    return ExitCode.DONE

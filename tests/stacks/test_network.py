@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from assemblies import Synth, Template, Templates, changed, environment, resources, templates
 
-from stacks.network import private_range, public_range
+from stacks.network import subnet_range
 from tandem.spec.interface_endpoints import list_endpoint_services
 
 pytestmark = pytest.mark.cdk
@@ -123,10 +123,10 @@ def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name:
 @pytest.mark.parametrize("cidr", ["10.42.0.0/16", "10.0.0.0/20"])
 def test_subnets_lie_in_the_vpc_apart_from_each_other_and_are_as_large_as_aws_wants(cidr: str) -> None:
     zones = [f"use2-az{number}" for number in range(10)]
-    plan = [IPv4Network(plan(cidr, zone)) for plan in (private_range, public_range) for zone in zones]
+    plan = [IPv4Network(subnet_range(cidr, zone, public=public)) for public in (False, True) for zone in zones]
     assert [pair for pair in combinations(plan, 2) if pair[0].overlaps(pair[1])] == []
     assert all(subnet.subnet_of(IPv4Network(cidr)) and subnet.prefixlen <= 28 for subnet in plan)
 
 
 def test_a_private_subnet_holds_the_addresses_of_many_nodes() -> None:
-    assert private_range("10.42.0.0/16", "use2-az3") == "10.42.48.0/20"
+    assert subnet_range("10.42.0.0/16", "use2-az3") == "10.42.48.0/20"
