@@ -1,60 +1,57 @@
 """Read one YAML file strictly: plain data with the line of every key, or faults.
 
-Invariant: what passes is a single mapping of plain values; duplicate keys, aliases, tags, a second
-document and oversized or undecodable files never reach a schema. No word of the parser itself is told.
+Invariant: what passes is a single mapping of plain values; duplicate keys, aliases, tags, a second document and
+oversized or undecodable files never reach a schema. Numbers are decimal; dates, and what YAML 1.1 reads as octal,
+binary or base 60, stay text.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
 
 from tandem.spec.faults import SpecError, SpecFault
 
 LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
-ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]|0[bx]|[0-9_]+:)")  # octal, binary, hexadecimal, base 60
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 MAX_BYTES = 1_048_576  # a spec is a page of text; more is a mistake or an attack
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PLAIN_KINDS = ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
-_PLAIN_TAGS = {f"tag:yaml.org,2002:{kind}" for kind in _PLAIN_KINDS}
-_PLAIN_LINES = "`key: value` lines, indented by spaces"
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "str", "map", "seq")}
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# Words of the parser's complaint, what stands in the file and what to do about it; the first that fits is told.
-# Source: libyaml 0.2.5 scanner.c, parser.c, reader.c, composed by PyYAML 6.
-_COMPLAINTS = (
-    ("found unexpected end of stream", "a quote that is never closed", "close the quote on this line"),
-    ("found unexpected document indicator", "a quote that is never closed", "close the quote on this line"),
-    ("expected ',' or ']'", "a list `[` without `]`, or without a comma between two entries", "close it with ]"),
-    ("expected ',' or '}'", "a mapping `{` without `}`, or without a comma between two keys", "close it with }"),
-    ("expected node content", "a bracket or comma where a value should stand", "delete it, or write the value"),
-    ("mapping values are not allowed", "a second `: ` in one value, or a key under it", "put the value in quotes"),
-    ("expected key", "a line that fits no indentation above it, or text after a closed value", "indent or quote it"),
-    ("expected '-' indicator", "a key at the indentation of a list", "indent it, or begin it with `- `"),
-    ("block sequence entries", "a list entry `- ` where none may stand", "begin the list on a line of its own"),
-    ("could not find expected ':'", "a line without `: `", "write `key: value`"),
-    ("cannot start any token", "a value that begins with @, % or a backquote", "put the value in quotes"),
-    ("found undefined alias", "an alias (`*name`) of nothing", "write the value out, or put it in quotes"),
-    ("alphabetic or numeric character", "a value that begins with & or *", "put the value in quotes"),
-    ("escape", "a backslash that begins no escape", "write \\\\ for one backslash, or use single quotes"),
-    ("expected comment or line break", "text behind `|` or `>`", "put it in quotes, or on the next line, indented"),
-    ("incompatible YAML", "a %YAML line of another version", "delete the line"),
-    ("directive", "a line that begins with %", "delete the line"),
-    ("<document start>", "text after the end mark `...`", "delete the mark or the text"),
-    ("control characters", "a control character", "delete it, or write it as an escape"),
-    ("tag", "a tag (`!name`)", "delete the tag, or put text that begins with ! in quotes"),
-    ("'>'", "a tag (`!name`)", "delete the tag, or put text that begins with ! in quotes"),
-    ("", "text that is not YAML", "write `key: value` lines; text with signs goes in quotes"),
-)
-# of what is never closed or has no value, the line to look at is where it begins, not where the parser gave up
-_TOLD_AT_START = tuple(_COMPLAINTS[index][0] for index in (0, 1, 2, 3, 9))
+# A pattern of the parser's complaint, what to do about it, and whether the line to look at is where the faulty thing
+# begins; the first that fits is told. Source: libyaml 0.2.5 scanner.c, parser.c, reader.c, composed by PyYAML 6.
+_HINTS = (
+    (r"\t|tab character", "replace each tab by two spaces", False),
+    (r"end of stream|document indicator", "close the quote that begins here", True),
+    (r"expected ',' or|node content", "close the bracket that begins here; one comma between two entries", True),
+    (r"find expected ':'", "write `key: value`", True),
+    (r"another document", "remove the `---` and what follows it", False),
+    (r"'-' indicator|block sequence", "indent it as what stands beside it", False),
+    (r"expected key", "indent it as what stands beside it, or put the value in quotes", False),
+    (r"document start|directive|YAML", "delete the line", False),
+    (r"control characters", "delete the character, or write it as an escape", False),
+    (r"escape", r"write \\ for one backslash, or use single quotes", False),
+    (r"", "put the value in quotes, and a value of several lines under its key", False),
+)  # fmt: skip
+
+
+class _PlainLoader(_Loader):  # type: ignore[misc]  # a class that PyYAML may have compiled
+    """Resolves what a plain scalar is, as the module says."""
+
+    yaml_implicit_resolvers: ClassVar = {
+        letter: [entry for entry in entries if entry[0] in (f"{_TAG}null", f"{_TAG}bool")]
+        for letter, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_DIGITS = list("-+0123456789")
+_PlainLoader.add_implicit_resolver(f"{_TAG}int", re.compile(r"[-+]?(0|[1-9][0-9_]*)$"), _DIGITS)
+_PlainLoader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?$"), _DIGITS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +60,7 @@ class YamlDocument:
 
     Args:
         file: the name to report.
-        data: the mapping, made of dict, list, str, int, float, bool and None; dates are ISO strings.
+        data: the mapping, made of dict, list, str, int, float, bool and None.
         lines: key path to 1-based line.
     """
 
@@ -87,16 +84,13 @@ def read_document(path: Path, file: str | None = None) -> YamlDocument:
     name = file or str(path)
     text = _read_text(path, name)
     try:
-        loader = _Loader(text)
-        if not loader.check_node():
-            raise _refuse_file(name, "an empty file", "a mapping of keys", "start from `tandem new NAME`")
-        node: Any = loader.get_node()
-        if loader.check_node():
-            second: Any = loader.get_node()
-            change = "remove the `---` and what follows it"
-            raise _refuse_file(name, "a second document", "one document", change, second.start_mark.line + 1)
+        loader = _PlainLoader(text)
+        node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
-            raise _refuse_file(name, f"a {node.id}", "a mapping of keys", "write `key: value` lines")
+            got = f"a {node.id}" if node else "an empty file"
+            raise _refuse_file(
+                name, got, "a mapping of keys", "write `key: value` lines, or start from `tandem new NAME`"
+            )
         reader = _NodeReader(name, loader)
         data = reader.read_value(node, "")
     except yaml.YAMLError as error:
@@ -115,8 +109,6 @@ def _refuse_file(name: str, got: str, allowed: str, change: str, line: int | Non
 def _read_text(path: Path, name: str) -> str:
     try:
         raw = path.read_bytes()
-    except IsADirectoryError:
-        raise _refuse_file(name, "a directory", "a YAML file", "name a file") from None
     except OSError as error:
         got = str(error.strerror).lower()
         raise _refuse_file(name, got, "a readable YAML file", "create it or fix its path") from None
@@ -129,22 +121,21 @@ def _read_text(path: Path, name: str) -> str:
         raise _refuse_file(name, got, "UTF-8 text", "save the file as UTF-8") from None
 
 
-def _refuse_syntax(error: yaml.YAMLError, text: str, name: str) -> SpecError:
+def _refuse_syntax(error: Any, text: str, name: str) -> SpecError:
     """Return the fault of a text that is not YAML, with the line to look at."""
-    complaint = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "")
-    mark, lines = getattr(error, "problem_mark", None), text.splitlines()
-    row = lines[mark.line] if mark and mark.line < len(lines) else ""
-    if "tab character" in complaint or "'\\t'" in complaint or "\t" in row[: len(row) - len(row.lstrip())]:
-        line = mark.line + 1 if mark else None
-        return _refuse_file(name, "a tab character", "spaces for indentation", "replace each tab by two spaces", line)
-    words, got, change = next(entry for entry in _COMPLAINTS if entry[0] in complaint)
-    if words in _TOLD_AT_START:
-        mark = getattr(error, "context_mark", None) or mark
-    if mark:
-        return _refuse_file(name, got, _PLAIN_LINES, change, mark.line + 1)
-    # the reader names an offset alone
-    line = next((number for number, row in enumerate(text.split("\n"), start=1) if _CONTROL.search(row)), None)
-    return _refuse_file(name, got, _PLAIN_LINES, change, line)
+    mark = getattr(error, "problem_mark", None)
+    number = mark.line + 1 if mark else text[: error.position].count("\n") + 1  # the reader names an offset alone
+    row = (text.splitlines() + [""] * number)[number - 1]
+    complaint = getattr(error, "problem", None) or getattr(error, "reason", "")
+    indent = row[: len(row) - len(row.lstrip())]
+    change, is_told_at_start = next(
+        (change, is_told_at_start)
+        for pattern, change, is_told_at_start in _HINTS
+        if re.search(pattern, f"{complaint}{indent}")
+    )
+    if is_told_at_start and error.context_mark:
+        number = error.context_mark.line + 1
+    return _refuse_file(name, f"no YAML: {complaint}", "`key: value` lines, indented by spaces", change, number)
 
 
 class _NodeReader:
@@ -167,13 +158,16 @@ class _NodeReader:
         self.lines.setdefault(path, line)
         self._node_ids.add(id(node))
         if node.tag not in _PLAIN_TAGS:
-            tag = node.tag.replace("tag:yaml.org,2002:", "!!")
+            tag = node.tag.replace(_TAG, "!!")
             return self._note(line, path, f"the tag {tag}", "untagged plain values", "remove the tag")
         if isinstance(node, yaml.MappingNode):
             return self._read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
             return [self.read_value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
-        return self._read_scalar(node, path, line)
+        try:
+            return self._loader.construct_object(node)
+        except ValueError:  # a tag on what is not of its kind, or thousands of digits
+            return self._note(line, path, repr(node.value[:LONGEST_SPELLING]), "a plain value", "put it in quotes")
 
     def _read_mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -182,8 +176,6 @@ class _NodeReader:
             child = f"{path}.{key}" if path else key
             if not isinstance(key_node, yaml.ScalarNode):
                 self._note(line, path, "a collection as a key", "text keys", "write a plain key")
-            elif key_node.tag == "tag:yaml.org,2002:merge":
-                self._note(line, path, "a merge key (`<<`)", "each key written out", "copy the keys here")
             elif key in result:
                 got = f"the key twice (first on line {self.lines[child]})"
                 self._note(line, child, got, "one value", "delete one")
@@ -191,22 +183,6 @@ class _NodeReader:
                 self.lines[child] = line
                 result[key] = self.read_value(value_node, child)
         return result
-
-    def _read_scalar(self, node: yaml.Node, path: str, line: int) -> Any:
-        text = node.value if len(node.value) <= LONGEST_SPELLING else node.value[:LONGEST_SPELLING] + "..."
-        try:
-            value = self._loader.construct_object(node)
-        except (ValueError, yaml.YAMLError):
-            if node.tag.endswith(":timestamp"):
-                allowed = "a day of the calendar, YYYY-MM-DD"
-                return self._note(line, path, text, allowed, "write the day that was meant")
-            return self._note(line, path, repr(text), "a plain value", "put the text in quotes")
-        if isinstance(value, int | float) and not isinstance(value, bool) and ODD_NUMBER.match(node.value):
-            got, change = f"{text}, which YAML 1.1 reads as {value}", "put it in quotes if it is text"
-            return self._note(line, path, got, "a decimal number, or text in quotes", change)
-        if isinstance(value, float) and not math.isfinite(value):
-            return self._note(line, path, node.value, "a finite number", "write a number")
-        return value.isoformat() if isinstance(value, date) else value
 
     def _note(self, line: int | None, path: str, got: str, allowed: str, change: str) -> None:
         self.faults.append(SpecFault(self.file, path, got, allowed, change, line))

@@ -152,8 +152,8 @@ def _suggest_change(value: object, kind: str) -> str:
     """Say what to do about a value that only its quotes, or their lack, make wrong."""
     if kind == "string_type" and isinstance(value, int | float):
         return "put it in quotes"
-    if kind in {"int_type", "float_type"} and isinstance(value, str) and value.replace(".", "", 1).isdigit():
-        return "remove the quotes"
+    if kind in {"int_type", "float_type"} and isinstance(value, str):
+        return "write a decimal number, without quotes"
     return "write an allowed value"
 
 

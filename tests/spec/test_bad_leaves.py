@@ -248,9 +248,9 @@ def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
         ("account", 210987654321, "put it in quotes"),
         ("cluster.kubernetes", 1.36, "put it in quotes"),
         ("tags.project", False, "put it in quotes"),
-        ("capacity.nodes", "1", "remove the quotes"),
-        ("capacity.usd_per_hour", "35.76", "remove the quotes"),
-        ("capacity.nodes", "one", "write an allowed value"),
+        ("capacity.nodes", "1", "write a decimal number, without quotes"),
+        ("capacity.usd_per_hour", "35.76", "write a decimal number, without quotes"),
+        ("capacity.kind", "one", "write an allowed value"),
     ],
 )
 def test_advises_on_quotes_where_they_are_the_fault(path: str, new: Any, advice: str, folder: Path) -> None:

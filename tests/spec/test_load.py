@@ -77,7 +77,7 @@ def test_rejects_a_file_name_that_is_no_label(folders: Path, stem: str) -> None:
 
 def test_a_directory_that_ends_like_a_file_is_told(folders: Path) -> None:
     (folders / "experiments" / "deep.yaml").mkdir()
-    assert [fault.got for fault in loaded(folders).faults] == ["a directory"]
+    assert [fault.got for fault in loaded(folders).faults] == ["is a directory"]
 
 
 @pytest.mark.parametrize("folder", ["environments", "experiments"])
