@@ -9,8 +9,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext
 from tandem.rules.rule import RuleFinding, RuleList, find_repeats
+from tandem.spec import names
+from tandem.spec.artifact_key import DIGEST_CHARACTERS
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, GitopsDelivery
-from tandem.spec.names import NOTIFY, ResourceName, environment_names, experiment_names
+from tandem.spec.names import NOTIFY
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
@@ -130,27 +132,31 @@ def _find_repeated_experiments(context: EnvironmentContext) -> Iterable[RuleFind
         yield RuleFinding(path, f"{name!r} again", "each once", "delete one")
 
 
-def _find_long_names(names: Iterable[ResourceName]) -> Iterator[RuleFinding]:
-    """Yield the name furthest over its limit, for each key that makes names too long."""
-    excess_by_path = {name.path: name for name in sorted(names, key=ResourceName.excess)}
-    for path, name in excess_by_path.items():
-        if name.excess() > 0:
-            got = f"{name.value}, {len(name.value)} characters"
-            legal = f"at most {name.limit} for a {name.resource_type}"
-            owner = "the file's" if path == "name" else "its"
-            yield RuleFinding(path, got, legal, f"shorten {owner} name by {name.excess()}")
+def _find_long_name(path: str, name: str, limit: int, resource: str) -> Iterator[RuleFinding]:
+    if len(name) > limit:
+        owner = "the file's" if path == "name" else "its"
+        change = f"shorten {owner} name by {len(name) - limit}"
+        yield RuleFinding(path, f"{name}, {len(name)} characters", f"at most {limit} for a {resource}", change)
 
 
 @RULES.refuse("environment-name", _RESOURCE_NAMES, "2026-11-21")
-def _find_long_environment_names(context: EnvironmentContext) -> Iterable[RuleFinding]:
+def _find_long_environment_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every name made from the environment's is within its resource's limit."""
-    yield from _find_long_names(environment_names(context.environment))
+    # the first to be too long, with a bucket of somebody else's and without; all others have more room
+    if context.environment.artifacts.existing_bucket:
+        yield from _find_long_name("name", names.scheduler_role_name(context.environment), 64, "IAM role")
+    else:
+        yield from _find_long_name("name", names.log_bucket_name(context.environment), 63, "S3 log bucket")
 
 
 @RULES.refuse("experiment-name", _OBJECT_NAMES, "2026-11-21")
 def _find_long_experiment_names(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Every name made from the experiment's or a variant's is within its resource's limit."""
-    yield from _find_long_names(experiment_names(context.experiment))
+    volume = f"{context.experiment.name}-{'0' * DIGEST_CHARACTERS}-{'0' * names.BUCKET_CHARACTERS}"
+    yield from _find_long_name("name", volume, 63, "volume")  # the namespace has more room
+    arms = sorted(context.arms, key=lambda arm: len(arm.variant.name))
+    for path, name in {arm.paths["name"]: arm.variant.name for arm in arms}.items():
+        yield from _find_long_name(path, name, 46, "Deployment (its pods add 17)")
 
 
 @RULES.refuse("experiment-folder", _FOLDERS, "2026-11-21")

@@ -5,11 +5,10 @@ Invariant: everything here is known before a deploy; no value is looked up, and 
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta
+from datetime import UTC, date
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, AwareDatetime, Field
 
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
 
@@ -63,21 +62,10 @@ RunId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", _RUN_WORD
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]  # of CloudWatch Logs
 
 
-def _parse_utc_moment(value: object) -> datetime:
-    """Read ISO 8601 with the offset of UTC; a moment without one would be of whoever reads it."""
-    try:
-        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        moment = None
-    if moment is None or moment.utcoffset() != timedelta(0):
-        raise PydanticCustomError("datetime_type", "not a moment in UTC")
-    return moment
-
-
 UtcMoment = Annotated[
-    datetime,
-    BeforeValidator(_parse_utc_moment),
-    Field(json_schema_extra={"allowed": "a moment in UTC such as 2026-12-01T11:30:00Z"}),
+    AwareDatetime,
+    AfterValidator(lambda moment: moment.astimezone(UTC)),
+    Field(json_schema_extra={"allowed": "a moment with its offset, such as 2026-12-01T11:30:00Z"}),
 ]
 
 PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"

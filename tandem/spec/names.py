@@ -6,8 +6,6 @@ Invariant: only names that a manifest or an operator must know are fixed here; a
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tandem.shell_command import quote_command
@@ -261,64 +259,3 @@ def start_command(namespace: str, cron_job: str, *, suffix: str = "1") -> str:
 def _join_name_parts(start: str, middle: str, end: str) -> str:
     middle_characters = CRON_JOB_CHARACTERS - len(start) - len(end) - 2
     return f"{start}-{middle[:middle_characters].strip('-')}-{end}"
-
-
-@dataclass(frozen=True, slots=True)
-class ResourceName:
-    """A computed name held against the limit of its resource.
-
-    Args:
-        resource_type: the resource.
-        value: the name.
-        limit: most characters, from the service's API reference.
-        path: the declared key the name grows with.
-    """
-
-    resource_type: str
-    value: str
-    limit: int
-    path: str = "name"
-
-    def excess(self) -> int:
-        """Return by how many characters the name is too long; below 0 where it is not."""
-        return len(self.value) - self.limit
-
-
-def environment_names(environment: Environment) -> Iterator[ResourceName]:
-    """Yield every name of an environment with its limit.
-
-    S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
-    255, log group 512, IAM role 64, IAM policy 128, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
-    """
-    bucket = ResourceName("S3 bucket", bucket_name(environment), 63)
-    logs = ResourceName("S3 log bucket", log_bucket_name(environment), 63)
-    longest_kind = max(CONTAINER_LOG_KINDS, key=len)
-    yield from (bucket,) if environment.artifacts.existing_bucket else (bucket, logs)
-    yield ResourceName("EKS cluster", cluster_name(environment), 100)
-    yield ResourceName("EKS node group", node_group_name(environment), 63)
-    yield ResourceName("CodeBuild project", repository_name(environment, "llmperf"), 255)
-    yield ResourceName("SNS topic", topic_name(environment), 256)
-    yield ResourceName("CloudWatch namespace", simulation_namespace(environment), 255)
-    yield ResourceName("IAM role", scheduler_role_name(environment), 64)
-    yield ResourceName("IAM policy", people_policy_name(environment, "engineer"), 128)
-    yield ResourceName("Lambda function", guard_function_name(environment, "stop"), 64)
-    yield ResourceName("schedule group", schedule_group_name(environment), 64)
-    yield ResourceName("SQS queue", dead_letter_queue_name(environment), 80)
-    yield ResourceName("budget", budget_name(environment), 100)
-    yield ResourceName("log group", container_log_group_name(environment, longest_kind), 512)
-    for index, experiment in enumerate(environment.experiments):
-        dashboard = dashboard_name(environment, experiment)
-        yield ResourceName("CloudWatch dashboard", dashboard, 255, f"experiments[{index}]")
-
-
-def experiment_names(experiment: Experiment) -> Iterator[ResourceName]:
-    """Yield every name of an experiment with its limit.
-
-    A label is 63 characters; a Deployment's pods append 17 to its name; a CronJob has 52
-    (kubernetes.io/docs/concepts/overview/working-with-objects/names, .../workloads/controllers/cron-jobs).
-    """
-    yield ResourceName("Kubernetes namespace", experiment_namespace(experiment), 63)
-    yield ResourceName("volume", f"{experiment.name}-{'0' * 12}-{'0' * BUCKET_CHARACTERS}", 63)
-    for index, variant in enumerate(experiment.all_variants()):
-        path = f"variants[{index}].name" if index < len(experiment.variants) else "sweep.prefix"
-        yield ResourceName("Deployment (its pods add 17)", variant.name, 46, path)

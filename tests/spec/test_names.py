@@ -63,10 +63,6 @@ def test_container_logs_are_of_the_kinds_that_the_agent_writes() -> None:
     assert names.CONTAINER_LOG_KINDS == ("application", "dataplane", "host", "performance", "prometheus")
 
 
-def test_no_log_bucket_is_named_beside_an_existing_one() -> None:
-    assert "S3 log bucket" not in {each.resource_type for each in names.environment_names(with_bucket("mine"))}
-
-
 def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
     volumes = {names.artifact_volume_name(HOME, SWEPT, key) for key in KEYS["post-drafts-windows"]}
     assert len(volumes) == len(SWEPT.all_variants())

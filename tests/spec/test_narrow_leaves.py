@@ -40,7 +40,7 @@ REFUSED = {
     "hub.token_secret": ["", "tandem hub", "tandem/*", "tandem/hub-??????", "a" * 513, "t\u00f6ken"],
     "observability.reference.values[0].prompt_class": ["Json", "two words", "-x", "", "c" * 33],
     "capacity.block.ends": [
-        *("2026-12-08T11:30:00", "2026-12-08T12:30:00+01:00", "2026-12-08", "tomorrow", "2026-12-32T11:30:00Z"),
+        *("2026-12-08T11:30:00", "2026-12-08", "tomorrow", "2026-12-32T11:30:00Z"),
         *(1796729400, 1796729400.5, None),
     ],
 }
@@ -49,7 +49,7 @@ TAKEN = {
     MIRROR: ["x.acme.dev", "x.acme.dev:5000/a", "1.dkr.ecr.us-east-2.amazonaws.com/ecr_public/a-b"],
     "delivery.path": ["m", "manifests/home", ".deploy/home", "a/b.c/d_e"],
     "hub.endpoint": ["https://hub.acme.dev", "https://hub.acme.dev:8443/api/models-v1", "https://10.0.0.7"],
-    "capacity.block.ends": ["2026-12-08T11:30:00Z", "2026-12-08T11:30:00+00:00", "2026-12-08T11:30Z"],
+    "capacity.block.ends": ["2026-12-08T11:30:00Z", "2026-12-08T11:30:00+00:00", "2026-12-08T12:30+01:00"],
 }
 
 
