@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock
@@ -24,33 +22,10 @@ from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_l
 CLEAN, VULNERABLE, UNREACHABLE = 0, 1, 3
 PIP_AUDIT = Path(sys.executable).parent / "pip-audit"
 PACKAGE_JSON = ROOT / "package.json"
-MAX_NAMES = 5  # packages in a sentence
-_HOST = re.compile(r"host='([^']+)'")
-_CAUSE = re.compile(r"\[Errno -?\d+\] ([^'\")]+)|(timed out)")
 
 
 class AuditError(Exception):
     """A database could not be asked."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Vulnerability:
-    """A known vulnerability of an installed package.
-
-    Args:
-        package: `name==version`; of npm `name@range`.
-        identifier: of the database, e.g. PYSEC-2026-1.
-        fixed_in: versions without it; empty: none is known.
-    """
-
-    package: str
-    identifier: str
-    fixed_in: tuple[str, ...]
-
-    def describe(self) -> str:
-        """Return a line for operators."""
-        change = f"fixed in {', '.join(self.fixed_in)}" if self.fixed_in else "no version without it is known"
-        return f"{self.package}: {self.identifier}, {change}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,26 +35,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--osv-url", help="ask this OSV API, e.g. a mirror, and not the package index")
     arguments = parser.parse_args(argv)
     locks = arguments.locks or [lock_path(source) for source in find_inputs()]
-    packages = [package for lock in locks for package in read_lock(lock)]
-    vulnerabilities, problems = set(), []
-    try:
-        vulnerabilities |= audit_python(packages, arguments.osv_url)
-    except AuditError as error:
-        problems.append(f"of Python packages ({error})")
+    pins = {format_pin(package) for lock in locks for package in read_lock(lock)}
+    audits: dict[str, Callable[[], set[str]]] = {"Python": lambda: audit_python(pins, arguments.osv_url)}
     if not arguments.locks:
+        audits["npm"] = audit_npm
+    vulnerabilities, problems = set(), []
+    for kind, audit in audits.items():
         try:
-            vulnerabilities |= audit_npm()
+            vulnerabilities |= audit()
         except AuditError as error:
-            problems.append(f"of npm packages ({error})")
-    for vulnerability in sorted(vulnerabilities):
-        print(vulnerability.describe())
+            problems.append(f"of {kind} packages ({error})")
+    print(*sorted(vulnerabilities), sep="\n", end="\n" if vulnerabilities else "")
     if problems:
         print(f"Not audited, the vulnerability database cannot be reached: {' and '.join(problems)}.", file=sys.stderr)
     else:
-        print(
-            f"{len({format_pin(package) for package in packages})} packages, {len(vulnerabilities)} known "
-            "vulnerabilities"
-        )
+        print(f"{len(pins)} packages, {len(vulnerabilities)} known vulnerabilities")
     return VULNERABLE if vulnerabilities else UNREACHABLE if problems else CLEAN
 
 
@@ -88,14 +58,13 @@ def format_pin(package: LockedPackage) -> str:
     return f"{package.name}=={package.version.partition('+')[0]}"
 
 
-def audit_python(packages: Iterable[LockedPackage], osv_url: str | None = None) -> set[Vulnerability]:
-    """Return the known vulnerabilities of `packages`, whatever their markers.
+def audit_python(pins: Iterable[str], osv_url: str | None = None) -> set[str]:
+    """Return a line for each known vulnerability of packages, whatever their markers.
 
     Raises:
         AuditError: pip-audit got no answer, or none for some of them.
     """
-    pins = {format_pin(package) for package in packages}
-    return {vulnerability for batch in split_versions(pins) for vulnerability in run_pip_audit(batch, osv_url)}
+    return {line for batch in split_versions(pins) for line in run_pip_audit(batch, osv_url)}
 
 
 def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:
@@ -107,8 +76,8 @@ def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:
         rest -= set(batch.values())
 
 
-def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> list[Vulnerability]:
-    """Return what the database knows of these pins.
+def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> Iterator[str]:
+    """Yield what the database knows of these pins.
 
     Raises:
         AuditError: pip-audit ended without its JSON, or has no answer for a package.
@@ -123,24 +92,18 @@ def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> list[Vulnerabilit
     try:
         answers = json.loads(result.stdout)["dependencies"]
     except (ValueError, KeyError):
-        raise AuditError(explain_failure(result.stderr)) from None
+        raise AuditError(quote_last_line(result.stderr)) from None
     silent = [answer["name"] for answer in answers if "skip_reason" in answer]
     if silent:
-        suffix = f" and {len(silent) - MAX_NAMES} more" if len(silent) > MAX_NAMES else ""
-        raise AuditError(f"no answer for {', '.join(silent[:MAX_NAMES])}{suffix}")
-    return [
-        Vulnerability(
-            package=f"{answer['name']}=={answer['version']}",
-            identifier=vulnerability["id"],
-            fixed_in=tuple(vulnerability["fix_versions"]),
-        )
-        for answer in answers
-        for vulnerability in answer["vulns"]
-    ]
+        raise AuditError(f"no answer for {', '.join(silent)}")
+    for answer in answers:
+        for vulnerability in answer["vulns"]:
+            fix = ", ".join(vulnerability["fix_versions"]) or "no known version"
+            yield f"{answer['name']}=={answer['version']}: {vulnerability['id']}, fixed in {fix}"
 
 
-def audit_npm() -> set[Vulnerability]:
-    """Return the known vulnerabilities of what `npm install` installs today for package.json.
+def audit_npm() -> set[str]:
+    """Return a line for each known vulnerability of what `npm install` installs today for package.json.
 
     Raises:
         AuditError: npm got no answer.
@@ -153,36 +116,19 @@ def audit_npm() -> set[Vulnerability]:
         for options in (("install", "--package-lock-only", "--no-audit", "--no-fund", "--silent"), ("audit", "--json")):
             result = subprocess.run([npm, *options], cwd=folder, capture_output=True, text=True, check=False)
     try:
-        answer = json.loads(result.stdout)
-        vulnerabilities = answer["vulnerabilities"]
-    except ValueError:
-        raise AuditError(explain_failure(result.stderr)) from None
-    except KeyError:
-        raise AuditError(str(answer.get("message") or answer.get("error"))) from None
-    return {
-        Vulnerability(
-            package=f"{name}@{entry['range']}",
-            identifier=next((via["url"] for via in entry["via"] if isinstance(via, dict)), f"by {entry['via'][0]}"),
-            fixed_in=describe_npm_fix(entry["fixAvailable"]),
-        )
-        for name, entry in vulnerabilities.items()
-    }
+        vulnerabilities = json.loads(result.stdout)["vulnerabilities"]
+    except (ValueError, KeyError):
+        raise AuditError(quote_last_line(result.stderr or result.stdout)) from None
+    lines = set()
+    for name, entry in vulnerabilities.items():
+        url = next((via["url"] for via in entry["via"] if isinstance(via, dict)), f"by {entry['via'][0]}")
+        lines.add(f"{name}@{entry['range']}: {url}, fix available: {json.dumps(entry['fixAvailable'])}")
+    return lines
 
 
-def describe_npm_fix(fix: bool | dict[str, str]) -> tuple[str, ...]:
-    """Return what npm says of a fix: none, one in the range that is asked for, or another version of ours."""
-    if isinstance(fix, dict):
-        return (f"{fix['name']} {fix['version']}",)
-    return ("a newer version of the same range",) if fix else ()
-
-
-def explain_failure(stderr: str) -> str:
-    """Return in a few words why no answer came, from the last line that a program wrote."""
-    last = next((line.strip() for line in reversed(stderr.splitlines()) if line.strip()), "no output")
-    host, cause = _HOST.search(last), _CAUSE.search(last)
-    if host is None or cause is None:
-        return last.rstrip(".")
-    return f"{host[1]}: {(cause[1] or cause[2]).lower()}"
+def quote_last_line(text: str) -> str:
+    """Return why no answer came: the last line that a program wrote."""
+    return (text.strip() or "no output").splitlines()[-1].rstrip(".")
 
 
 if __name__ == "__main__":

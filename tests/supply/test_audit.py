@@ -93,11 +93,11 @@ def test_three_where_the_index_has_no_answer_for_a_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """pip-audit ends with 0 there, as an index without its JSON API makes it do."""
-    answer = {"dependencies": [{"name": f"p{n}", "skip_reason": "not found"} for n in range(7)], "fixes": []}
+    answer = {"dependencies": [{"name": name, "skip_reason": "not found"} for name in ("p", "q")], "fixes": []}
     monkeypatch.setattr(audit, "PIP_AUDIT", program(tmp_path, "pip-audit", json.dumps(answer), 0))
 
     assert audit.main([str(lock(tmp_path, "six==1.17.0"))]) == audit.UNREACHABLE
-    assert "(no answer for p0, p1, p2, p3, p4 and 2 more)" in capsys.readouterr().err
+    assert "(no answer for p, q)" in capsys.readouterr().err
 
 
 def program(folder: Path, name: str, output: str, code: int) -> Path:
@@ -119,7 +119,7 @@ class TestNpm:
             (
                 {"vulnerabilities": {"minimist": MINIMIST}},
                 1,
-                {"minimist@<1.2.6: GHSA-xvch-5gv4-984h, fixed in a newer version of the same range"},
+                {"minimist@<1.2.6: GHSA-xvch-5gv4-984h, fix available: true"},
             ),
         ],
         ids=["none", "one"],
@@ -128,7 +128,7 @@ class TestNpm:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: dict[str, object], code: int, lines: set[str]
     ) -> None:
         monkeypatch.setenv("PATH", str(program(tmp_path, "npm", json.dumps(output), code).parent), prepend=":")
-        assert {known.describe() for known in audit.audit_npm()} == lines
+        assert audit.audit_npm() == lines
 
     def test_an_answer_without_a_list_is_no_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         npm = program(tmp_path, "npm", json.dumps({"message": "405 Method Not Allowed", "statusCode": 405}), 1)
