@@ -9,9 +9,9 @@ Exit codes: 0 nothing needs attention; 1 something does; 2 bad input; 3 somethin
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from datetime import datetime
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from tandem.cli import fleet
 from tandem.cli.console import VerbatimText, format_count, print_json, print_rows
@@ -29,6 +29,7 @@ from tandem.ops.status_warnings import StatusWarning, list_warnings
 from tandem.shell_command import build_cdk_command, build_tandem_command
 
 UNKNOWN_TEXT = "unknown, see above"
+NODE_GROUP_KEYS = ("status", "scalingConfig", "labels", "tags", "health")
 PAYMENT_NOTES = {
     "capacity-block": "; the block was paid when bought, so much of it is used by these",
     "reservation": "; a reservation is paid whether it is used or not",
@@ -74,16 +75,13 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
     yield "next", VerbatimText(choose_next_step(status))
     yield "account", f"{environment.account}, {environment.region}; {now:%Y-%m-%d %H:%M} UTC"
     yield "fleet", _format_fleet(status)
-    for machine in status.nodes:
-        age = f"{format_span(now - machine.launched)} old{'' if machine.ours else '  NOT OURS'}"
-        text = f"  {machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}"
-        yield (VerbatimText(text),)
+    for instance in status.fleet.instances:
+        age = f"{format_span(now - instance.launched_at)} old{'' if instance.is_ours else '  NOT OURS'}"
+        yield (VerbatimText(f"  {instance.id:<20}{instance.state:<15}{age}"),)
     yield "cost", _format_cost(status)
     if status.deployment != "nothing":
-        yield "fence", UNKNOWN_TEXT if "fence" in status.unknown else _format_fence(status)
-        yield "lease", UNKNOWN_TEXT if "lease" in status.unknown else _format_lease(status)
-        is_unknown = bool({"heartbeat", "lease"} & set(status.unknown))
-        yield "heartbeat", UNKNOWN_TEXT if is_unknown else _format_heartbeat(status)
+        for source, format_row in ROW_FORMATS.items():
+            yield source, UNKNOWN_TEXT if source in status.unknown else format_row(status)
         for index, path in enumerate(status.paths):
             yield "stops" if index == 0 else "", f"{path.name:<9} {fleet.describe_path(path, now)}"
     if environment.capacity.needs_reservation:
@@ -102,19 +100,21 @@ def _format_fleet(status: StatusReport) -> str:
     elif group is None:
         group_text = f"node group {UNKNOWN_TEXT}"
     else:
-        group_text = f"node group {group.status}: desired {group.desired}, min {group.minimum}, max {group.maximum}"
-    count = "instances unknown" if "instances" in status.unknown else format_count(len(status.nodes), "instance")
+        sizes = [group["scalingConfig"][f"{word}Size"] for word in ("desired", "min", "max")]
+        group_text = "node group {}: desired {}, min {}, max {}".format(group["status"], *sizes)
+    count = format_count(len(status.fleet.instances), "instance")
+    count = "instances unknown" if "instances" in status.unknown else count
     return f"{count} of {capacity.kind} {capacity.instance_type}; {group_text}"
 
 
 def _format_cost(status: StatusReport) -> str:
     """Return what runs, and what the guard counted, also of instances that are gone; no figure that was not read."""
-    if status.deployment == "nothing" and not status.nodes:
+    if status.deployment == "nothing" and not status.fleet.instances:
         return "nothing is deployed"
     capacity, bill, text = status.environment.capacity, status.bill, ""
     if "instances" in status.unknown:
         text = "unknown, as the instances are; "
-    elif status.nodes:
+    elif status.fleet.instances:
         price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
         text = f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}; "
     if bill is None:
@@ -158,6 +158,8 @@ def _format_lease(status: StatusReport) -> str:
 
 def _format_heartbeat(status: StatusReport) -> str:
     lease, beat = status.fleet.live_lease, status.fleet.heartbeat
+    if "lease" in status.unknown:
+        return UNKNOWN_TEXT
     if lease is None:
         return "none: no live lease"
     if not lease.beats:
@@ -165,6 +167,9 @@ def _format_heartbeat(status: StatusReport) -> str:
     if beat is None:
         return f"none yet; the lease began {format_distance(lease.created, status.now)}"
     return f"{format_moment(beat, status.now)}; a stop after {status.guard_config.idle_minutes:g} min"
+
+
+ROW_FORMATS = {"fence": _format_fence, "lease": _format_lease, "heartbeat": _format_heartbeat}
 
 
 def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
@@ -179,63 +184,43 @@ def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
     usage = f"{reservation.total - reservation.available} of {format_count(reservation.total, 'instance')} in use"
     yield label, ", ".join([f"{reservation.id} {reservation.state}", usage, *times])
-    idle_text = "yes" if status.is_block_idle else "no"
-    if not status.is_block_active:
-        idle_text = "no: it is not active"
-    elif "instances" in status.unknown:
-        idle_text = "unknown, as the instances are"
-    yield "idle", idle_text
 
 
 def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> dict[str, Any]:
     """Return the JSON document: times in ISO 8601 and UTC, null for what is not there or not known."""
-    fleet_state, capacity, unknown = status.fleet, status.environment.capacity, status.unknown
-    machines = [
-        {
-            **asdict(machine),
-            "launched": machine.launched.isoformat(),
-            "age_s": int((status.now - machine.launched).total_seconds()),
-        }
-        for machine in status.nodes
-    ]
-    figures = {
-        "instances": machines,
-        "node_hours": round(status.node_hours, 4),
-        "usd": round(status.cost_usd, 2),
-    }
-    return {
+    look, capacity, unknown, group = status.fleet, status.environment.capacity, status.unknown, status.node_group
+    are_known = "instances" not in unknown
+    document = {
         "environment": status.environment.name,
         "conclusion": conclude_status(status, warnings),
         "next": choose_next_step(status).partition("  # ")[0],
         "account": status.environment.account,
         "region": status.environment.region,
-        "now": status.now.isoformat(),
+        "now": status.now,
         "deployed": status.deployment,
-        **(dict.fromkeys(figures) if "instances" in unknown else figures),
+        "instances": look.instances if are_known else None,
+        "node_hours": round(status.node_hours, 4) if are_known else None,
+        "usd": round(status.cost_usd, 2) if are_known else None,
         "usd_per_hour": capacity.usd_per_hour,
-        "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
+        "usd_per_hour_date": capacity.usd_per_hour_date,
         "prepaid": capacity.kind == "capacity-block",
-        "node_group": _convert_fields(status.node_group),
-        "fence": _convert_fields(fleet_state.fence),
-        "fenced": None if "fence" in unknown else fleet_state.is_fenced,
-        "lease": _convert_fields(fleet_state.lease),
-        "lease_live": None if {"lease", "fence"} & set(unknown) else fleet_state.live_lease is not None,
-        "heartbeat": fleet_state.heartbeat.isoformat() if fleet_state.heartbeat else None,
-        "bill": _convert_fields(status.bill),
+        "node_group": {key: group.get(key) for key in NODE_GROUP_KEYS} if group else None,
+        "owned": look.has_owner_tag,
+        "fence": look.fence,
+        "fenced": None if "fence" in unknown else look.is_fenced,
+        "lease": look.lease,
+        "lease_live": None if {"lease", "fence"} & set(unknown) else look.live_lease is not None,
+        "heartbeat": look.heartbeat,
+        "bill": status.bill,
         "stops": [fleet.path_as_dict(path) for path in status.paths],
-        "schedules": [asdict(schedule) for schedule in status.schedules],
-        "reservation": _convert_fields(status.reservation),
+        "schedules": status.schedules,
+        "reservation": status.reservation,
         "idle_block": None if "reservation" in unknown else status.is_block_idle,
-        "alarms": None if "alarms" in unknown else list(status.alarms),
-        "unknown": dict(unknown),
+        "alarms": None if "alarms" in unknown else status.alarms,
+        "unknown": unknown,
         "attention": [{"problem": warning.problem, "change": warning.change} for warning in warnings],
     }
-
-
-def _convert_fields(value: Any) -> dict[str, Any] | None:
-    """Return a dataclass as JSON has it, times in ISO 8601; None for None."""
-    fields = asdict(value) if value else {}
-    return {name: item.isoformat() if isinstance(item, datetime) else item for name, item in fields.items()} or None
+    return cast("dict[str, Any]", msgspec.to_builtins(document))
 
 
 def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> str:

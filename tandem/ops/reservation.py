@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from tandem.aws.faults import error_code
-from tandem.errors import TandemError
-from tandem.ops.faults import call_operation
+from tandem.ops.faults import call_if_present
 from tandem.spec.environment import Environment
 
 
@@ -44,14 +42,9 @@ def read_reservation(ec2: Any, environment: Environment) -> CapacityReservation 
     capacity = environment.capacity
     if not capacity.needs_reservation or capacity.awaits_reservation:
         return None
-    where, parameters = f"capacity.reservation_id {capacity.reservation_id}", [capacity.reservation_id]
-    try:
-        answer = call_operation(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=parameters)
-    except TandemError as fault:
-        if error_code(fault.__cause__).startswith("InvalidCapacityReservationId"):
-            return None
-        raise
-    for row in answer.get("CapacityReservations", []):
+    where, ids = f"capacity.reservation_id {capacity.reservation_id}", [capacity.reservation_id]
+    answer = call_if_present(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=ids)
+    for row in answer["CapacityReservations"] if answer else ():
         return CapacityReservation(
             id=row["CapacityReservationId"],
             state=row.get("State", "?"),

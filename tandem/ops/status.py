@@ -15,7 +15,7 @@ from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, FleetState, observe_fleet
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
@@ -30,46 +30,16 @@ from tandem.spec.environment import Environment
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)
 MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
 
+# what it takes to read each source of a look
+READ_RIGHTS = {
+    "fence": f"s3:GetObject on {FENCE_KEY}",
+    "lease": f"s3:GetObject on {POINTER_KEY} and runs/*",
+    "heartbeat": "s3:GetObject on runs/*",
+    "node group": "eks:DescribeNodegroup",
+    "instances": "ec2:DescribeInstances",
+}
 DeploymentLevel = Literal["nothing", "cluster", "fleet"]
 ReadResult = TypeVar("ReadResult")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceleratorNode:
-    """One accelerator node as EC2 lists it.
-
-    Args:
-        zone: the zone's id where EC2 says it, else its name.
-        state: pending, running, shutting-down, stopping or stopped.
-        ours: whether it, or its node group, carries the environment's own tag.
-    """
-
-    id: str
-    type: str
-    zone: str
-    state: str
-    launched: datetime
-    ours: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeGroup:
-    """The accelerator node group as EKS describes it.
-
-    Args:
-        status: ACTIVE, UPDATING, DEGRADED and so on.
-        owned: whether it carries the environment's own tag.
-        labels: of its nodes.
-        issues: what EKS says is wrong with it.
-    """
-
-    status: str
-    desired: int
-    minimum: int
-    maximum: int
-    owned: bool
-    labels: Mapping[str, str]
-    issues: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +63,7 @@ class StatusReport:
 
     Args:
         deployment: how far the environment exists; None: unknown.
-        node_group: None: unknown, or there is none.
+        node_group: as EKS describes it; None: unknown, or there is none.
         reservation: None: unknown, none is declared, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM; the parked fleet's own is none.
@@ -107,8 +77,7 @@ class StatusReport:
     now: datetime
     fleet: FleetState
     deployment: DeploymentLevel | None
-    node_group: NodeGroup | None
-    nodes: tuple[AcceleratorNode, ...]
+    node_group: Mapping[str, Any] | None
     reservation: CapacityReservation | None
     paths: tuple[StopPath, ...]
     alarms: tuple[str, ...]
@@ -168,10 +137,12 @@ def read_status(
             return None
 
     fleet = observe_fleet(clients, config, now)
-    node_group = try_read("node group", lambda: _read_node_group(clients, config))
-    nodes = try_read("instances", lambda: tuple(_list_nodes(clients, config, fleet)))
+    where, flags = config.node_group_description, {"clusterName": config.cluster, "nodegroupName": config.node_group}
+    answer = try_read("node group", lambda: call_if_present(clients.eks, "DescribeNodegroup", where, **flags))
+    if "instances" in fleet.unknown:
+        unknown["instances"] = f"{fleet.unknown['instances']}; it takes {READ_RIGHTS['instances']}"
     deployment: DeploymentLevel | None = "fleet"
-    if node_group is None and "node group" not in unknown:
+    if answer is None and "node group" not in unknown:
         has_cluster = try_read("cluster", lambda: cluster_exists(clients, config))
         deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
     reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
@@ -182,15 +153,14 @@ def read_status(
         unknown |= unread_paths
         bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
         schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
-        unknown = _describe_read_failures(config, fleet) | unknown
+        unknown = {source: f"{why}; it takes {READ_RIGHTS[source]}" for source, why in fleet.unknown.items()} | unknown
     return StatusReport(
         environment=environment,
         guard_config=config,
         now=now,
         fleet=fleet,
         deployment=deployment,
-        node_group=node_group,
-        nodes=nodes or (),
+        node_group=answer["nodegroup"] if answer else None,
         reservation=reservation,
         paths=paths,
         alarms=alarms or (),
@@ -229,25 +199,6 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
         raise convert_error(error, service="scheduler", operation="ListSchedules", where=where) from error
 
 
-def _read_node_group(clients: AwsClients, config: GuardConfig) -> NodeGroup | None:
-    where = f"node group {config.node_group} of {config.cluster}"
-    parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    response = call_if_present(clients.eks, "DescribeNodegroup", where, **parameters)
-    if response is None:
-        return None
-    node_group = response["nodegroup"]
-    sizes, issues = node_group.get("scalingConfig", {}), node_group.get("health", {}).get("issues", [])
-    return NodeGroup(
-        status=node_group["status"],
-        desired=sizes.get("desiredSize", 0),
-        minimum=sizes.get("minSize", 0),
-        maximum=sizes.get("maxSize", 0),
-        labels=node_group.get("labels", {}),
-        owned=node_group.get("tags", {}).get(names.OWNER_TAG) == config.environment,
-        issues=tuple(f"{issue.get('code', '')}: {issue.get('message', '')}" for issue in issues),
-    )
-
-
 def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     """Whether EKS knows the environment's cluster.
 
@@ -256,39 +207,6 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     """
     where = f"cluster {config.cluster}"
     return call_if_present(clients.eks, "DescribeCluster", where, name=config.cluster) is not None
-
-
-def _list_nodes(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> Iterator[AcceleratorNode]:
-    own_ids = {instance.id for instance in fleet.own_instances}
-    where = f"instances of node group {config.node_group}"
-    filters = [
-        {"Name": f"tag:{CLUSTER_TAG}", "Values": [config.cluster]},
-        {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [config.node_group]},
-        {"Name": "instance-state-name", "Values": ["pending", "running", "shutting-down", "stopping", "stopped"]},
-    ]
-    for launch in iterate_rows(clients.ec2, "DescribeInstances", "Reservations", where, Filters=filters):
-        for row in launch["Instances"]:
-            placement = row.get("Placement", {})
-            yield AcceleratorNode(
-                id=row["InstanceId"],
-                type=row.get("InstanceType", "?"),
-                state=row["State"]["Name"],
-                zone=placement.get("AvailabilityZoneId") or placement.get("AvailabilityZone") or "?",
-                launched=row["LaunchTime"],
-                ours=row["InstanceId"] in own_ids,
-            )
-
-
-def _describe_read_failures(config: GuardConfig, fleet: FleetState) -> dict[str, str]:
-    """Return what the look could not read, with the right that it takes."""
-    required_rights = {
-        "fence": f"s3:GetObject on {config.url(FENCE_KEY)}",
-        "lease": f"s3:GetObject on {config.url(POINTER_KEY)} and runs/*",
-        "heartbeat": f"s3:GetObject on {config.url('runs/*')}",
-        "node group": "eks:DescribeNodegroup",
-        "instances": "ec2:DescribeInstances",
-    }
-    return {source: f"{why}; it takes {required_rights[source]}" for source, why in fleet.unknown.items()}
 
 
 def _list_alarms(clients: AwsClients, environment: Environment, other_environments: Sequence[str]) -> Iterator[str]:

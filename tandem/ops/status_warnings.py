@@ -108,8 +108,8 @@ def describe_path_fix(path: StopPath, environment: Environment) -> str:
 
 def _list_resource_warnings(status: StatusReport) -> Iterator[StatusWarning]:
     reservation, name = status.reservation, shlex.quote(status.environment.name)
-    for issue in status.node_group.issues if status.node_group else ():
-        yield StatusWarning(f"node group: {issue}", STUCK_PAGE)
+    for issue in (status.node_group or {}).get("health", {}).get("issues", []):
+        yield StatusWarning(f"node group: {issue.get('code', '')}: {issue.get('message', '')}", STUCK_PAGE)
     if status.is_block_idle and reservation is not None:
         use = f"use it: tandem start --env {name} --hours H --experiment NAME"
         problem = f"{reservation.id} is paid for and nothing runs on it with a live lease"

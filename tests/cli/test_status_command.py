@@ -59,7 +59,7 @@ def test_a_parked_fleet_needs_nobody(fleet, capsys):
     assert f"next      tandem start --env {fleet.name} --hours H --experiment NAME" in said
 
 
-def test_an_instance_is_shown_with_type_zone_state_and_age(fleet, capsys):
+def test_an_instance_is_shown_with_state_and_age(fleet, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
     fleet.scale(1)
     [real] = fleet.instances()
@@ -67,7 +67,7 @@ def test_an_instance_is_shown_with_type_zone_state_and_age(fleet, capsys):
     fleet.tandem("status")
 
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("    i-")]
-    assert line.split()[:2] == [real["InstanceId"], "trn2.48xlarge"]
+    assert line.split()[0] == real["InstanceId"]
     assert line.endswith("running        2 h 00 min old")
 
 
@@ -105,7 +105,6 @@ def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
     found = seen(fleet, capsys)
 
     assert [stop["state"] for stop in found["stops"]] == ["unarmed", "armed", "armed"]
-    assert [stop["armed"] for stop in found["stops"]] == [False, True, True]
     assert "schedule stops nothing: stop-r1 is missing" in [one["problem"] for one in found["attention"]]
 
 
@@ -194,7 +193,7 @@ def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(undepl
 
     found = seen(undeployed, capsys)
 
-    assert (found["exit_code"], found["node_group"]["owned"], found["instances"][0]["ours"]) == (1, False, False)
+    assert (found["exit_code"], found["owned"], found["instances"][0]["is_ours"]) == (1, False, False)
 
 
 def test_an_environment_that_was_never_deployed_is_told(undeployed, capsys):

@@ -8,7 +8,6 @@ import json
 import shlex
 from dataclasses import replace
 from datetime import timedelta
-from typing import get_args
 
 import pytest
 from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
@@ -19,7 +18,6 @@ from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.reservation import CapacityReservation
 from tandem.ops.status import FleetBill, StatusReport
 from tandem.ops.status_warnings import list_warnings
-from tandem.ops.stop_paths import PathState, StopPath
 
 PAID = CapacityReservation(
     id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=2,
@@ -41,15 +39,11 @@ def said(found: StatusReport) -> str:
 def test_a_block_says_state_use_and_hours():
     text = said(status(seen(instance(), lease=lease()), BLOCK, reservation=PAID))
     assert "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min ago)" in text
-    assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min) idle no" in text
+    assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min)" in text
 
 
 def test_a_blocks_money_is_said_to_be_paid():
     assert "the block was paid when bought" in said(status(seen(), BLOCK, reservation=PAID))
-
-
-def test_an_idle_block_is_yes():
-    assert "idle yes" in said(status(seen(), BLOCK, reservation=PAID))
 
 
 def test_a_block_that_is_not_written_yet_is_said():
@@ -165,13 +159,3 @@ def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it():
     found = status(seen(), schedules=(foreign,))
     [command] = [line for line in lines(found) if "delete-schedule" in line]
     assert shlex.split(command)[-1] == "x; curl evil"
-
-
-def test_the_state_of_a_path_is_a_word_in_json():
-    paths = tuple(StopPath(name="budget", state=state, sentence="s") for state in get_args(PathState))
-
-    stops = status_as_dict(status(seen(), paths=paths), ())["stops"]
-
-    assert [(path["state"], path["armed"]) for path in stops] == [
-        ("armed", True), ("unarmed", False), ("absent", None), ("unknown", None),
-    ]  # fmt: skip

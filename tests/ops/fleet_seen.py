@@ -11,7 +11,7 @@ from tandem.guard.fence import Fence
 from tandem.guard.lease import Lease
 from tandem.guard.observe import FleetInstance, FleetState
 from tandem.ops.guard_config import build_guard_config
-from tandem.ops.status import AcceleratorNode, NodeGroup, StatusReport
+from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import StopPath
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
@@ -25,7 +25,7 @@ BLOCK = FOUND.model_copy(update={"capacity": CAPACITY.model_copy(update={"reserv
 SPOT_CAPACITY = CAPACITY.model_copy(update={"kind": "spot", "reservation_id": None})
 SPOT = FOUND.model_copy(update={"capacity": SPOT_CAPACITY})
 ARMED = tuple(StopPath(name=name, state="armed", sentence="as it should be") for name in ("schedule", "reaper"))
-GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, owned=True, labels={})
+GROUP = {"status": "ACTIVE", "scalingConfig": {"desiredSize": 0, "minSize": 0, "maxSize": 1}}
 
 
 def instance(name: str = "i-1", *, minutes: float = 10, state: str = "running", ours: bool = True) -> FleetInstance:
@@ -56,11 +56,6 @@ def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
 
 def status(look: FleetState, environment: Environment = SPOT, **changes: Any) -> StatusReport:
     """What `tandem status` makes of a look."""
-    kind = {"type": "trn2.48xlarge", "zone": "use2-az3"}
-    machines = [
-        AcceleratorNode(id=one.id, state=one.state, launched=one.launched_at, ours=one.is_ours, **kind)
-        for one in look.instances
-    ]
-    known = {"fleet": look, "deployment": "fleet", "node_group": GROUP, "nodes": tuple(machines), "paths": ARMED}
+    known = {"fleet": look, "deployment": "fleet", "node_group": GROUP, "paths": ARMED}
     rest = {"reservation": None, "alarms": (), "guard_config": build_guard_config(environment)} | known | changes
     return StatusReport(environment=environment, now=NOW, **rest)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fleet_seen import BLOCK, GROUP, NOW, SPOT, fence, instance, lease, seen, status
+from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen, status
 
 from tandem.ops.reservation import CapacityReservation
 from tandem.ops.status_warnings import list_warnings
@@ -54,7 +54,7 @@ def test_nothing_needs_attention(found: Any) -> None:
         (status(replace(seen(), capacity_kind="capacity-block")), "is of capacity-block, the file declares spot"),
         (status(replace(seen(), desired_size=1)), "the node group wants 1 without a live lease"),
         (status(replace(seen(), faults=("stop.json: not understood",))), "stop.json: not understood"),
-        (status(seen(), node_group=replace(GROUP, issues=("AsgInstanceLaunchFailures: none",))), "AsgInstanceLaunch"),
+        (status(seen(), node_group={"health": {"issues": [{"code": "AsgInstanceLaunch"}]}}), "AsgInstanceLaunch"),
         (status(seen(), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
         (status(seen(instance(), fence=fence()), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
         (status(seen(), BLOCK), "EC2 knows no cr-0123456789abcdef0"),
