@@ -182,7 +182,10 @@ class _FleetStart:
             raise self._refuse(problem, advice, self.config.url(FENCE_KEY))
         self._require_no_other_lease()
         self._require_window()
-        self._require_node_group()
+        require_node_group(self.config, self.fleet, has_lease=self.fleet.lease is not None)
+        if self.fleet.max_size < self.lease.nodes:
+            problem = f"at most {self.fleet.max_size} nodes; {self.lease.nodes} are asked for"
+            raise self._refuse(problem, "deploy the Fleet stack, for capacity.nodes has changed")
 
     def _require_no_other_lease(self) -> None:
         self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
@@ -223,21 +226,6 @@ class _FleetStart:
             problem = f"the Capacity Block lasts from {window}, and a run must end 45 minutes before its end"
             advice = "ask for fewer hours, or renew the block: docs/runbook.md"
             raise self._refuse(f"{problem}; asked: until {deadline:{MOMENT_FORMAT}}", advice, config.environment)
-
-    def _require_node_group(self) -> None:
-        fleet, nodes = self.fleet, self.lease.nodes
-        if not fleet.has_node_group:
-            raise self._refuse("not there", "deploy the Fleet stack")
-        if not fleet.has_owner_tag:
-            problem = f"another's: without the tag {OWNER_TAG}={self.config.environment}"
-            raise self._refuse(problem, "it is left alone; give one of the two another name")
-        if fleet.lease is None and (fleet.desired_size or fleet.instances):
-            instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
-            problem = f"already at {fleet.desired_size}, without a lease: {instance_text or 'no instance yet'}"
-            raise self._refuse(problem, f"wait until they are gone, or {self.stop_command}")
-        if not fleet.is_stable or fleet.max_size < nodes:
-            problem = f"{fleet.status}, at most {fleet.max_size} nodes; {nodes} are asked for"
-            raise self._refuse(problem, "wait until it is ACTIVE, and deploy Fleet where capacity.nodes has changed")
 
     def require_launch_process(self) -> None:
         """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
@@ -434,6 +422,27 @@ class _FleetStart:
 
 def _clear_suspended_groups(fence: Fence | None) -> Fence | None:
     return replace(fence, suspended=()) if fence and fence.suspended and not fence.is_closed else None
+
+
+def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: bool) -> None:
+    """Make sure that the node group is there, ours and settled, and where nobody has a lease at 0 without an instance.
+
+    Raises:
+        InputError: it is not.
+    """
+    where = config.node_group_description
+    if not fleet.has_node_group:
+        raise InputError("not there", where=where, change="deploy the Fleet stack")
+    if not fleet.has_owner_tag:
+        problem = f"another's: without the tag {OWNER_TAG}={config.environment}"
+        raise InputError(problem, where=where, change="it is left alone; give one of the two another name")
+    if not has_lease and (fleet.desired_size or fleet.instances):
+        instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
+        problem = f"already at {fleet.desired_size}, without a lease: {instance_text or 'no instance yet'}"
+        change = f"wait until they are gone, or {build_tandem_command('stop', config.environment)}"
+        raise InputError(problem, where=where, change=change)
+    if not fleet.is_stable:
+        raise InputError(f"{fleet.status}: EKS takes no update", where=where, change="wait until it is ACTIVE")
 
 
 def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     eks = fleet.client("eks")
     (update,) = eks.list_updates(name=fleet.guarded.cluster, nodegroupName=fleet.guarded.node_group)["updateIds"]
     assert f"(its update {update})" in " ".join(told.split())
-    assert "1 check: 1 ok, 0 warn, 0 fail, 0 unknown; the one-shot stop reaches EKS" in told
+    assert "1 ok; the one-shot stop reaches EKS" in told
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
@@ -139,7 +139,7 @@ def test_a_raised_fleet_is_left_alone(fleet, proxy, capsys):
     fleet.scale(1)
     assert refused(fleet, proxy) == 2
     assert fleet.states() == ["running"]
-    assert "a proof is fired at a fleet at 0 alone" in capsys.readouterr().err
+    assert "already at 1, without a lease" in capsys.readouterr().err
 
 
 def test_a_live_lease_is_left_alone(fleet, proxy, capsys):
@@ -161,7 +161,7 @@ def test_another_tools_node_group_is_left_alone(undeployed, proxy):
 def test_without_a_node_group_there_is_nothing_to_send_to(undeployed, proxy, capsys):
     undeployed.deploy(group=False)
     assert refused(undeployed, proxy) == 2
-    assert "deploy Fleet first" in capsys.readouterr().err
+    assert "deploy the Fleet stack" in capsys.readouterr().err
 
 
 def test_a_group_that_is_being_updated_is_left_alone(fleet, proxy):
@@ -228,19 +228,6 @@ def test_an_update_that_never_ends_is_no_proof(fleet, proxy, waiting, capsys):
     assert "not done it yet" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_schedule_that_somebody_took_away_is_told(fleet, waiting, capsys):
-    times = iter([0.0, 1.0, 1000.0])
-
-    def starts(_: float) -> None:
-        for name in schedules(fleet):
-            fleet.client("scheduler").delete_schedule(GroupName=fleet.guarded.schedule_group, Name=name)
-
-    waiting(starts, monotonic=lambda: next(times))
-
-    assert fleet.tandem(*PROVE) == 3
-    assert "a start took it away" in " ".join(capsys.readouterr().out.split())
-
-
 def test_a_group_of_schedules_that_is_missing_asks_for_guard(fleet, capsys):
     fleet.client("scheduler").delete_schedule_group(Name=fleet.guarded.schedule_group)
     assert fleet.tandem(*PROVE) == 3
@@ -270,7 +257,7 @@ def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
 def test_a_denied_call_names_what_to_allow(fleet, proxy, capsys, operation, action):
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
     assert fleet.tandem(*PROVE) == 3
-    assert f"add {action} on" in capsys.readouterr().out
+    assert f"allow {action}" in " ".join(capsys.readouterr().out.split())
     assert schedules(fleet) == []
 
 

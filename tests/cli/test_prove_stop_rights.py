@@ -82,7 +82,7 @@ def test_a_role_that_scheduler_may_not_have_asks_for_guard(proven, capsys):
 
     said = told(capsys)
     assert code == 3
-    assert "fail prove-stop Scheduler may not have the role" in said
+    assert "fail prove-stop no start can arm a stop" in said
     assert "do deploy Guard" in said
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import InputError, TandemError
-from tandem.guard.fleet_start import build_stop_schedule
+from tandem.guard.fleet_start import build_stop_schedule, require_node_group
 from tandem.guard.lease import Lease, lease_key
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.ops.account import AccountClients, build_aws_command
@@ -39,7 +39,6 @@ RETRYABLE_CODES = {
     *ANSWER_CODES["busy"],
     *("ResourceInUseException", "ServerException", "ServiceUnavailableException", "InternalServerException"),
 }
-READY_STATUSES = {"ACTIVE", "DEGRADED"}
 PROOF_CHECK = "prove-stop"
 FALLBACK_NOTE = "until it is proven, the reaper and the budget end a lease, not its one-shot stop"
 
@@ -88,31 +87,17 @@ class _StopProof:
 
         A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
         """
-        name, group, fleet = self.account.name, self.config.node_group_description, self._observe_fleet()
-        status_command, lease = build_tandem_command("status", name), fleet.live_lease
+        name, fleet = self.account.name, self._observe_fleet()
         change = "see tandem doctor, then try again"
         fleet.require_known(*fleet.unknown, where=name, consequence="nothing is fired", change=change)
-        if not fleet.has_node_group:
-            change = "deploy Fleet first; a proof needs no instance and costs nothing"
-            raise InputError("it is not there, so there is nothing to send a stop to", where=group, change=change)
-        if not fleet.has_owner_tag:
-            raise InputError("it is another's, and is left alone", where=group, change="see tandem doctor")
-        if lease is not None:
+        if lease := fleet.live_lease:
             problem = f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
             where, change = self.config.url(lease_key(lease.run)), "prove it before a start, or after the stop"
             raise InputError(problem, where=where, change=change)
-        if fleet.desired_size or fleet.min_size or fleet.instances:
-            count_text = f"desired {fleet.desired_size}, {len(fleet.instances)} instances"
-            problem = f"{count_text}: a proof is fired at a fleet at 0 alone"
-            change = f"{status_command}; where nobody needs it, {build_tandem_command('stop', name)}"
-            raise InputError(problem, where=group, change=change)
+        require_node_group(self.config, fleet, has_lease=False)
         if fleet.faults and not fleet.is_fenced:
-            raise InputError("; ".join(fleet.faults), where=name, change=f"{status_command} says what to do")
-        parameters = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
-        status = self.account.ask("eks", "DescribeNodegroup", group, **parameters)["nodegroup"]["status"]
-        if status not in READY_STATUSES:
-            problem = f"it is {status}, and EKS takes no other update meanwhile"
-            raise InputError(problem, where=group, change="wait until it is ACTIVE, then try again")
+            change = f"{build_tandem_command('status', name)} says what to do"
+            raise InputError("; ".join(fleet.faults), where=name, change=change)
         return fleet
 
     def _list_update_ids(self) -> set[str]:
@@ -137,37 +122,25 @@ class _StopProof:
         return None
 
     def _judge_schedule_error(self, error: TandemError) -> Finding:
-        code, command = error_code(error.__cause__), build_cdk_command("deploy", self.config.environment, "Guard")
-        if code == "ResourceNotFoundException":
-            message = f"there is no group {self.config.schedule_group} of schedules: no start can arm a stop"
-            return Finding("fail", message, "deploy Guard", command, code=EXIT_EXTERNAL)
+        code = error_code(error.__cause__)
+        if code == "ResourceNotFoundException" or (code == "ValidationException" and "role" in error.problem):
+            command = build_cdk_command("deploy", self.config.environment, "Guard")
+            message = f"no start can arm a stop: {error.problem}"
+            return Finding("fail", message, "deploy Guard, which makes group and role", command, code=EXIT_EXTERNAL)
         if code != "ValidationException":
             return Finding("unknown", error.problem, error.change)
-        if "role" in error.problem:
-            message = f"Scheduler may not have the role {self.config.scheduler_role_arn}: {error.problem}"
-            return Finding("fail", message, "deploy Guard, which makes it", command, code=EXIT_EXTERNAL)
         message = f"Scheduler does not take the one-shot stop: {error.problem}"
         action = f"{FALLBACK_NOTE}; no start goes through: correct the payload in tandem/guard/fleet_start.py"
         return Finding("fail", message, action, code=EXIT_EXTERNAL)
 
-    def _find_schedule(self, operation: str) -> dict[str, Any] | None:
-        parameters = {"Name": self.name, "GroupName": self.config.schedule_group}
-        return self.account.find("scheduler", operation, self.where, **parameters)
-
     def delete_schedule(self) -> str:
         """Delete the schedule, whether it was made or not; return why it may still be there."""
+        parameters = {"Name": self.name, "GroupName": self.config.schedule_group}
         try:
-            self._find_schedule("DeleteSchedule")
+            self.account.find("scheduler", "DeleteSchedule", self.where, **parameters)
         except TandemError as error:
-            if not self._is_schedule_gone():
-                return f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and deletes itself"
+            return f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and deletes itself"
         return ""
-
-    def _is_schedule_gone(self) -> bool:
-        try:
-            return self._find_schedule("GetSchedule") is None
-        except TandemError:
-            return False
 
     def watch(self, log: Callable[[str], None]) -> Finding:
         """Wait until EKS has the update or the queue has the letter, or for as long as either may take."""
@@ -184,12 +157,9 @@ class _StopProof:
             if time.monotonic() >= end_s:
                 break
             time.sleep(POLL_INTERVAL_S)
-        schedule_text = "it is still there, or cannot be seen"
-        if self._is_schedule_gone():
-            schedule_text = "it is gone: it fired, or a start took it away, which deletes schedules of ended runs"
         problem_text = f" ({self.last_problem})" if self.last_problem else ""
         moment = f"within {RESULT_TIMEOUT_S:.0f} s of {self.fire_time:%H:%M:%S} UTC"
-        message = f"neither an update to 0 nor a letter came {moment}{problem_text}; {schedule_text}"
+        message = f"neither an update to 0 nor a letter came {moment}{problem_text}"
         return Finding("unknown", message, "see tandem status, then try again")
 
     def _poll_result(self) -> Finding | None:
@@ -223,11 +193,8 @@ class _StopProof:
 
     def _has_new_stop(self) -> bool:
         final_fleet = self._observe_fleet()
-        initial_fence, final_fence = (
-            (fleet.fence.state != "lifted", fleet.fence.who, fleet.fence.at) if fleet.fence else None
-            for fleet in (self.initial_fleet, final_fleet)
-        )
-        return initial_fence != final_fence or bool(final_fleet.unknown)
+        fences = (self.initial_fleet.fence, final_fleet.fence)
+        return len({fence and fence.at for fence in fences}) > 1 or bool(final_fleet.unknown)
 
     def _take_letter(self) -> dict[str, str] | None:
         """Search the queue for this schedule's letter, take it out, for it has been read then; return its attributes.
@@ -236,10 +203,7 @@ class _StopProof:
         """
         name = self.config.dead_letter_arn.rpartition(":")[2]
         where = f"queue {name}"
-        queue = self.account.find("sqs", "GetQueueUrl", where, QueueName=name)
-        if queue is None:
-            self.last_problem = f"there is no {where}"
-            return None
+        queue = self.account.ask("sqs", "GetQueueUrl", where, QueueName=name)
         receive: dict[str, Any] = {"MaxNumberOfMessages": 10, "VisibilityTimeout": VISIBILITY_TIMEOUT_S}
         receive |= {"QueueUrl": queue["QueueUrl"], "MessageAttributeNames": ["All"]}
         for _ in range(MAX_RECEIVES):

@@ -81,7 +81,6 @@ _DOCTOR = _join_rows(
         "buckets": "s3 HeadBucket",
         "bucket's key": "kms:Decrypt",
         "bucket's key as it stands": "kms DescribeKey",
-        "schedules": "scheduler GetSchedule",
         "stop function": "lambda GetFunctionConfiguration",
         "secret": "secretsmanager DescribeSecret",
         "topic": "sns ListSubscriptionsByTopic",

@@ -358,17 +358,15 @@ def node_group(
     )  # fmt: skip
 
 
-def schedule(world: World, name: str, expression: str = "at(2036-01-01T00:00:00)", *, size: int | None = None) -> None:
-    """A schedule in the guard's group; one that sizes the fleet where a size is given."""
+def schedule(world: World, name: str) -> None:
+    """A schedule in the guard's group."""
     scheduler, group = world.endpoint.client("scheduler"), names.schedule_group_name(world.environment)
     with contextlib.suppress(scheduler.exceptions.ConflictException):
         scheduler.create_schedule_group(Name=group)
-    queue, eks = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q", "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
-    asked = {"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"DesiredSize": size, "MinSize": 0}}
-    target = {"Arn": queue} if size is None else {"Arn": eks, "Input": json.dumps(asked)}
+    target = {"Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:q", "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r"}
     scheduler.create_schedule(
-        Name=name, GroupName=group, ScheduleExpression=expression, FlexibleTimeWindow={"Mode": "OFF"},
-        Target={**target, "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r"},
+        Name=name, GroupName=group, ScheduleExpression="at(2036-01-01T00:00:00)", Target=target,
+        FlexibleTimeWindow={"Mode": "OFF"},
     )  # fmt: skip
 
 

@@ -97,12 +97,12 @@ def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
 
 def test_the_document_prints_the_policy_of_the_example() -> None:
     example = declared().environments["post-us-east-2"]
-    assert example.environment is not None
+    assert example.record is not None
     document = (ROOT / "docs/doctor.md").read_text()
 
     printed = json.loads(document.partition("```json\n")[2].partition("```")[0])
 
-    assert printed == build_command_policy(example.environment, "doctor")
+    assert printed == build_command_policy(example.record, "doctor")
 
 
 def test_the_document_has_a_row_for_each_check_in_its_order_and_says_which_are_needed() -> None:
