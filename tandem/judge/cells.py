@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.request_table import RequestTable
 from tandem.judge import comparability, interval, power, verdict_reason
 from tandem.judge.decision import SpeedUpDecision, adjust_p_values, decide_speed_up
 from tandem.judge.interval import LEVEL, LogRatioEstimate, RoundNoise, convert_log_ratio
@@ -72,7 +72,7 @@ def _estimate_cells(
     """Yield the cells of a variant: with an estimate, or as the verdict that says why there is none."""
     table, arms = pairing.table, (pairing.table.baseline, variant)
     floors = controls.floor_ratios()
-    failures, start_counts = comparability.count_failures(pairing, *arms), _count_starts(pairing, variant)
+    failures = comparability.count_failures(pairing, *arms)
     run_bar_reason = comparability.explain_invalidity(pairing, *arms)
     if controls.void:
         run_bar_reason = f"void: {controls.void[0]}"
@@ -100,7 +100,6 @@ def _estimate_cells(
             metric=metric,
             prompts=len(pairs.logs),
             rounds=len(pairs.rounds),
-            starts=start_counts[code],
             baseline=float(np.median(pairs.baseline_medians)) if len(pairs.logs) else None,
             measured=float(np.median(pairs.variant_medians)) if len(pairs.logs) else None,
             speed_up=estimate.convert() if estimate else ratio,
@@ -124,16 +123,6 @@ def _estimate_cells(
             or failures.explain_bias(code, *arms)
             or verdict_reason.explain_few_rounds(round_count),
         )
-
-
-def _count_starts(pairing: RequestPairing, arm: str) -> list[int | None]:
-    """Return how many starts each cell's answers of an arm come from; None where one does not say."""
-    table, cell_count = pairing.table, pairing.cell_count
-    rows = pairing.row_mask() & table.arm_mask(arm) & ~table.failed
-    cell, start = pairing.cell_codes()[rows], table.start[rows]
-    counts = np.bincount(np.unique(np.column_stack([cell, start]), axis=0)[:, 0], minlength=cell_count)
-    counts[cell[start == UNKNOWN]] = 0
-    return [count or None for count in counts.tolist()]
 
 
 def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -> Iterator[CellVerdict]:

@@ -38,7 +38,7 @@ LEAST_S = 1.0
 FAILURE_SHARE = 0.01
 """From so many failed requests of an arm on they are worth a caution."""
 
-_MAX_CELLS, _MAX_ROUNDS = 3, 5  # that a sentence names
+_MAX_CELLS = 3  # that a sentence names
 _MS = 1000.0
 _NO_FLOOR = ": a small difference may be noise that no interval knows of"
 _CheckName = Literal[
@@ -104,11 +104,11 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
         sentence = f"asked twice, {table.baseline} is itself in {len(floors)} of {len(floors)} cells; {floor_text}"
         return ("passed", sentence), tuple(floors)
     names = [name for _, name in sorted(differences, key=itemgetter(0))]
-    names[_MAX_CELLS:] = [f"and {len(names) - _MAX_CELLS} more"] if len(names) > _MAX_CELLS else []
+    more_text = f"; and {len(names) - _MAX_CELLS} more" if len(names) > _MAX_CELLS else ""
     sentence = (
-        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: {'; '.join(names)}; "
-        "something beside the servers changes what is measured: see that nothing else uses them or this machine, "
-        "and run again"
+        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: "
+        f"{'; '.join(names[:_MAX_CELLS])}{more_text}; something beside the servers changes what is measured: see that "
+        "nothing else uses them or this machine, and run again"
     )
     return ("failed", sentence), tuple(floors)
 
@@ -151,18 +151,12 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
         cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
         work = f"the client took at most {cpu:.0%} of a CPU in a round"
         return ("passed", f"{work}, and its event loop woke up to {_MS * lag_s:.1f} ms late nine times in ten"), marked
-    numbers = ", ".join(str(bottleneck.round) for bottleneck in marked[:_MAX_ROUNDS])
-    numbers += ", ..." if len(marked) > _MAX_ROUNDS else ""
-    numbers += f" ({marked[0].sentence})"
+    reason = f"the client was the bottleneck in round {marked[0].round} ({marked[0].sentence})"
     variants = [table.arms.index(name) for name in table.variants]
     if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
-        scope, change = (
-            "in every round that compares arms",
-            "lower --concurrency, or measure from a machine with idle CPUs",
-        )
-        return ("failed", f"the client was the bottleneck {scope}: in round {numbers}; {change}"), marked
-    counts = f"{len(marked_rounds)} of {len(rounds)} rounds"
-    return ("caution", f"the client was the bottleneck in {counts}, which are left out: {numbers}"), marked
+        change = "lower --concurrency, or measure from a machine with idle CPUs"
+        return ("failed", f"{reason}, and so in every round that compares arms; {change}"), marked
+    return ("caution", f"{reason}; {len(marked_rounds)} of {len(rounds)} rounds are left out for it"), marked
 
 
 def _explain_overload(table: RequestTable, load: RoundLoad) -> str:

@@ -44,9 +44,7 @@ class ArmWork(NamedTuple):
     answers_without_check: int
 
 
-def compute_costs(
-    table: RequestTable, *, usd_per_hour: float | None, controls: RunControls | None = None
-) -> tuple[TokenCost, ...]:
+def compute_costs(table: RequestTable, *, usd_per_hour: float | None, controls: RunControls) -> tuple[TokenCost, ...]:
     """Return one cost for each load and arm, the control left out: it is the baseline's server.
 
     Args:
@@ -54,7 +52,7 @@ def compute_costs(
         usd_per_hour: of all that the run occupies; None where nobody said.
         controls: of the run; rounds that they mark are taken out.
     """
-    row_mask = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds if controls else ())
+    row_mask = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds)
     arms = [arm for arm in table.arms if arm != table.control]
     rows = []
     for (load_code, load), arm in product(enumerate(table.loads), arms):

@@ -24,9 +24,6 @@ from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import CellVerdict, CellWord, Headline, OutputFinding, RatioEstimate
 from tandem.judge.text_format import format_load, format_number, format_short_ratio, shorten_text
 
-TOKEN_METRIC = "tpot_ms"  # noqa: S105 - a figure
-"""What is said beside where answers are of other lengths: it does not grow with them."""
-
 MAX_CLASSES = 4
 """Classes that a sentence names; the rest are counted."""
 
@@ -286,10 +283,5 @@ def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
     has_lengths = facts.length_ratios or (facts.equality is not None and facts.equality.lengths is not None)
     if not has_lengths and facts.cells_with_interval:
         yield "no server counted tokens of 3 prompts: whether answers are of one length is not known"
-    token_cells = {(cell.class_, cell.load): cell for cell in facts.cells if cell.metric == TOKEN_METRIC}
     for place, ratio in list(facts.different_lengths.items())[:MAX_CLASSES]:
-        cell, token_text = token_cells.get(place), ""
-        if cell is not None and cell.speed_up is not None:
-            speed_up = format_number(cell.speed_up.value)
-            token_text = f"; by the time of a token it is {speed_up} times as fast ({cell.verdict})"
-        yield f"answers to {place[0]} prompts are {format_number(ratio.value)} times as long{token_text}"
+        yield f"answers to {place[0]} prompts are {format_number(ratio.value)} times as long: see their TPOT"

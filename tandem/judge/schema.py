@@ -83,7 +83,6 @@ class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
         metric: name in the catalogue (tandem.metrics).
         prompts: prompts that both arms answered; the number of independent units.
         rounds: rounds that both arms were asked in.
-        starts: distinct starts of the variant's server that the figures come from; None where nobody recorded them.
         baseline, measured: medians over prompts of each prompt's median, in the metric's unit; of baseline and variant.
         speed_up: geometric mean over prompts, with its interval.
         p, adjusted_p: of the test that the speed-up is 1; alone, and with every test of the report taken into account.
@@ -104,7 +103,6 @@ class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
     metric: str
     prompts: int
     rounds: int
-    starts: int | None = None
     baseline: float | None = None
     measured: float | None = None
     speed_up: RatioEstimate | None = None
@@ -217,10 +215,10 @@ class ShareEstimate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistogramBin(msgspec.Struct, frozen=True, kw_only=True):
-    """One bar of a histogram: first_ up to but not last_ (None: without end), in tokens or characters."""
+    """One bar of a histogram: `first` up to but not `last`, in tokens or characters."""
 
     first: int
-    last: int | None
+    last: int
     n: int
 
 

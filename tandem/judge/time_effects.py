@@ -94,12 +94,11 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
     """
     drifts = {}
     for name, rows in timeline.compare_arms():
-        _, starts, owner = np.unique(rows["unit"], return_index=True, return_inverse=True)
-        time, log = (rows[column] - _average_groups(owner, rows[column])[owner] for column in ("at_s", "log"))
-        squares = np.bincount(owner, time * time).mean()
-        if squares > 0:
-            first, last = (extreme.reduceat(rows["at_s"], starts) for extreme in (np.minimum, np.maximum))
-            drift = estimate_log_ratio(np.bincount(owner, time * log) / squares * float(np.mean(last - first)))
+        starts, owner = np.unique(rows["unit"], return_index=True, return_inverse=True)[1:]
+        first, last = (extreme.reduceat(rows["at_s"], starts) for extreme in (np.minimum, np.maximum))
+        products, squares = _sum_products(owner, rows["at_s"], rows["log"])
+        if squares.mean() > 0:
+            drift = estimate_log_ratio(products / squares.mean() * float(np.mean(last - first)))
             if drift is not None:
                 drifts[name] = drift
     if not drifts:
@@ -135,17 +134,19 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     """Return how much slower each variant was, against the baseline, in its first round than in its later ones."""
     changes = {}
     for name, rows in timeline.compare_arms():
-        is_first = rows["round"] == rows["round"].min()
         owner = np.unique(rows["unit"], return_inverse=True)[1]
-        means = []
-        for side in (is_first, ~is_first):
-            counts = np.bincount(owner[side], minlength=int(owner.max()) + 1)
-            with np.errstate(invalid="ignore"):  # a prompt that was not asked then is NaN, and so absent
-                means.append(np.bincount(owner[side], rows["log"][side], minlength=len(counts)) / counts)
-        change = estimate_log_ratio(means[0] - means[1])
+        products, squares = _sum_products(owner, (rows["round"] == rows["round"].min()).astype(float), rows["log"])
+        with np.errstate(invalid="ignore"):  # a prompt that was asked on one side alone is NaN, and so absent
+            change = estimate_log_ratio(products / squares)
         if change is not None:
             changes[name] = change
     return changes
+
+
+def _sum_products(owner: IntArray, cause: Values, log: Values) -> tuple[Values, Values]:
+    """Return, about each owner's means, its sums of cause times log and of the cause squared."""
+    cause, log = (values - _average_groups(owner, values)[owner] for values in (cause, log))
+    return np.bincount(owner, cause * log).astype(float), np.bincount(owner, cause * cause).astype(float)
 
 
 def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:

@@ -110,7 +110,7 @@ def _capitalize_first(text: str) -> str:
 
 
 def _list_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """Yield the ends of what is decided, equal outputs, and cost: a title, a figure and what it is of.
+    """Yield the ends of what is decided, and equal outputs: a title, a figure and what it is of.
 
     An undecided speed-up is no figure for the head of a page.
     """
@@ -129,14 +129,6 @@ def _list_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str
         if equality.variant == headline.variant and share is not None and share.of:
             detail = f"{share.n:,} of {share.of:,} by {equality.by}: {equality.result}"
             yield "Identical outputs", fmt.format_percent(share.n / share.of), detail
-    baseline_costs = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
-    for row in verdict.cost:
-        baseline_usd, usd = baseline_costs.get(row.load), row.usd_per_million_good_tokens
-        if row.arm == headline.variant and baseline_usd and usd is not None:
-            change = 100 * (usd / baseline_usd - 1)
-            detail = f"{abs(change):.0f} % {'less' if change < 0 else 'more'} than the baseline's ${baseline_usd:,.2f}"
-            yield "A million good output tokens", f"${usd:,.2f}", f"{detail}, at {fmt.format_load(row.load)}"
-            return
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -137,8 +137,6 @@ def _build_divergence_chart(equality: schema.OutputEquality, place: int) -> Repo
 
 
 def _format_bin(bar: schema.HistogramBin) -> str:
-    if bar.last is None:
-        return f"{bar.first:,} and more"
     return f"{bar.first:,}" if bar.last == bar.first + 1 else f"{bar.first:,} to {bar.last - 1:,}"
 
 

@@ -79,7 +79,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
             points = {line.name: _compute_medians(values, at_s, line.mask, window_s) for line in chart_lines}
             if any(points.values()):
                 charts.append(_build_figure_chart((name, title, caption), chart_lines, points))
-        windows = f"Each point is the median of the requests begun within {_format_duration(window_s)}."
+        windows = f"Each point is the median of the requests begun within {window_s:,} s."
         sentence = f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT
     title = "The post's Figures 3 to 5, of this run"
     return ReportSection(name="over-time", short="Over time", title=title, parts=(build_sentence(sentence), *charts))
@@ -87,22 +87,15 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
 
 def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartCell], str]:
     """Return the two classes that are drawn, with a sentence on which they are and why."""
-    load_code = int(np.bincount(requests.load).argmax())
-    load = requests.loads[load_code]
-    load_text = f"at {fmt.format_load(load)}" + (", the load with the most requests" if len(requests.loads) > 1 else "")
-    names: list[str] = list(POST_CLASSES)
-    sentence = f"The post's two prompts, {names[0]} (structured) and {names[1]} (open-ended), {load_text}."
-    if not all(name in requests.classes for name in POST_CLASSES):
-        cells = fmt.select_cells(verdict, verdict.headlines[0]) if verdict.headlines else ()
-        ratios = {cell.class_: cell.speed_up.value for cell in cells if cell.load == load and cell.speed_up}
-        names = sorted(ratios, key=lambda name: -ratios[name])
-        names = names or [requests.classes[code] for code in dict.fromkeys(requests.class_[requests.load == load_code])]
-        names = list(dict.fromkeys((names[0], names[-1])))
-        sentence = f"This run has one class, {names[0]}, {load_text}; the post compares two prompts."
-        if len(names) > 1:
-            ends = "Drawn are the classes with the highest and the lowest speed-up"
-            sentence = f"This run did not ask the post's two prompts. {ends}, {names[0]} and {names[1]}, {load_text}."
-    return [ChartCell(name, load, requests.classes.index(name), load_code) for name in names], sentence
+    if all(name in requests.classes for name in POST_CLASSES):
+        load_code = int(np.bincount(requests.load).argmax())
+        load = requests.loads[load_code]
+        names = f"{POST_CLASSES[0]} (structured) and {POST_CLASSES[1]} (open-ended)"
+        sentence = f"The post's two prompts, {names}, at {fmt.format_load(load)}, the load with the most requests."
+        return [ChartCell(name, load, requests.classes.index(name), load_code) for name in POST_CLASSES], sentence
+    cells, _ = sampling.choose_cells(verdict, requests, len(POST_CLASSES))
+    names = " and ".join(f"{cell.class_} at {fmt.format_load(cell.load)}" for cell in cells)
+    return cells, f"This run did not ask the post's two prompts. Drawn is what its speed-up says most of: {names}."
 
 
 def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[ChartCell]) -> Iterator[_ChartLine]:
@@ -112,12 +105,6 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
         for arm, name in enumerate((requests.baseline, variant if variant in requests.arms else requests.variants[0])):
             mask = sampling.mask_cell(requests, cell) & good_mask & requests.arm_mask(name)
             yield _ChartLine(fmt.shorten_text(f"{cell.class_}, {name}"), mask, arm, kind)
-
-
-def _format_duration(seconds: int) -> str:
-    units = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
-    unit, size = next((unit, size) for unit, size in units if seconds % size == 0)
-    return f"one {unit}" if seconds == size else f"{seconds // size} {unit}s"
 
 
 def _compute_medians(values: Values, at_s: Values, mask: BoolArray, window_s: int) -> list[_WindowMedian]:

@@ -232,15 +232,6 @@ def test_times_far_apart_stay_numbers():
     assert all(math.isfinite(value) for value in (cell.speed_up.value, cell.speed_up.high, cell.detectable))
 
 
-def test_starts_of_the_variants_server_are_counted_where_every_answer_says_its_own():
-    rows = [
-        Asked(arm=arm, round=number, prompt=f"p{n}", start=f"{arm}{number % 2 if arm == 'spec' else 0}")
-        for number in range(4) for arm in ("base", "spec") for n in range(3)
-    ]  # fmt: skip
-    assert one(observed(rows)).starts == 2
-    assert one(observed([*rows, Asked(arm="spec", round=3, prompt="p0")])).starts is None
-
-
 def test_hundreds_of_classes_are_all_judged():
     seen = drawn(Truth(ratio={"spec": {f"c{number}": 1.0 for number in range(100)}}, prompts=3, rounds=1, slots=1))
     assert len(judge_cells(seen, UNCONTROLLED, margin=MARGIN)) == 100 * len(JUDGED_METRICS)

@@ -11,7 +11,7 @@ def asked(arm, prompt, start_s, **changes):
 
 def of(requests, arm="base", usd_per_hour=36.0, **changes):
     seen = observed(requests, **changes)
-    return next(one for one in compute_costs(seen, usd_per_hour=usd_per_hour) if one.arm == arm)
+    return next(one for one in compute_costs(seen, usd_per_hour=usd_per_hour, controls=RunControls()) if one.arm == arm)
 
 
 # two requests of 10 s each, 5 s apart, then 85 s in which the arm was not asked, then one of 10 s: 25 s
@@ -34,7 +34,7 @@ def test_a_run_of_one_arm_is_charged_the_whole_price():
 
 def test_the_control_is_no_server_of_its_own():
     seen = observed([*THREE, asked("base#2", "p0", 200)])
-    found = compute_costs(seen, usd_per_hour=36.0)
+    found = compute_costs(seen, usd_per_hour=36.0, controls=RunControls())
     assert [one.arm for one in found] == ["base", "spec"]
     assert "one of 2 equal shares" in found[0].sentence
 
@@ -94,5 +94,5 @@ def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
 
 def test_each_load_has_a_cost_of_its_own():
     loads = [asked("base", "p0", 0), Asked(arm="base", prompt="p0", start_s=50, e2e_ms=5000, tokens=500, concurrency=4)]
-    found = compute_costs(observed(loads), usd_per_hour=36.0)
+    found = compute_costs(observed(loads), usd_per_hour=36.0, controls=RunControls())
     assert [(one.load.concurrency, one.good_tokens, one.busy_s) for one in found] == [(1, 1000, 10.0), (4, 500, 5.0)]

@@ -161,7 +161,7 @@ def equality(seen: RequestTable, variant: str) -> OutputEquality:
             for place, class_ in enumerate(seen.classes)
         ),
         first_divergence=tuple(
-            HistogramBin(first=first, last=last, n=n) for first, last, n in ((0, 8, 0), (8, 16, 1), (16, None, 1))
+            HistogramBin(first=first, last=last, n=n) for first, last, n in ((0, 8, 0), (8, 16, 1), (16, 32, 1))
         ),
         near_ties=ShareEstimate(n=2, of=2, low=0.2, high=1.0),
         lengths=RatioEstimate(value=1.0, low=0.99, high=1.01),

@@ -193,7 +193,7 @@ def test_the_page_has_every_part(page: Parsed) -> None:
     asked = (
         "Figure 3: E2E latency", "Figure 4, as time per output token", "Figure 4, as llmperf computes it",
         "Figure 5: TTFT", "Claims that contradict each other", "The post's two prompts, repeat (structured)",
-        "margin of 5 %", "noise floor", "44 % less than the baseline's", "What one side alone has",
+        "margin of 5 %", "noise floor", "-44 %", "What one side alone has",
         "How to recompute this", "from the start of the request to its last chunk with a choice",
     )  # fmt: skip
     assert [part for part in asked if part not in told] == []
@@ -325,4 +325,4 @@ def test_the_best_class_is_told_with_its_load_where_there_are_several(verdict: V
 
 
 def _tiles(head: str) -> str:
-    return head.partition('class="tiles"')[2].partition("</dl>")[0].partition("A million")[0]
+    return head.partition('class="tiles"')[2].partition("</dl>")[0]

@@ -62,8 +62,7 @@ def find_common_parts(before: RequestTable, after: RequestTable) -> CommonParts:
     for run_text, arm_names in (("earlier", names[0]), ("later", names[1])):
         single_names = [name for name in arm_names if name not in arms]
         if single_names:
-            verb = "is" if len(single_names) == 1 else "are"
-            omissions.append(f"{', '.join(single_names)} of the {run_text} run {verb} in this run alone")
+            omissions.append(f"in the {run_text} run alone: {', '.join(single_names)}")
     return CommonParts(arms, suites, tuple(omissions))
 
 

@@ -256,13 +256,12 @@ def _explain_broken(facts: _EqualityFacts) -> str:
 
 
 def _summarize_pairs(facts: _EqualityFacts) -> str:
-    pair_count, prompts_text = len(facts.pairs), fmt.count_things(facts.prompt_count, "prompt")
-    if pair_count == 1:
-        return f"The only paired output {'differs' if facts.difference_count else 'is identical'} by {facts.unit}"
-    pairs_text = f"{fmt.count_things(pair_count, 'paired output')} of {prompts_text}"
+    pairs_text = (
+        f"{fmt.count_things(len(facts.pairs), 'paired output')} of {fmt.count_things(facts.prompt_count, 'prompt')}"
+    )
     if not facts.difference_count:
         return f"All {pairs_text} are identical by {facts.unit}"
-    percent = fmt.format_percent(facts.difference_count / pair_count)
+    percent = fmt.format_percent(facts.difference_count / len(facts.pairs))
     return f"{facts.difference_count} of {pairs_text} differ by {facts.unit} ({percent})"
 
 

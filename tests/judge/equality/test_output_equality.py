@@ -63,7 +63,7 @@ def never(prompt: int, round_: int) -> str:
         ({**CONTROL, "spec": other}, {"temperature": 0.8}, "no evidence", 0, "temperature 0.8"),
         ({**CONTROL, "spec": text}, {"prompts": 3}, "no evidence", 3, "too few prompts"),
         ({**CONTROL, "spec": text}, {"prompts": 4}, "the same", 4, ""),
-        ({"base": text, "spec": text}, {"prompts": 1}, "no evidence", 1, "The only paired output is identical"),
+        ({"base": text, "spec": text}, {"prompts": 1}, "no evidence", 1, "All 1 paired output of 1 prompt are"),
         ({"base": text, "spec": lambda *_: FAILING}, {}, "no evidence", None, "one side failed: 12 pairs"),
         ({"base": lambda *_: "", "spec": lambda *_: ""}, {}, "no evidence", None, "neither side has any output: 12"),
         ({"base": text, "spec": lambda p, r: text(p, r) if p < 5 else FAILING}, {}, "no evidence", 5, "left out"),
