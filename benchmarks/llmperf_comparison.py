@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,10 +59,9 @@ class ServerLogRequest(ServerLogEntry, frozen=True, kw_only=True):
     ended_s: float = 0.0
     finish_reason: str | None = None
 
-    @property
-    def longest_gap_ms(self) -> float:
-        """The longest time between two bursts."""
-        return _find_longest_gap_ms(time_s for time_s, _ in self.bursts)
+    def figures(self) -> dict[str, float]:
+        """Return its figures by metric, with the longest time between two bursts."""
+        return super().figures() | {"longest_gap_ms": _find_longest_gap_ms(time_s for time_s, _ in self.bursts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,9 @@ class GeneratorFigures:
 
     def true_median(self, name: str) -> float | None:
         """Return the median of what was answered, by the name of the log's figure."""
-        values = [value for entry in self.complete_entries if (value := getattr(entry, name, None)) is not None]
+        values = [
+            value for entry in self.complete_entries if math.isfinite(value := entry.figures().get(name, math.nan))
+        ]
         return median(values) if values else None
 
     @property
@@ -108,7 +110,7 @@ class GeneratorFigures:
             entries = [entry for entry in turn if entry.finish_reason is not None]
             if entries:
                 span_s = max(entry.ended_s for entry in entries) - min(entry.accepted_s for entry in entries)
-                rates.append(sum(entry.tokens for entry in entries) / span_s)
+                rates.append(sum(entry.figures()["tokens"] for entry in entries) / span_s)
         return median(rates) if rates else None
 
 
@@ -219,7 +221,9 @@ def _read_llmperf(folder: Path, calls: Sequence[LlmperfCall]) -> GeneratorFigure
         name: [value * factor for row in rows if (value := getattr(row, field)) is not None]
         for name, (field, factor) in LLMPERF_FIELDS.items()
     }
-    columns[ALL_PER_S] = list(filter(None, (result.output_throughput_token_per_s for result in call_results)))
+    columns[ALL_PER_S] = list(
+        filter(None, (result.totals.results_mean_output_throughput_token_per_s for result in call_results))
+    )
     return GeneratorFigures(
         turns=(tuple(_read_log(folder)),),
         figures={name: median(values) for name, values in columns.items() if values},

@@ -76,7 +76,7 @@ def _measured(
     truths = [served[record.request_id] for record in records]
     values = compute_request_metrics(records).values
     for metric, (fixed, relative) in LIMITS[concurrency].items():
-        true = np.array([getattr(one, metric) for one in truths])
+        true = np.array([one.figures()[metric] for one in truths])
         for quantile in QUANTILES:
             truth, measured = (float(np.quantile(each, quantile)) for each in (true, values[metric]))
             # what 2 ms are of a rate: the same share that they are of the time it is counted over
@@ -94,7 +94,7 @@ def _whole_rate(
     """Compare tokens a second of the whole run: from the first request to the last burst."""
     span_s = max(one.bursts[-1][0] for one in truths) - min(one.accepted_s for one in truths)
     measured_s = max(record.start_s + record.end_s for record in records) - min(record.start_s for record in records)
-    true = sum(one.tokens for one in truths) / span_s
+    true = sum(one.figures()["tokens"] for one in truths) / span_s
     tokens = sum(record.completion_tokens or 0 for record in records)
     return Compared(
         server=name, concurrency=concurrency, metric="system_output_tokens_per_s", quantile=1.0, truth=true,

@@ -151,8 +151,8 @@ def _stepped(tool: LlmperfTool, load: Load, folder: Path) -> Stepped:
     step_ms = [row.inter_token_latency_s * 1000 for row in found.rows if row.inter_token_latency_s]
     return Stepped(
         load=load,
-        ttft_error_ms=float(np.median(ttft_ms) - np.median([one.ttft_ms for one in served])),
-        step_error_ms=float(np.median(step_ms) - np.median([one.chunk_gap_ms or np.nan for one in served])),
+        ttft_error_ms=float(np.median(ttft_ms) - np.median([one.figures()["ttft_ms"] for one in served])),
+        step_error_ms=float(np.median(step_ms) - np.median([one.figures()["chunk_gap_ms"] for one in served])),
     )
 
 

@@ -9,6 +9,7 @@ must share a monotonic clock: one machine, two processes.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from tandem.bench.quantiles import Values
 from tandem.bench.request_table import hash_texts, read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES
+from tandem.bench.summary_table import format_table
 
 
 class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,40 +40,20 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     bursts: tuple[tuple[float, int], ...] = ()
     fault: str | None = None
 
-    @property
-    def tokens(self) -> int:
-        """Tokens of the whole answer."""
-        return sum(tokens for _, tokens in self.bursts)
-
-    @property
-    def ttft_ms(self) -> float:
-        """From accepting the request to its first burst."""
-        return (self.bursts[0][0] - self.accepted_s) * 1000
-
-    @property
-    def e2e_ms(self) -> float:
-        """From accepting the request to its last burst."""
-        return (self.bursts[-1][0] - self.accepted_s) * 1000
-
-    @property
-    def tpot_ms(self) -> float | None:
-        """Time per token after the first burst's; None for a single token."""
-        return (self.e2e_ms - self.ttft_ms) / (self.tokens - 1) if self.tokens > 1 else None
-
-    @property
-    def chunk_gap_ms(self) -> float | None:
-        """Mean time between two bursts; None for a single one."""
-        return (self.e2e_ms - self.ttft_ms) / (len(self.bursts) - 1) if len(self.bursts) > 1 else None
-
-    @property
-    def tokens_per_chunk(self) -> float:
-        """Tokens by bursts."""
-        return self.tokens / len(self.bursts)
-
-    @property
-    def output_tokens_per_s(self) -> float:
-        """Tokens by the whole time of the request."""
-        return self.tokens / self.e2e_ms * 1000
+    def figures(self) -> dict[str, float]:
+        """Return its figures by metric, chunk_gap_ms as the mean; NaN for what a single burst or token has not."""
+        times_s, sizes = zip(*self.bursts, strict=True)
+        tokens = sum(sizes)
+        ttft_ms, e2e_ms = 1000 * (times_s[0] - self.accepted_s), 1000 * (times_s[-1] - self.accepted_s)
+        return {
+            "tokens": tokens,
+            "ttft_ms": ttft_ms,
+            "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1) if tokens > 1 else math.nan,
+            "chunk_gap_ms": (e2e_ms - ttft_ms) / (len(sizes) - 1) if len(sizes) > 1 else math.nan,
+            "e2e_ms": e2e_ms,
+            "tokens_per_chunk": tokens / len(sizes),
+            "output_tokens_per_s": 1000 * tokens / e2e_ms,
+        }
 
 
 def read_log(path: Path) -> dict[str, ServerLogEntry]:
@@ -89,11 +71,8 @@ def read_log(path: Path) -> dict[str, ServerLogEntry]:
 
 
 LLMPERF_ITL = "llmperf_inter_token_latency_ms"
-# metric, which the log has too; chunk_gap_ms is compared by each request's mean; width and heading of its two columns
-_COLUMNS = (
-    *(("ttft_ms", 7, "TTFT ms"), ("tpot_ms", 7, "TPOT ms")),
-    *(("e2e_ms", 8, "E2E ms"), ("tokens_per_chunk", 6, "tokens/chunk")),
-)
+# metric, which the log has too, to the heading of its two columns
+_COLUMNS = {"ttft_ms": "TTFT ms", "tpot_ms": "TPOT ms", "e2e_ms": "E2E ms", "tokens_per_chunk": "tok/chunk"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,21 +116,20 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     is_main = ~np.isin(table.round, list(manifest.control_round_numbers(table.run)))
     has_truth = np.isin(table.request_digest, np.array(list(log_entries), np.uint64))
     rows = np.flatnonzero(is_main & ~table.failed & has_truth)
-    parts = [(class_, rows[table.class_[rows] == code]) for code, class_ in enumerate(table.classes)]
-    parts = [(class_, part) for class_, part in parts if len(part)]
-    parts += [(ALL_CLASSES, rows)] if len(parts) > 1 else []
+    parts = {class_: rows[table.class_[rows] == code] for code, class_ in enumerate(table.classes)}
+    parts = {class_: part for class_, part in parts.items() if len(part)}
+    parts |= {ALL_CLASSES: rows} if len(parts) > 1 else {}
     truth_rows = []
-    for (class_, part), (code, arm) in itertools.product(parts, enumerate(table.arms)):
+    for (class_, part), (code, arm) in itertools.product(parts.items(), enumerate(table.arms)):
         arm_rows = part[table.arm[part] == code]
         if not len(arm_rows):
             continue
-        entries = [log_entries[digest] for digest in table.request_digest[arm_rows].tolist()]
-        figures = {}
-        for name, *_ in _COLUMNS:
-            truth = _finite_median(np.array([getattr(entry, name) for entry in entries], float))
-            figures[name] = truth, _finite_median(table.figures[name][arm_rows])
-        llmperf_ms = _finite_median(table.figures[LLMPERF_ITL][arm_rows])
-        row = GroundTruthRow(class_=class_, arm=arm, n=len(arm_rows), figures=figures, llmperf_ms=llmperf_ms)
+        truths = [log_entries[digest].figures() for digest in table.request_digest[arm_rows].tolist()]
+        medians = {name: _finite_median(table.figures[name][arm_rows]) for name in (*_COLUMNS, LLMPERF_ITL)}
+        figures = {
+            name: (_finite_median(np.array([truth[name] for truth in truths])), medians[name]) for name in _COLUMNS
+        }
+        row = GroundTruthRow(class_=class_, arm=arm, n=len(arm_rows), figures=figures, llmperf_ms=medians[LLMPERF_ITL])
         truth_rows.append(row)
     left_out = int(is_main.sum()) - len(rows)
     return GroundTruth(rows=tuple(truth_rows), left_out=left_out, simulated=table.run.simulated)
@@ -167,16 +145,12 @@ def format_lines(comparison: GroundTruth) -> Iterator[str]:
     if comparison.simulated:
         yield SIMULATED_BAND
     rows = comparison.rows
-    arm = max((len(row.arm) for row in rows), default=0)
-    class_ = max((len(row.class_) for row in rows), default=0)
-    pairs = [f"{heading:^{2 * width + 1}}" for _, width, heading in _COLUMNS]
-    halves = [f"{'truth':>{width}} {'ours':>{width}}" for _, width, _ in _COLUMNS]
-    yield " ".join([" " * class_, " " * arm, " " * 3, *pairs, "llmperf"]).rstrip()
-    yield " ".join([f"{'class':<{class_}}", f"{'arm':<{arm}}", " n ", *halves, ' "ITL"'])
-    for row in rows:
-        cells = [_format_value(value, width) for name, width, _ in _COLUMNS for value in row.figures[name]]
-        names = [f"{row.class_:<{class_}}", f"{row.arm:<{arm}}", f"{row.n:>3}"]
-        yield " ".join([*names, *cells, _format_value(row.llmperf_ms, 7)])
+    sides = [f"{heading}\n{side}" for heading in _COLUMNS.values() for side in ("truth", "ours")]
+    texts = [
+        [row.class_, row.arm, str(row.n), *map(_format_value, itertools.chain(*row.figures.values(), [row.llmperf_ms]))]
+        for row in rows
+    ]
+    yield from format_table(["class", "arm", "n", *sides, 'llmperf\n"ITL"'], texts)
     classes = {row.class_ for row in rows}
     arm_rows = [row for row in rows if row.class_ == ALL_CLASSES or len(classes) == 1]
     for baseline, variant in zip(arm_rows[:1] * len(arm_rows), arm_rows[1:], strict=False):
@@ -188,5 +162,5 @@ def format_lines(comparison: GroundTruth) -> Iterator[str]:
         yield f"left out: {comparison.left_out} requests that failed or that no log has"
 
 
-def _format_value(value: float, width: int) -> str:
-    return "-".rjust(width) if np.isnan(value) else f"{value:>{width}.{2 if value < 100 else 0}f}"  # noqa: PLR2004
+def _format_value(value: float) -> str:
+    return "-" if np.isnan(value) else f"{value:.{2 if value < 100 else 0}f}"  # noqa: PLR2004

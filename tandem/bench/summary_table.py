@@ -5,34 +5,30 @@ Invariant: a figure that is absent is a dash, never a zero; no line is wider tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TextIO
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
 
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES, RecordSummary, SummaryCell
-from tandem.bench.terminal_text import clean_text, count_columns, fit_width, wrap_text
+from tandem.bench.terminal_text import clean_text, wrap_text
 
 WIDTH = 100
-_COLUMNS = (  # metric, width, two lines of heading
-    ("ttft_ms", 6, "TTFT", "ms"),
-    ("tpot_ms", 6, "TPOT", "ms"),
-    ("chunk_gap_ms", 6, "gap", "ms"),
-    ("e2e_ms", 7, "E2E", "ms"),
-    ("tokens_per_chunk", 5, "tok/", "chunk"),
-    ("output_tokens_per_s", 6, "tok/s", "stream"),
-    ("system_output_tokens_per_s", 7, "tok/s", "all"),
-    ("acceptance_length", 6, "accept", "length"),
-    ("llmperf_inter_token_latency_ms", 7, "llmperf", "ITL ms"),
-)
-_COUNT_WIDTH = 6  # succeeded requests
-_NAMES_WIDTH = WIDTH - _COUNT_WIDTH - 1 - sum(1 + width for _, width, *_ in _COLUMNS)
-_ARM_WIDTH = 12  # qwen-sd-vllm
+_COLUMNS = {  # metric to its heading
+    "ttft_ms": "TTFT\nms",
+    "tpot_ms": "TPOT\nms",
+    "chunk_gap_ms": "gap\nms",
+    "e2e_ms": "E2E\nms",
+    "tokens_per_chunk": "tok/\nchunk",
+    "output_tokens_per_s": "tok/s\nstream",
+    "system_output_tokens_per_s": "tok/s\nall",
+    "acceptance_length": "accept\nlength",
+    "llmperf_inter_token_latency_ms": "llmperf\nITL ms",
+}
 _NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from here on no decimals, or one
-
-
-def write_table(summary: RecordSummary, file: TextIO) -> None:
-    """Write the table and the notes to `file`."""
-    file.writelines(f"{line}\n" for line in format_lines(summary))
+_LONGEST = 7  # characters of a figure; a longer one is written as a power
 
 
 def format_lines(summary: RecordSummary) -> Iterator[str]:
@@ -40,24 +36,28 @@ def format_lines(summary: RecordSummary) -> Iterator[str]:
     if summary.simulated:
         yield SIMULATED_BAND
     cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
-    arm_width = min(_ARM_WIDTH, max([len("arm"), *(count_columns(clean_text(arm)) for arm in summary.arms)]))
-    class_width = _NAMES_WIDTH - 1 - arm_width
-    upper = [f"{'class':<{class_width}}", f"{'arm':<{arm_width}}", f"{'ok':>{_COUNT_WIDTH}}"]
-    upper += [f"{text:>{width}}" for _, width, text, _ in _COLUMNS]
-    lower = [" " * class_width, " " * arm_width, " " * _COUNT_WIDTH]
-    lower += [f"{text:>{width}}" for _, width, _, text in _COLUMNS]
     loads = list(dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests))
-    for concurrency, rate_per_s in loads:
-        rate = "concurrency not known" if rate_per_s is None else f"{rate_per_s:g} requests/s, open loop"
-        load_text = rate if concurrency is None else f"concurrency {concurrency}"
+    for load in loads:
+        load_text = (
+            f"concurrency {load[0]}"
+            if load[0]
+            else f"{load[1]:g} requests/s, open loop"
+            if load[1]
+            else "a load that is not known"
+        )
         yield f"{load_text}: medians (p90, p99 and means: summary.json)"
-        yield " ".join(upper)
-        yield " ".join(lower)
-        for class_, arm, success_count in _list_rows(summary, concurrency, rate_per_s):
-            place = (concurrency, rate_per_s, class_, arm)
-            figures = [_format_value(cells.get((*place, metric)), width) for metric, width, *_ in _COLUMNS]
-            names = [fit_width(class_, class_width), fit_width(arm, arm_width)]
-            yield " ".join([*names, f"{success_count:>{_COUNT_WIDTH}}", *figures])
+        counts = Counter[tuple[str, str]]()
+        for row in summary.requests:
+            if (row.concurrency, row.rate_per_s) == load:
+                counts.update({(row.class_, row.arm): row.succeeded, (ALL_CLASSES, row.arm): row.succeeded})
+        is_pooled = len({class_ for class_, _ in counts} - {ALL_CLASSES}) > 1
+        places = sorted(counts, key=lambda place: place[0] == ALL_CLASSES)
+        rows = [
+            [*place, str(counts[place]), *(_format_value(cells.get((*load, *place, metric))) for metric in _COLUMNS)]
+            for place in places
+            if is_pooled or place[0] != ALL_CLASSES
+        ]
+        yield from format_table(["class", "arm", "ok", *_COLUMNS.values()], rows)
         yield ""
     if not loads:
         yield "no request is recorded"
@@ -65,22 +65,23 @@ def format_lines(summary: RecordSummary) -> Iterator[str]:
         yield from wrap_text(f"note: {note}", WIDTH, indent="      ")
 
 
-def _list_rows(
-    summary: RecordSummary, concurrency: int | None, rate_per_s: float | None
-) -> Iterator[tuple[str, str, int]]:
-    """Yield class, arm and requests that succeeded; all classes together at the end, where there are several."""
-    load = (concurrency, rate_per_s)
-    counts = [row for row in summary.requests if (row.concurrency, row.rate_per_s) == load]
-    yield from ((row.class_, row.arm, row.succeeded) for row in counts)
-    if len({row.class_ for row in counts}) > 1:
-        arms = {row.arm for row in counts}
-        for arm in (arm for arm in summary.arms if arm in arms):
-            yield ALL_CLASSES, arm, sum(row.succeeded for row in counts if row.arm == arm)
+def format_table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table: two columns of names, which are cut where the table is too wide, then figures."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    for place, heading in enumerate(headings):
+        is_figure = place > 1
+        table.add_column(heading, justify="right" if is_figure else "left", no_wrap=is_figure, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*map(clean_text, row))
+    console = Console(width=WIDTH, color_system=None, markup=False, highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(table)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def _format_value(cell: SummaryCell | None, width: int) -> str:
+def _format_value(cell: SummaryCell | None) -> str:
     if cell is None:
-        return "-".rjust(width)
+        return "-"
     decimals = 0 if cell.p50 >= _NO_DECIMALS_FROM else 1 if cell.p50 >= _ONE_DECIMAL_FROM else 2
     text = f"{cell.p50:.{decimals}f}"
-    return (text if len(text) <= width else f"{cell.p50:.0e}").rjust(width)
+    return text if len(text) <= _LONGEST else f"{cell.p50:.0e}"

@@ -6,7 +6,6 @@ Invariant: nothing that a record or a manifest can hold moves a terminal's curso
 
 from __future__ import annotations
 
-import itertools
 import textwrap
 import unicodedata
 from typing import Any, TextIO
@@ -51,16 +50,6 @@ def shorten_name(name: str, max_signs: int = 80) -> str:
     """Return a name of at most so many signs: of a longer one its beginning and its end, which may tell it apart."""
     text = clean_text(name)
     return text if len(text) <= max_signs else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
-
-
-def fit_width(name: str, width: int, *, align_right: bool = False) -> str:
-    """Return a name on exactly so many columns, cut with an ellipsis where it is longer."""
-    text = clean_text(name)
-    if count_columns(text) > width:
-        ends = itertools.accumulate(map(_character_columns, text))
-        text = f"{text[: sum(end < width for end in ends)]}…"
-    padding = " " * (width - count_columns(text))
-    return padding + text if align_right else text + padding
 
 
 def count_columns(text: str) -> int:

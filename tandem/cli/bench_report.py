@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tandem.bench import summary, summary_table
+from tandem.bench import summary
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import RecordSummary
+from tandem.bench.summary_table import format_lines
 from tandem.cli.console import print_json
 from tandem.errors import ExitCode
 
@@ -48,7 +49,7 @@ def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> 
         print(f"warning: {fault}", file=sys.stderr)
     code = _compute_exit_code(run_summary, table.run)
     if not as_json:
-        summary_table.write_table(run_summary, sys.stdout)
+        print(*format_lines(run_summary), sep="\n")
     elif options is None:
         print_json(msgspec.to_builtins(run_summary))
     return code if options is None else max(code, _judge_run(table, options, run_summary, as_json=as_json))

@@ -19,7 +19,7 @@ from tandem.bench.progress import CLEAR_LINE, RunProgress
 from tandem.bench.record import RequestRecord
 from tandem.bench.run_description import describe_plan, note_shared_classes, note_thin_loads
 from tandem.bench.settings import RunSettings
-from tandem.bench.terminal_text import PrintableStream, fit_width
+from tandem.bench.terminal_text import PrintableStream
 
 RECORD = RequestRecord(request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=1.0)
 
@@ -158,11 +158,3 @@ def test_progress_moves_the_cursor_and_no_sentence_does():
     out = Terminal()
     RunProgress(out, requests=1, expected_s=1.0).notify("note: \x1b[2J\u202e")
     assert out.getvalue() == f"{CLEAR_LINE}note: ␛[2J<U+202E>\n"
-
-
-@pytest.mark.parametrize(
-    ("name", "fitted"),
-    [("abc", "abc  "), ("abcdef", "abcd…"), ("\u57fa" * 3, "\u57fa\u57fa…"), ("a\nb", "a\u240ab  ")],
-)
-def test_a_name_takes_its_columns_and_no_more(name: str, fitted: str) -> None:
-    assert fit_width(name, 5) == fitted

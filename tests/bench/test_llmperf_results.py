@@ -78,7 +78,7 @@ def test_an_error_row_is_counted_and_worded(
 
 @pytest.mark.parametrize(
     ("value", "figure"),
-    [(0.0402, 0.0402), ("157", 157), *((value, None) for value in (None, float("nan"), "nan", "12 ms", True, [1]))],
+    [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)],
 )
 def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
     tmp_path: Path, value: Any, figure: float | None
@@ -88,7 +88,7 @@ def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
 
     found = results.read_results(write(tmp_path, row, results_mean_output_throughput_token_per_s=value))
 
-    assert (found.rows[0].inter_token_latency_s, found.output_throughput_token_per_s) == (figure, figure)
+    assert found.rows[0].inter_token_latency_s == found.totals.results_mean_output_throughput_token_per_s == figure
     assert results.read_results(tmp_path / "empty") is None
 
 

@@ -83,15 +83,10 @@ def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_noth
     assert source.compute_tree_id(folder) == source.TREE_ID
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "problem"),
-    [("page.html", BenchError, "no archive"), ("none", ExternalBenchError, "cannot be fetched")],
-)
-def test_what_is_no_archive_or_cannot_be_fetched_is_told(
-    tmp_path: Path, name: str, kind: type[BenchError], problem: str
-) -> None:
+@pytest.mark.parametrize("name", ["page.html", "none"])
+def test_what_is_no_archive_or_cannot_be_fetched_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / "page.html").write_text("<html>")
-    with pytest.raises(kind, match=problem):
+    with pytest.raises(ExternalBenchError, match="cannot be fetched or unpacked"):
         source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
 

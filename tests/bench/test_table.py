@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import pytest
@@ -12,9 +11,7 @@ from tandem.bench.record import RequestRecord
 
 def printed(folder: Path, *records: RequestRecord, **changes: object) -> list[str]:
     """The table of these records, line by line."""
-    file = io.StringIO()
-    summary_table.write_table(summary.summarize_run(write_run(folder, list(records), **changes)), file)
-    return file.getvalue().splitlines()
+    return list(summary_table.format_lines(summary.summarize_run(write_run(folder, list(records), **changes))))
 
 
 def row(lines: list[str], *names: str) -> list[str]:

@@ -13,10 +13,8 @@ tokens, do not have. `end_s` is the tool's own end-to-end latency, [DONE] includ
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -29,8 +27,7 @@ SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
 LOWEST_STATUS = 100  # of HTTP; below it, -1, the tool knew no reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmperfRequest:
+class LlmperfRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request, as the tool tells it; a figure that is missing, or no number, is None.
 
     Args:
@@ -38,14 +35,14 @@ class LlmperfRequest:
         number_output_tokens, number_input_tokens: by Llama's tokenizer.
     """
 
-    error_msg: str
-    error_code: float | None
-    ttft_s: float | None
-    inter_token_latency_s: float | None
-    end_to_end_latency_s: float | None
-    request_output_throughput_token_per_s: float | None
-    number_output_tokens: float | None
-    number_input_tokens: float | None
+    error_msg: Any = None
+    error_code: float | None = None
+    ttft_s: float | None = None
+    inter_token_latency_s: float | None = None
+    end_to_end_latency_s: float | None = None
+    request_output_throughput_token_per_s: float | None = None
+    number_output_tokens: float | None = None
+    number_input_tokens: float | None = None
 
     @property
     def has_failed(self) -> bool:
@@ -53,25 +50,22 @@ class LlmperfRequest:
         return self.error_code is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmperfResults:
-    """One call's results.
+class LlmperfTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """One call's totals: tokens by Llama's tokenizer over the tool's own clock, which starts before its workers do."""
 
-    Args:
-        output_throughput_token_per_s: tokens by Llama's tokenizer over the tool's own clock, which starts before its
-            workers do.
-    """
+    results_mean_output_throughput_token_per_s: float | None = None
 
-    rows: tuple[LlmperfRequest, ...]
-    output_throughput_token_per_s: float | None
+
+class LlmperfResults(NamedTuple):
+    """One call's results."""
+
+    rows: list[LlmperfRequest]
+    totals: LlmperfTotals
 
     @property
     def errors(self) -> int:
         """How many rows are errors."""
         return sum(row.has_failed for row in self.rows)
-
-
-_NUMBERS = [field.name for field in fields(LlmperfRequest) if field.name != "error_msg"]
 
 
 def read_results(folder: Path) -> LlmperfResults | None:
@@ -80,23 +74,16 @@ def read_results(folder: Path) -> LlmperfResults | None:
     Raises:
         BenchError: a file is not what the tool writes.
     """
-    paths = [path for pattern in (ROWS_PATTERN, SUMMARY_PATTERN) for path in sorted(folder.glob(pattern))[:1]]
-    if len(paths) < 2:  # noqa: PLR2004 - a file of each kind
-        return None
-    contents = []
-    for path, kind in zip(paths, (list[dict[str, Any]], dict[str, Any]), strict=True):
-        try:  # by json, because Python wrote NaN into it
-            contents.append(msgspec.convert(json.loads(path.read_bytes()), kind))
-        except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-            problem, change = f"this is no result of llmperf: {error}", "keep it, and run the call again"
-            raise BenchError(problem, where=str(path), change=change) from error
-    rows, totals = contents
-    requests = [
-        LlmperfRequest(error_msg=str(row.get("error_msg") or ""), **{n: _parse_float(row.get(n)) for n in _NUMBERS})
-        for row in rows
-    ]
-    throughput = _parse_float(totals.get("results_mean_output_throughput_token_per_s"))
-    return LlmperfResults(rows=tuple(requests), output_throughput_token_per_s=throughput)
+    contents: list[Any] = []
+    for pattern, kind in ((ROWS_PATTERN, list[LlmperfRequest]), (SUMMARY_PATTERN, LlmperfTotals)):
+        for path in sorted(folder.glob(pattern))[:1]:
+            try:  # by json, because Python wrote NaN into it; not strict, because it writes numpy's numbers as text
+                content = json.loads(path.read_bytes(), parse_constant=lambda _: None)
+                contents.append(msgspec.convert(content, kind, strict=False))
+            except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
+                problem, change = f"this is no result of llmperf: {error}", "keep it, and run the call again"
+                raise BenchError(problem, where=str(path), change=change) from error
+    return LlmperfResults(*contents) if len(contents) > 1 else None
 
 
 def build_records(
@@ -118,7 +105,7 @@ def build_records(
         if row.error_code is not None:  # -1: whatever went wrong after or instead of an answer
             code = int(row.error_code)
             status = code if code >= LOWEST_STATUS else None
-            detail = row.error_msg or f"llmperf's error code {code}, without a word"
+            detail = str(row.error_msg or "") or f"llmperf's error code {code}, without a word"
             error = {"error": f"status_{status}" if status else "closed", "error_detail": detail, "status": status}
         elif end_s:
             chunks.append(Chunk(at_s=end_s, kind="end", tokens=0))
@@ -127,12 +114,3 @@ def build_records(
         values: dict[str, Any] = {**names, **place, **split_chunks(tuple(chunks)), **error}
         records.append(RequestRecord(request_id=f"{GENERATOR}-{arm}-{call}-{number}", **values))
     return records
-
-
-def _parse_float(value: Any) -> float | None:
-    """Return a finite number; its writer turns what it cannot encode into text, and Python's NaN is no JSON."""
-    try:
-        number = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if math.isfinite(number) else None

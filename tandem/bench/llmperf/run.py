@@ -28,7 +28,7 @@ from tandem.bench.host import read_host
 from tandem.bench.json_file import append_json, read_json_lines
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
-from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
+from tandem.bench.llmperf.tool import MAX_CHARACTERS, REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
 from tandem.bench.record import RecordWriter
 from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, read_announcement
 
@@ -39,7 +39,6 @@ ANNOUNCEMENT_TIMEOUT_S = 5.0  # most that a server may take to list its models
 MODELS_PAGE_BYTES = 1 << 20  # most that is read of them
 API_KEY = "none"  # the tool refuses to start without one; servers that ask for none ignore it
 RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "output.txt", "ray.txt"
-MAX_CHARACTERS = 500  # of a crash's last line
 
 CallOutcome = Literal["done", "crashed", "no_result", "timeout"]
 
@@ -111,10 +110,9 @@ class LlmperfSession:
             max_s: seconds after which no further call is begun.
 
         Raises:
-            BenchError: the tool is not whole, the folder holds something, or a result file is not the tool's.
+            BenchError: the tool cannot be started, the folder holds something, or a result file is not the tool's.
             ExternalBenchError: Ray did not start, or the disk failed. What was measured before is kept.
         """
-        self.tool.require()
         with convert_os_errors("the folder cannot be made", self.out, "name another by --out"):
             self.out.mkdir(parents=True, exist_ok=True)
             has_files = any(self.out.iterdir())

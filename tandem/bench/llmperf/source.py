@@ -88,30 +88,25 @@ def fetch_source(url: str, folder: Path) -> None:
     """Fetch an archive of the commit, unpack it into the new folder `folder`, and hold it against the commit.
 
     Raises:
-        ExternalBenchError: it cannot be fetched.
-        BenchError: it is no archive, or not of this commit; nothing is left then.
+        ExternalBenchError: it cannot be fetched, or is no archive.
+        BenchError: it is not of this commit; nothing is left then.
     """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - what it brings is held against TREE
-            archive_bytes = answer.read()
-    except (OSError, ValueError) as error:
-        problem = f"the archive cannot be fetched: {error}"
-        raise ExternalBenchError(problem, where=url, change="try again, or name a mirror") from error
-    is_whole = False
-    try:
-        with tarfile.open(fileobj=io.BytesIO(archive_bytes)) as archive:
+            content = io.BytesIO(answer.read())
+        with tarfile.open(fileobj=content) as archive:
             for member in archive.getmembers():
                 _, _, member.name = member.name.partition("/")  # its one folder becomes `folder`
                 if member.name:
                     archive.extract(member, folder, filter="data")
         require_commit(folder)
-        is_whole = True
-    except (tarfile.TarError, EOFError, OSError) as error:
-        problem = f"this is no archive of the source: {error}"
-        raise BenchError(problem, where=url, change="name another address") from error
-    finally:
-        if not is_whole:
-            shutil.rmtree(folder, ignore_errors=True)
+    except (OSError, ValueError, EOFError, tarfile.TarError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        problem = f"the archive cannot be fetched or unpacked: {error}"
+        raise ExternalBenchError(problem, where=url, change="try again, or name a mirror") from error
+    except BenchError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def install_tokenizer(package: Path, folder: Path) -> None:

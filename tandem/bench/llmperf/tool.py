@@ -24,8 +24,8 @@ from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 from typing import Any
 
-from tandem.bench.fault import BenchError, ExternalBenchError
-from tandem.bench.llmperf.source import PACKAGES, SCRIPT, TOKENIZER
+from tandem.bench.fault import ExternalBenchError, convert_os_errors
+from tandem.bench.llmperf.source import PACKAGES
 
 # its own limit on a silent server, in its OpenAI client; nothing on its command line changes it
 REQUEST_LIMIT_S = 180.0
@@ -39,9 +39,8 @@ OFFLINE = {
     "PYTHONUNBUFFERED": "1",
 }
 RAY_STORE_BYTES = 100_000_000  # the tool passes a few kilobytes; under the least that Ray takes, 75 MiB, it refuses
-MAX_RAY_TRIES = 4
-RAY_TIMEOUT_S = 240.0  # of one try
-RAY_PAUSE_S = 20.0
+RAY_TIMEOUT_S = 600.0
+MAX_CHARACTERS = 500  # of a crash's last words
 GRACE_S = 40.0  # Ray drains for up to 30 s
 POLL_S = 0.2
 READY_TEXT = "Ray runtime started"
@@ -63,21 +62,6 @@ class LlmperfTool:
     python: Path
     home: Path
 
-    def require(self) -> None:
-        """Pass if it can start.
-
-        Raises:
-            BenchError: a part of it is not there.
-        """
-        tokenizer_hint = "make it by: python -m tandem.bench.llmperf.source --package, and name its folder by --home"
-        for path, change in (
-            (self.source / SCRIPT, "name the checkout of llmperf by --source"),
-            (self.python, "name the Python that has llmperf's packages by --python"),
-            (self.home / TOKENIZER, tokenizer_hint),
-        ):
-            if not path.exists():
-                raise BenchError("it is not there", where=str(path), change=change)
-
     def start_process(self, command: Sequence[str], output: Path, variables: Mapping[str, str]) -> Popen[bytes]:
         """Start a program of the tool that leads a group, with this process's variables and what keeps it offline.
 
@@ -89,9 +73,10 @@ class LlmperfTool:
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         path = f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
         environment = {**own, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **variables}
-        with output.open("wb") as file:
-            options: dict[str, Any] = {"stdin": DEVNULL, "stdout": file, "stderr": STDOUT, "start_new_session": True}
-            return Popen(command, cwd=self.home, env=environment, **options)  # noqa: S603 - its own program
+        options: dict[str, Any] = {"stdin": DEVNULL, "stderr": STDOUT, "start_new_session": True}
+        change = "name the Python that has llmperf's packages by --python, and a folder that may be written to by --out"
+        with convert_os_errors("it cannot be started", Path(command[0]), change), output.open("wb") as file:
+            return Popen(command, cwd=self.home, env=environment, stdout=file, **options)  # noqa: S603 - its own program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,34 +131,27 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         say: takes a line of progress.
 
     Raises:
-        ExternalBenchError: it did not start, however often it was tried.
+        ExternalBenchError: it did not start.
     """
     # its sockets' paths are long, and a socket's may have 107 characters
     folder, process = Path(tempfile.mkdtemp(prefix="ray-")), None
+    address, start_s, text = f"127.0.0.1:{_find_free_port()}", time.monotonic(), ""
+    command = [
+        *(str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", address.partition(":")[2]),
+        *("--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats"),
+        *("--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0"),
+        *("--object-store-memory", str(RAY_STORE_BYTES), "--temp-dir", str(folder)),
+    ]
     try:
-        for attempt in range(1, MAX_RAY_TRIES + 1):
-            address, start_s, text = f"127.0.0.1:{_find_free_port()}", time.monotonic(), ""
-            command = [
-                *(str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", address.partition(":")[2]),
-                *("--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats"),
-                *("--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0"),
-                *("--object-store-memory", str(RAY_STORE_BYTES), "--temp-dir", str(folder)),
-            ]
-            process = tool.start_process(command, log, {"RAY_TMPDIR": str(folder)})
-            while READY_TEXT not in text and process.poll() is None and time.monotonic() < start_s + RAY_TIMEOUT_S:
-                time.sleep(POLL_S)
-                text = log.read_text(errors="replace")
-            if READY_TEXT in text:
-                say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
-                break
-            end_process(process)
-            last_line = (log.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1].strip()
-            say(f"Ray did not start (try {attempt} of {MAX_RAY_TRIES}); {last_line}")
-            time.sleep(RAY_PAUSE_S * attempt if attempt < MAX_RAY_TRIES else 0)
-        else:
-            problem = f"Ray did not start in {MAX_RAY_TRIES} tries: {last_line}"
+        process = tool.start_process(command, log, {"RAY_TMPDIR": str(folder)})
+        while READY_TEXT not in text and process.poll() is None and time.monotonic() < start_s + RAY_TIMEOUT_S:
+            time.sleep(POLL_S)
+            text = log.read_text(errors="replace")
+        if READY_TEXT not in text:
+            problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
             change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
             raise ExternalBenchError(problem, where=str(log), change=change)
+        say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
         yield address
     finally:
         if process is not None:
