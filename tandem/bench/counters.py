@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 import operator
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,10 +64,6 @@ _CREATED = "vllm:generation_tokens_created"  # when the process began, where the
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
-_NAMES = (*_SAMPLES.values(), *_STATES.values(), _CREATED, _PER_POSITION)
-_SAMPLE_NAMES = "|".join(sorted(name.removesuffix("_total") for name in _NAMES))
-# a labelled sample of another name; four of five lines are the buckets of histograms, and reading labels is slow
-_IGNORED_SAMPLES = re.compile(rf"^(?!(?:{_SAMPLE_NAMES})(?:_total)?\{{)[a-zA-Z_:][a-zA-Z0-9_:]*\{{.*\n?", re.MULTILINE)
 _V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
 _V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
 _PLAIN_TOKENS_PER_STEP = 1.001  # more tokens a step than plain decoding can commit
@@ -144,7 +140,7 @@ def parse_page(page: str) -> dict[str, float]:
 
     samples: dict[str, float] = {}
     try:
-        for family in text_string_to_metric_families(_IGNORED_SAMPLES.sub("", page)):
+        for family in text_string_to_metric_families(page):
             for sample in (sample for sample in family.samples if math.isfinite(sample.value)):
                 is_position = sample.name == _PER_POSITION
                 name = f"{_POSITION_KEY}{int(sample.labels['position']) + 1}" if is_position else sample.name
@@ -253,7 +249,7 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
     """
     scrapes_before: dict[TurnKey, MetricsScrape] = {}
     turn_changes: list[tuple[TurnKey, CounterChange]] = []
-    drops: dict[tuple[str, str], list[TurnKey]] = defaultdict(list)
+    drops = Counter[tuple[str, str]]()
     for scrape in scrapes:
         if scrape.when == "before":
             scrapes_before[scrape.turn] = scrape
@@ -266,16 +262,10 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
         else:
             change = compute_difference(before.counters, scrape.counters)
         if isinstance(change, str):
-            drops[scrape.arm, change].append(scrape.turn)
+            drops[scrape.arm, change] += 1
         else:
             turn_changes.append((scrape.turn, change))
-    for turn in scrapes_before:
-        drops[turn.arm, "there is no scrape after it"].append(turn)
-    sentences = []
-    for (arm, reason), turns in drops.items():
-        turn, more = turns[0], "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
-        load = f" at {turn.rate_per_s:g} requests/s" if turn.rate_per_s else ""
-        load = load if turn.concurrency is None else f" at concurrency {turn.concurrency}"
-        place = f"{turn.class_ or 'the turn'}{load} round {turn.round}, slot {turn.slot}"
-        sentences.append(f"{arm}: the counters of {place}{more} are dropped: {reason}")
-    return turn_changes, sentences
+    drops.update((turn.arm, "there is no scrape after it") for turn in scrapes_before)
+    return turn_changes, [
+        f"{arm}: counters are dropped (turns: {number}): {reason}" for (arm, reason), number in drops.items()
+    ]

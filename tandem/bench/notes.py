@@ -6,7 +6,6 @@ Invariant: one sentence for each fact, with the arm and the number it holds for;
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -31,8 +30,7 @@ def collect_notes(
     """
     arms_without_counters = [arm for arm in _count_by_arm(main) if arm not in arms_with_counters]
     return [
-        # alike wherever the folder lies
-        *(str(torn._replace(path=Path(torn.path.name))) for torn in table.torn_lines),
+        *table.torn_lines,
         *table.run.notes,
         *([_UNKNOWN_SIMULATION] if table.run.simulated is None else []),
         *_note_progress(table, main),

@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import math
 import mmap
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,7 +29,6 @@ from tandem.shell_command import quote_command
 SCHEMA = 2
 BLOCK_BYTES = 1 << 21  # read at once: enough for numpy to pay, and no more than these records are held as objects
 JSON_NULL = msgspec.Raw(b"null")
-GIB = 1 << 30
 
 # What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
 # carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all.
@@ -176,20 +173,8 @@ class _SchemaHeader(msgspec.Struct):
     schema: int = 0
 
 
-class TornLine(NamedTuple):
-    """A last line that was cut: by a crash, a full disk, or a copy that ended early."""
-
-    path: Path
-    line: int
-    size: int
-
-    def __str__(self) -> str:
-        """Name file, line and bytes."""
-        return f"{self.path}:{self.line}: the last line is torn after {self.size} bytes and was skipped"
-
-
-def _warn_torn_line(torn: TornLine) -> None:
-    sys.stderr.write(f"warning: {torn}\n")
+def _warn_torn_line(sentence: str) -> None:
+    sys.stderr.write(f"warning: {sentence}\n")
 
 
 class RecordBlock(NamedTuple):
@@ -200,12 +185,12 @@ class RecordBlock(NamedTuple):
     sizes: list[int]
 
 
-def read_blocks(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RecordBlock]:
+def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line) -> Iterator[RecordBlock]:
     """Yield the records of `path` in the order they were written, some thousands at a time.
 
     Args:
         path: a records file.
-        on_torn_line: takes a last line without its end, which is no record; by default it is named on standard error.
+        on_torn_line: takes a sentence on a last line without its end, which is no record; by default it is a warning.
 
     Raises:
         BenchError: a line that is no record, another schema, a file that cannot be read.
@@ -228,10 +213,11 @@ def read_blocks(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_tor
             line_count += len(lines)
             offset += len(text)
             if tail:
-                on_torn_line(TornLine(path, line_count + 1, len(tail)))
+                place = f"{path.name}:{line_count + 1}"  # alike wherever the folder lies
+                on_torn_line(f"{place}: the last line is torn after {len(tail)} bytes and was skipped")
 
 
-def read_records(path: Path, on_torn_line: Callable[[TornLine], None] = _warn_torn_line) -> Iterator[RequestRecord]:
+def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line) -> Iterator[RequestRecord]:
     """Yield the records of `path`; arguments and errors as of `read_blocks`."""
     for block in read_blocks(path, on_torn_line):
         yield from block.records
@@ -265,7 +251,6 @@ class RecordWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.record_count = 0
-        self._failure: ExternalBenchError | None = None
         self._encoder = msgspec.json.Encoder()
         try:
             _move_torn_line(path)
@@ -285,17 +270,8 @@ class RecordWriter:
         """Append `record`.
 
         Raises:
-            BenchError: a time that is not a finite number, which JSON cannot hold.
-            ExternalBenchError: the disk took no more. The file then ends with the record before and takes no other,
-                though a shorter one might fit.
+            ExternalBenchError: the disk took no more. The file then ends with the record before.
         """
-        if self._failure is not None:
-            raise self._failure
-        times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s, *record.chunk_s)
-        if not all(value is None or math.isfinite(value) for value in times):
-            problem = f"a time of request {record.request_id} is not a finite number"
-            change = "report it with the program that made the record: no clock gives such a time"
-            raise BenchError(problem, where=str(self.path), change=change)
         line = memoryview(self._encoder.encode(record) + b"\n")
         end_offset = self._file.seek(0, os.SEEK_END)
         try:
@@ -304,8 +280,7 @@ class RecordWriter:
         except OSError as error:
             with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
                 self._file.truncate(end_offset)
-            self._failure = self._write_error(error)
-            raise self._failure from error
+            raise self._write_error(error) from error
         self.record_count += 1
 
     def _write_error(self, error: OSError) -> ExternalBenchError:
@@ -313,19 +288,15 @@ class RecordWriter:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             problem, change = "the disk is full", "make room, then run again with --resume"
         problem += f"; the {self.record_count} records written before are kept"
-        if self.path.parent.is_dir():
-            problem += f"; {shutil.disk_usage(self.path.parent).free / GIB:.2f} GiB are free there"
         return ExternalBenchError(problem, where=str(self.path), change=change)
 
 
 def _move_torn_line(path: Path) -> None:
     if not path.exists() or not path.stat().st_size:
         return
-    with path.open("r+b") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            start = text.rfind(b"\n") + 1
-            tail = text[start:]
-        if tail:
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        start = text.rfind(b"\n") + 1
+        if tail := text[start:]:
             with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
                 torn_file.write(tail + b"\n")
-            file.truncate(start)
+    os.truncate(path, start)

@@ -29,7 +29,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
 from tandem.bench.quantiles import Values
-from tandem.bench.record import RecordBlock, RequestRecord, TornLine, read_blocks
+from tandem.bench.record import RecordBlock, RequestRecord, read_blocks
 from tandem.bench.request_metrics import compute_request_metrics
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
 from tandem.metrics import find_metric
@@ -118,7 +118,7 @@ class RequestTable:
         output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
         line_offsets: where in the file each line begins, in bytes.
         end_offset: where its last whole line ends.
-        torn_lines: a last line that was cut, and is no row.
+        torn_lines: a sentence on a last line that was cut, and is no row.
         raw_tokens: completion tokens as the record has them, contradicted or not.
         suspects: by word of request_metrics.SUSPECTS, which records contradict themselves so.
         retried, reconnected: which were asked more than once, by a resumed run and by the client.
@@ -158,7 +158,7 @@ class RequestTable:
     ids: Digests
     line_offsets: IntArray
     end_offset: int = 0
-    torn_lines: tuple[TornLine, ...] = ()
+    torn_lines: tuple[str, ...] = ()
     raw_tokens: Values = field(default_factory=lambda: np.empty(0))
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
     retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
@@ -252,7 +252,7 @@ def read_request_table(folder: Path) -> RequestTable:
     Raises:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
-    run, torn_lines = manifest.read_manifest(folder), list[TornLine]()
+    run, torn_lines = manifest.read_manifest(folder), list[str]()
     codes = {name: _number_names() for name in _NAMES}
     parts: _ColumnParts = defaultdict(list)
     row_count = end_offset = 0

@@ -9,7 +9,8 @@ spread over requests, gaps over gaps, and those of a server or of a whole system
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,6 @@ def summarize_run(folder: Path) -> RecordSummary:
     Raises:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
-    check_limits(manifest.read_manifest(folder), folder)
     return summarize_table(read_request_table(folder))
 
 
@@ -138,7 +138,13 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     sentences = [f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()]
     loads = main.turn_groups.rename(turn.load for turn in main.turn_groups.keys)
     spreads = _compute_spreads(main, loads) | turn_metrics.spreads
-    arms, locate = _order_loads(run, loads.keys)
+    known_arms = {*(arm.name for arm in run.arms), *(load.arm for load in loads.keys)}
+    arms = tuple(arm for arm in table.arms if arm in known_arms)
+    class_places, arm_places = ({name: n for n, name in enumerate(names)} for names in (table.classes, arms))
+
+    def locate(load: ArmLoad) -> tuple[float, ...]:
+        class_place, arm_place = class_places.get(load.class_ or "", math.inf), arm_places.get(load.arm, math.inf)
+        return class_place, load.concurrency or -1, load.rate_per_s or 0.0, arm_place
 
     def count(mask: BoolArray) -> dict[ArmLoad, int]:
         return dict(zip(loads.keys, map(int, loads.sum(mask)), strict=True))
@@ -221,23 +227,6 @@ def _locate_metric(name: str) -> tuple[int, int, str]:
     """Return a metric's place: the catalogue's order, then positions by number."""
     places = list(CATALOGUE)
     return (places.index(name), 0, name) if name in CATALOGUE else (len(places), len(name), name)
-
-
-def _order_loads(
-    run: RunManifest, loads: Sequence[ArmLoad]
-) -> tuple[tuple[str, ...], Callable[[ArmLoad], tuple[float, ...]]]:
-    """Return the arms, and the place of a load: as the manifest has arms and classes, what it does not know behind."""
-    sorted_loads = sorted(loads, key=str)
-    arms = tuple(dict.fromkeys([*(arm.name for arm in run.arms), *(load.arm for load in sorted_loads)]))
-    suite_classes = [name for suite in run.suites for name in suite.classes]
-    classes = [*dict.fromkeys([*suite_classes, *(load.class_ or "" for load in sorted_loads)]), None]
-
-    def locate(load: ArmLoad) -> tuple[float, ...]:
-        class_place = classes.index(load.class_) if load.class_ in classes else len(classes)
-        arm_place = arms.index(load.arm) if load.arm in arms else len(arms)
-        return class_place, -1 if load.concurrency is None else load.concurrency, load.rate_per_s or 0.0, arm_place
-
-    return arms, locate
 
 
 def _name_load(load: ArmLoad) -> dict[str, Any]:

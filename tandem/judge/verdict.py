@@ -104,7 +104,7 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         claims=claims,
         claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        notes=tuple(dict.fromkeys([*notes, *map(str, table.torn_lines), *_note_clock(table)])),
+        notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
 

@@ -224,14 +224,13 @@ def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumpt
 def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[MetricsScrape], reason: str) -> None:
     found, (note,) = pair_scrapes(iter(scrapes))
     assert found == []
-    assert note.startswith("spec: the counters of chat round 0, slot 0 are dropped: ")
+    assert note.startswith("spec: counters are dropped (turns: 1): ")
     assert reason in note
 
 
 def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
     _, notes = pair_scrapes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
-    where = "chat at concurrency 4 round 0, slot 0, and of 2 more"
-    assert notes == [f"spec: the counters of {where} are dropped: there is no scrape before it"]
+    assert notes == ["spec: counters are dropped (turns: 3): there is no scrape before it"]
 
 
 def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tmp_path: Path) -> None:

@@ -337,7 +337,7 @@ def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Seque
             yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
         if marked_count:
             yield f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
-        yield from map(str, side.table.torn_lines)
+        yield from (f"{name}: {sentence}" for sentence in side.table.torn_lines)
     before, after = (side.table for side in sides)
     if before.baseline != after.baseline:
         yield f"the baselines are {before.baseline} and {after.baseline}, so gains are not compared"
