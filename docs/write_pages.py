@@ -25,7 +25,7 @@ from tandem.judge import schema
 from tandem.ops.people import cluster_rights, policies, rights
 from tandem.ops.people.policy_targets import build_targets
 from tandem.rules.check import RULES
-from tandem.rules.contexts import DateContext, EnvironmentContext, ExperimentContext, HostingContext
+from tandem.rules.contexts import ArmContext, DateContext, EnvironmentContext, ExperimentContext, HostingContext
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.names import PEOPLE, people_policy_name
@@ -169,7 +169,11 @@ def render_pages() -> dict[str, str]:
         "quote_words": lambda words: ", ".join(f"`{word}`" for word in words),
         "dump_json": partial(json.dumps, indent=2),
     }
-    sections = [(texts, [rule for rule in RULES if rule.context_type is kind]) for kind, texts in RULE_SECTIONS.items()]
+    kinds: dict[type, type] = {ArmContext: ExperimentContext}  # a rule of a variant is one of its experiment
+    sections = [
+        (texts, [rule for rule in RULES if kinds.get(rule.context_type, rule.context_type) is kind])
+        for kind, texts in RULE_SECTIONS.items()
+    ]
     values: dict[str, dict[str, Any]] = {
         "rules.md": {"sections": sections},
         "metrics.md": {

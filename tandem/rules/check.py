@@ -5,6 +5,7 @@ Invariant: each fault is told once, at the key that must change, with rule, sour
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
@@ -27,6 +28,7 @@ from tandem.rules.rule import Rule
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import YamlDocument
 from tandem.spec.faults import SpecFault
+from tandem.spec.record import UnknownValueError
 from tandem.spec.workspace import Workspace
 
 MODULES = (models, speculation, lengths, placement, compilation, capacity, software, network, naming, observability)
@@ -71,7 +73,10 @@ def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | 
         faults += _list_faults(contexts, file.document)
     for experiment_file in experiments.values():
         context = ExperimentContext(experiment=experiment_file.record, catalogue=catalogue)
-        faults += _list_faults([context], experiment_file.document)
+        arms: tuple[object, ...] = ()
+        with contextlib.suppress(UnknownValueError):
+            arms = context.arms
+        faults += _list_faults([context, *arms], experiment_file.document)
     return tuple(faults)
 
 

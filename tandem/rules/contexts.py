@@ -6,12 +6,13 @@ for is looked up when a rule asks for it; a rule that asks for what is not known
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import TypeVar
 
+from tandem.rules.rule import index_paths
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.experiment import Experiment, Variant
@@ -20,10 +21,14 @@ from tandem.spec.platform import InstanceType
 from tandem.spec.record import UnknownValueError
 from tandem.spec.runtime import ModeSupport, Runtime, RuntimeSpelling
 
+K = TypeVar("K")
 V = TypeVar("V")
 
+# what each mode drafts with; the others have no draft
+DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
 
-def look_up(entries: Mapping[str, V], name: str) -> V:
+
+def look_up(entries: Mapping[K, V], name: K) -> V:
     """Return the entry of a name.
 
     Raises:
@@ -32,22 +37,6 @@ def look_up(entries: Mapping[str, V], name: str) -> V:
     if name not in entries:
         raise UnknownValueError(name)
     return entries[name]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmContext:
-    """One variant, and the key path at which each of its fields was declared.
-
-    Args:
-        draft: None where no draft is named or the name is unknown.
-        paths: field of the variant to its key path.
-        is_swept: it came from `sweep`.
-    """
-
-    variant: Variant
-    draft: ModelConfig | None
-    paths: dict[str, str]
-    is_swept: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,25 +74,16 @@ class ExperimentContext:
                 draft, window = divmod(swept_index, len(sweep.num_speculative_tokens))
                 paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
                 paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
-            draft_model = self.catalogue.models.get(variant.draft or "")
-            arms.append(ArmContext(variant=variant, draft=draft_model, paths=paths, is_swept=swept_index >= 0))
+            arms.append(ArmContext(experiment=self.experiment, catalogue=self.catalogue, variant=variant, paths=paths))
         return tuple(arms)
-
-    def arms_with_support(self) -> Iterator[tuple[ArmContext, ModeSupport]]:
-        """Yield each arm with what the rendered runtime says of its mode."""
-        return ((arm, self.runtime.mode(arm.variant.mode)) for arm in self.arms if self.spelling)
-
-    def arms_with_draft(self) -> Iterator[tuple[ArmContext, ModelConfig]]:
-        """Yield the arms whose draft is known, with it."""
-        return ((arm, arm.draft) for arm in self.arms if arm.draft is not None)
 
     def models(self) -> dict[str, ModelConfig]:
         """Return the target and each draft once, where they are known, by key path."""
-        target = self.catalogue.models.get(self.experiment.target)
-        models_by_id = {target.id: ("target", target)} if target else {}
-        for arm, draft in self.arms_with_draft():
-            models_by_id.setdefault(draft.id, (arm.paths["draft"], draft))
-        return dict(models_by_id.values())
+        models = self.catalogue.models
+        paths = {self.experiment.target: "target"}
+        for arm in self.arms:
+            paths.setdefault(arm.variant.draft or "", arm.paths["draft"])
+        return {path: models[name] for name, path in paths.items() if name in models}
 
     def known_pair(self) -> list[ModelConfig]:
         """Return the target, then each known draft once."""
@@ -119,6 +99,30 @@ class ExperimentContext:
         figures = [instance.physical_cores_per_device.value for instance in self.catalogue.instances.instances.values()]
         per_device = max((figure for figure in figures if figure), default=0)
         return self.experiment.serving.devices * per_device // self.experiment.serving.logical_neuron_core
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArmContext(ExperimentContext):
+    """One variant of an experiment, and the key path at which each of its fields was declared."""
+
+    variant: Variant
+    paths: dict[str, str]
+
+    @property
+    def support(self) -> ModeSupport:
+        """What the runtime, where it is rendered, says of the mode."""
+        return look_up({support.mode: support for support in self.runtime.modes if self.spelling}, self.variant.mode)
+
+    @property
+    def draft(self) -> ModelConfig:
+        """The draft."""
+        return look_up(self.catalogue.models, self.variant.draft or "")
+
+    @property
+    def pair(self) -> tuple[ModelConfig, ModelConfig]:
+        """Draft and target, where the draft is of the kind that its mode takes and the target decodes by itself."""
+        is_pair = self.draft.kind.value == DRAFT_KINDS.get(self.variant.mode) and self.target.kind.value == "causal-lm"
+        return look_up({True: (self.draft, self.target)}, is_pair)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +175,8 @@ class EnvironmentContext:
         """Return (key path, zone id) of every zone the network names."""
         network = self.environment.network
         if isinstance(network, NewNetwork):
-            return [(f"network.zones[{index}]", zone) for index, zone in enumerate(network.zones)]
-        return [(f"network.subnets[{index}].zone", subnet.zone) for index, subnet in enumerate(network.subnets)]
+            return index_paths("network.zones", network.zones)
+        return [(f"{path}.zone", subnet.zone) for path, subnet in index_paths("network.subnets", network.subnets)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from tandem.rules.contexts import ArmContext, ExperimentContext
+from tandem.rules.contexts import DRAFT_KINDS, ArmContext, ExperimentContext
 from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values, suggest_nearest
 from tandem.spec.model import ModelConfig
 
-DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
 KIND_TEXTS = {"causal-lm": "a causal-lm", "eagle-head": "an eagle-head", "eagle3-head": "an eagle3-head"}
 HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
 
@@ -127,44 +126,39 @@ def _find_wrong_target_kind(context: ExperimentContext) -> Iterable[RuleFinding]
 
 
 @RULES.refuse("draft-known", f"{DATA}/models", "2026-11-21")
-def _find_unknown_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_unknown_draft(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft has a data file."""
-    for arm in context.arms:
-        name, kind = arm.variant.draft, DRAFT_KINDS.get(arm.variant.mode)
-        if name is not None and arm.draft is None and kind is not None:
-            drafts = _list_drafts(context, kind)
-            change = f"{suggest_nearest(name, drafts)}, {HOW_TO_ADD}"
-            yield RuleFinding(arm.paths["draft"], repr(name), join_values(drafts), change)
+    name, kind = context.variant.draft, DRAFT_KINDS.get(context.variant.mode)
+    if name is not None and name not in context.catalogue.models and kind is not None:
+        drafts = _list_drafts(context, kind)
+        change = f"{suggest_nearest(name, drafts)}, {HOW_TO_ADD}"
+        yield RuleFinding(context.paths["draft"], repr(name), join_values(drafts), change)
 
 
 @RULES.refuse("draft-by-mode", _FEATURES, "2026-08-21")
-def _find_draft_mode_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_draft_mode_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Vanilla, fused, eagle and eagle3 name a draft; none and medusa name none."""
-    for arm in context.arms:
-        path, mode, name = arm.paths["draft"], arm.variant.mode, arm.variant.draft
-        kind = DRAFT_KINDS.get(mode)
-        if kind is None and name is not None:
-            yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
-        if kind is not None and name is None:
-            legal = f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_drafts(context, kind))}"
-            yield RuleFinding(path, "nothing", legal, "name a draft, or write mode none")
+    path, mode, name = context.paths["draft"], context.variant.mode, context.variant.draft
+    kind = DRAFT_KINDS.get(mode)
+    if kind is None and name is not None:
+        yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
+    if kind is not None and name is None:
+        legal = f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_drafts(context, kind))}"
+        yield RuleFinding(path, "nothing", legal, "name a draft, or write mode none")
 
 
 @RULES.refuse("draft-kind", _FEATURES, "2026-08-21")
-def _find_wrong_draft_kind(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_wrong_draft_kind(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head."""
-    runtime = context.catalogue.runtimes.get(context.experiment.runtime)
-    for arm, draft in context.arms_with_draft():
-        kind, draft_kind = DRAFT_KINDS.get(arm.variant.mode), draft.kind.value
-        if kind is None or draft_kind == kind:
-            continue
+    kind, draft_kind = DRAFT_KINDS.get(context.variant.mode), context.draft.kind.value
+    if kind is not None and draft_kind != kind:
+        drafts, runtime = _list_drafts(context, kind), context.catalogue.runtimes.get(context.experiment.runtime)
         modes = [mode for mode, model_kind in DRAFT_KINDS.items() if model_kind == draft_kind]
         modes = [mode for mode in modes if runtime is None or runtime.mode(mode).verdict.value != "refused"]
-        drafts = _list_drafts(context, kind)
         ways = (["write one of them"] if drafts else []) + ([f"write mode {' or '.join(modes)}"] if modes else [])
-        got, legal = f"{draft.id}, of kind {draft_kind}, with mode {arm.variant.mode}", join_values(drafts)
-        change = ", or ".join(ways) or "write mode none"
-        yield RuleFinding(arm.paths["draft"], got, f"{KIND_TEXTS[kind]}: {legal}", change)
+        got = f"{context.draft.id}, of kind {draft_kind}, with mode {context.variant.mode}"
+        legal, change = f"{KIND_TEXTS[kind]}: {join_values(drafts)}", ", or ".join(ways) or "write mode none"
+        yield RuleFinding(context.paths["draft"], got, legal, change)
 
 
 @RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
@@ -185,98 +179,91 @@ def _find_gated_models(context: ExperimentContext) -> Iterable[RuleFinding]:
             yield RuleFinding(path, got, "a model that needs no token", change, model.gated)
 
 
-def _yield_pairs(context: ExperimentContext) -> Iterator[tuple[ArmContext, ModelConfig, ModelConfig]]:
-    """Yield arm, draft and target where the draft is of the kind its mode takes; only heads are heads of something."""
-    for arm, draft in context.arms_with_draft():
-        if context.target.kind.value == "causal-lm" and draft.kind.value == DRAFT_KINDS.get(arm.variant.mode):
-            yield arm, draft, context.target
-
-
-def _suggest_drafts(context: ExperimentContext, draft: ModelConfig) -> str:
-    return f"write one of: {join_values(_list_drafts(context, draft.kind.value))}"
+def _suggest_drafts(context: ArmContext) -> str:
+    return f"write one of: {join_values(_list_drafts(context, context.draft.kind.value))}"
 
 
 @RULES.refuse("tokenizer-equal", _ACCEPTANCE, "2025-09-22")
-def _find_tokenizer_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_tokenizer_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Draft and target have the same tokenizer."""
-    for arm, draft, target in _yield_pairs(context):
-        if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
-            got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
-            legal, change = f"the target's tokenizer, {target.tokenizer.value}", _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.tokenizer)
+    draft, target = context.pair
+    if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
+        got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
+        legal = f"the target's tokenizer, {target.tokenizer.value}"
+        yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.tokenizer)
 
 
 @RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
-def _find_vocabulary_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_vocabulary_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Draft and target have the same vocabulary."""
-    for arm, draft, target in _yield_pairs(context):
-        is_comparable = draft.head_of is None and draft.tokenizer.value == target.tokenizer.value
-        if is_comparable and draft.vocabulary.value != target.vocabulary.value:
-            got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
-            legal, change = f"the target's {target.vocabulary.value} rows", _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.vocabulary)
+    draft, target = context.pair
+    is_comparable = draft.head_of is None and draft.tokenizer.value == target.tokenizer.value
+    if is_comparable and draft.vocabulary.value != target.vocabulary.value:
+        got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
+        legal = f"the target's {target.vocabulary.value} rows"
+        yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.vocabulary)
 
 
 @RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
-def _find_family_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_family_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Draft and target are of one family."""
-    for arm, draft, target in _yield_pairs(context):
-        if draft.head_of is None and draft.family.value != target.family.value:
-            got, legal = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
-            change = "expect a lower acceptance, or write one of the same family"
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.family)
+    draft, target = context.pair
+    if draft.head_of is None and draft.family.value != target.family.value:
+        got, legal = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
+        change = "expect a lower acceptance, or write one of the same family"
+        yield RuleFinding(context.paths["draft"], got, legal, change, draft.family)
 
 
 @RULES.refuse("draft-smaller", "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", "2026-11-21")
-def _find_large_draft(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_large_draft(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft has fewer layers and bytes than the target."""
-    for arm, draft, target in _yield_pairs(context):
-        if draft.head_of is None and not _is_smaller(draft, target):
-            got = f"{draft.id}, of {draft.layers.value} layers"
-            legal = f"a draft smaller than {target.id}, of {target.layers.value} layers"
-            change = _suggest_drafts(context, draft)
-            yield RuleFinding(arm.paths["draft"], got, legal, change, draft.layers)
+    draft, target = context.pair
+    if draft.head_of is None and not _is_smaller(draft, target):
+        got, legal = (
+            f"{draft.id}, of {draft.layers.value} layers",
+            f"smaller than {target.id}, of {target.layers.value}",
+        )
+        yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.layers)
 
 
 @RULES.refuse("head-of-target", _EAGLE3, "2026-08-21")
-def _find_foreign_head(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_foreign_head(context: ArmContext) -> Iterable[RuleFinding]:
     """A head was trained for the target."""
-    for arm, draft, target in _yield_pairs(context):
-        if draft.head_of not in (None, target.id):
-            got = f"{draft.id}, a head of {draft.head_of}"
-            legal = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
-            yield RuleFinding(arm.paths["draft"], got, legal, f"write one of them, or target {draft.head_of}")
+    draft, target = context.pair
+    if draft.head_of not in (None, target.id):
+        legal = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
+        change = f"write one of them, or target {draft.head_of}"
+        yield RuleFinding(context.paths["draft"], f"{draft.id}, a head of {draft.head_of}", legal, change)
 
 
 @RULES.refuse("head-hidden-size", _GPT_OSS, "2026-08-21")
-def _find_hidden_size_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_hidden_size_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """A head has the target's hidden size."""
-    for arm, draft, target in _yield_pairs(context):
-        if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
-            got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
-            legal = f"the target's hidden size, {target.hidden_size.value}"
-            yield RuleFinding(arm.paths["draft"], got, legal, "write another head", draft.hidden_size)
+    draft, target = context.pair
+    if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
+        got, legal = (
+            f"{draft.id}, of hidden size {draft.hidden_size.value}",
+            f"the target's, {target.hidden_size.value}",
+        )
+        yield RuleFinding(context.paths["draft"], got, legal, "write another head", draft.hidden_size)
 
 
 @RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")
-def _find_small_head_vocabulary(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_small_head_vocabulary(context: ArmContext) -> Iterable[RuleFinding]:
     """Where the runtime needs it, a head drafts from the target's whole vocabulary."""
-    runtime, needs_match = context.runtime, context.runtime.needs_vocabulary_match
-    for arm, draft, target in _yield_pairs(context):
-        rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
-        if needs_match.value and draft.head_of is not None and rows != target.vocabulary.value:
-            got, legal = (
-                f"{draft.id}, which drafts from {rows} tokens, on runtime {runtime.name}",
-                f"all {target.vocabulary.value} tokens",
-            )
-            yield RuleFinding(arm.paths["draft"], got, legal, "write another head, or runtime native", needs_match)
+    (draft, target), needs_match = context.pair, context.runtime.needs_vocabulary_match
+    rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
+    if needs_match.value and draft.head_of is not None and rows != target.vocabulary.value:
+        got = f"{draft.id}, which drafts from {rows} tokens, on runtime {context.runtime.name}"
+        legal, change = f"all {target.vocabulary.value} tokens", "write another head, or runtime native"
+        yield RuleFinding(context.paths["draft"], got, legal, change, needs_match)
 
 
 @RULES.warn("head-output", _EAGLE, "2026-08-21")
-def _find_missing_output_matrix(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_missing_output_matrix(context: ArmContext) -> Iterable[RuleFinding]:
     """With NxD Inference the files of an EAGLE head hold the target's output matrix."""
-    for arm, draft, _ in _yield_pairs(context):
-        if context.runtime.versions.nxdi.value is not None and arm.variant.mode == "eagle":
-            legal = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
-            change = "copy lm_head from the target into the head's files before they are staged"
-            yield RuleFinding(arm.paths["draft"], f"{draft.id} on runtime {context.runtime.name}", legal, change)
+    draft, _ = context.pair
+    if context.runtime.versions.nxdi.value is not None and context.variant.mode == "eagle":
+        legal = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
+        change = "copy lm_head from the target into the head's files before they are staged"
+        yield RuleFinding(context.paths["draft"], f"{draft.id} on runtime {context.runtime.name}", legal, change)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext
-from tandem.rules.rule import RuleFinding, RuleList, find_repeats
+from tandem.rules.rule import RuleFinding, RuleList, index_paths
 from tandem.spec import names
 from tandem.spec.artifact_key import DIGEST_CHARACTERS
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, GitopsDelivery
@@ -124,12 +124,10 @@ def _find_unrendered_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("delivery.path", delivery.path, legal, change)
 
 
-@RULES.refuse("hosted-once", "Tandem's own: an experiment is one namespace", "2026-11-21")
-def _find_repeated_experiments(context: EnvironmentContext) -> Iterable[RuleFinding]:
+@RULES.refuse_repeats("hosted-once", "Tandem's own: an experiment is one namespace", "2026-11-21")
+def _list_hosted_names(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     """An environment hosts each experiment once."""
-    entries = ((f"experiments[{index}]", name) for index, name in enumerate(context.environment.experiments))
-    for path, name, _ in find_repeats(entries):
-        yield RuleFinding(path, f"{name!r} again", "each once", "delete one")
+    return index_paths("experiments", context.environment.experiments)
 
 
 def _find_long_name(path: str, name: str, limit: int, resource: str) -> Iterator[RuleFinding]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import RuleFinding, RuleList, find_repeats, join_values
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, ClusterAccess, ExistingNetwork, NewNetwork
+from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwork
 
 # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
 LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
@@ -45,10 +44,10 @@ def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
     network, endpoint = context.environment.network, context.environment.cluster.endpoint
     yield "network.cidr", network.cidr
     secondary = network.secondary_cidrs if isinstance(network, ExistingNetwork) else ()
-    clients = [(index, client) for index, client in enumerate(endpoint.clients) if not client.startswith("sg-")]
-    yield from ((f"network.secondary_cidrs[{index}]", cidr) for index, cidr in enumerate(secondary))
-    yield from ((f"cluster.endpoint.cidrs[{index}]", cidr) for index, cidr in enumerate(endpoint.cidrs))
-    yield from ((f"cluster.endpoint.clients[{index}]", client) for index, client in clients)
+    yield from index_paths("network.secondary_cidrs", secondary)
+    yield from index_paths("cluster.endpoint.cidrs", endpoint.cidrs)
+    clients = index_paths("cluster.endpoint.clients", endpoint.clients)
+    yield from ((path, client) for path, client in clients if not client.startswith("sg-"))
 
 
 @RULES.refuse("range-valid", "RFC 4632", "2006-08-01")
@@ -93,17 +92,13 @@ def _find_single_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding(path, f"only {join_values(zones)}", legal, "add one in another zone")
 
 
-@RULES.refuse("subnet-once", "Tandem's own: one subnet per entry", "2026-11-21")
-def _find_repeated_subnets(context: EnvironmentContext) -> Iterable[RuleFinding]:
+@RULES.refuse_repeats("subnet-once", "Tandem's own: one subnet per entry", "2026-11-21")
+def _list_subnets(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     """Each zone of a new network, and each subnet of an existing one, stands once."""
-    network, entries = context.environment.network, context.zones()
+    network = context.environment.network
     if isinstance(network, ExistingNetwork):
-        entries = [(f"network.subnets[{index}].id", subnet.id) for index, subnet in enumerate(network.subnets)]
-    elif len(set(network.zones)) == 1:  # zones-two has refused that
-        return
-    counts = Counter(name for _, name in entries)
-    for path, name, _ in find_repeats(entries):
-        yield RuleFinding(path, f"{name}, {counts[name]} times", "each once", "delete one")
+        return [(f"{path}.id", subnet.id) for path, subnet in index_paths("network.subnets", network.subnets)]
+    return context.zones() if len(set(network.zones)) > 1 else ()  # zones-two refuses a single one
 
 
 @RULES.refuse("ranges-apart", "EC2 API Reference, AssociateVpcCidrBlock", "2026-11-22")
@@ -139,23 +134,21 @@ def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("endpoint-open", f"{_ENDPOINT}; cdk-nag AwsSolutions-EKS1", "2026-11-21")
 def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No admitted range is wider than /{WIDEST_PREFIX}."""
-    for index, cidr in enumerate(context.environment.cluster.endpoint.cidrs):
+    for path, cidr in index_paths("cluster.endpoint.cidrs", context.environment.cluster.endpoint.cidrs):
         block = _parse_network(cidr)
         if block is not None and block.prefixlen < WIDEST_PREFIX:
             change = "name the ranges your people come from, or write access: private"
-            legal = f"a prefix of /{WIDEST_PREFIX} or longer"
-            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, legal, change)
+            yield RuleFinding(path, cidr, f"a prefix of /{WIDEST_PREFIX} or longer", change)
 
 
 @RULES.refuse("endpoint-routed", "RFC 1918", "1996-02-01")
 def _find_private_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A public endpoint admits public ranges only."""
     endpoint = context.environment.cluster.endpoint
-    for index, cidr in enumerate(endpoint.cidrs):
+    for path, cidr in index_paths("cluster.endpoint.cidrs", endpoint.cidrs):
         if endpoint.access == "public" and _is_inside(cidr, PRIVATE):
             change = "delete it: the VPC itself always reaches the endpoint"
-            legal = "public ranges: no private address arrives there"
-            yield RuleFinding(f"cluster.endpoint.cidrs[{index}]", cidr, legal, change)
+            yield RuleFinding(path, cidr, "public ranges: no private address arrives there", change)
 
 
 @RULES.refuse("endpoint-unused", _ENDPOINT, "2026-11-21")
@@ -171,11 +164,11 @@ def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Who reaches the API's private address comes from a private range or a security group."""
     private = (*PRIVATE, SHARED)
-    for index, client in enumerate(context.environment.cluster.endpoint.clients):
+    for path, client in index_paths("cluster.endpoint.clients", context.environment.cluster.endpoint.clients):
         if _parse_network(client) is not None and not _is_inside(client, private):
             legal = f"inside {join_values(private)}: no other address arrives at the API's private one"
             change = "delete it, or with access: public write it into cluster.endpoint.cidrs"
-            yield RuleFinding(f"cluster.endpoint.clients[{index}]", client, legal, change)
+            yield RuleFinding(path, client, legal, change)
 
 
 @RULES.refuse("admin-named", _ADMIN, "2026-11-21")
@@ -186,19 +179,11 @@ def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("cluster.access.admin", "nobody", "at least one IAM role or user", change)
 
 
+@RULES.refuse_repeats("principal-once", _ENTRIES, "2026-11-21")
 def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
-    """Return key path and ARN of everybody who has access."""
-    access = context.environment.cluster.access
-    people = {kind: getattr(access, kind) for kind in ClusterAccess.model_fields}
-    return [(f"cluster.access.{kind}[{index}]", arn) for kind in people for index, arn in enumerate(people[kind])]
-
-
-@RULES.refuse("principal-once", _ENTRIES, "2026-11-21")
-def _find_repeated_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Each principal is of one kind only."""
-    for path, arn, first_path in find_repeats(_list_principals(context)):
-        change = "delete one: a principal has one access entry"
-        yield RuleFinding(path, f"{arn}, which is also {first_path}", "each principal once", change)
+    entries = [index_paths(f"cluster.access.{kind}", arns) for kind, arns in context.environment.cluster.access]
+    return [entry for kind_entries in entries for entry in kind_entries]
 
 
 @RULES.warn("principal-own", _FOREIGN, "2026-11-22")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from tandem.rules.contexts import EnvironmentContext
-from tandem.rules.rule import RuleFinding, RuleList, find_repeats, join_values, suggest_nearest
+from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values, suggest_nearest
 from tandem.spec.environment import ReferenceValue
 from tandem.spec.experiment import Variant
 
@@ -27,13 +27,13 @@ RULES = RuleList()
 @RULES.refuse("subscription-endpoint", _SNS, "2026-11-21")
 def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A subscriber's endpoint is of its protocol."""
-    for index, subscription in enumerate(context.environment.observability.alarm_subscriptions):
+    for path, subscription in index_paths(_SUBSCRIPTIONS, context.environment.observability.alarm_subscriptions):
         pattern, legal = ENDPOINTS[subscription.protocol]
         if not pattern.fullmatch(subscription.endpoint):
             fits = [name for name, (pattern, _) in ENDPOINTS.items() if pattern.fullmatch(subscription.endpoint)]
             got = f"{subscription.endpoint} with protocol {subscription.protocol}"
             change = f"write protocol: {fits[0]}" if fits else "write one, or the protocol that was meant"
-            yield RuleFinding(f"{_SUBSCRIPTIONS}[{index}].endpoint", got, legal, change)
+            yield RuleFinding(f"{path}.endpoint", got, legal, change)
 
 
 @RULES.warn("alarms-heard", "Tandem's own: an alarm that nobody hears stops nothing", "2026-11-21")
@@ -44,20 +44,19 @@ def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFindi
         yield RuleFinding(_SUBSCRIPTIONS, "nobody", "at least one subscriber", change)
 
 
-@RULES.refuse("subscription-once", _SNS, "2026-11-21")
-def _find_repeated_subscribers(context: EnvironmentContext) -> Iterable[RuleFinding]:
+@RULES.refuse_repeats("subscription-once", _SNS, "2026-11-21")
+def _list_subscribers(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     """Each subscriber of the alarms stands once."""
-    subscriptions = enumerate(context.environment.observability.alarm_subscriptions)
-    for path, subscription, _ in find_repeats((f"{_SUBSCRIPTIONS}[{index}]", item) for index, item in subscriptions):
-        yield RuleFinding(path, f"{subscription.endpoint} again", "each subscriber once", "delete one")
+    subscriptions = context.environment.observability.alarm_subscriptions
+    return index_paths(_SUBSCRIPTIONS, [f"{item.endpoint} by {item.protocol}" for item in subscriptions])
 
 
 def _yield_references(context: EnvironmentContext) -> Iterator[tuple[str, ReferenceValue, tuple[Variant, ...]]]:
     """Yield key path, value and its experiment's variants; none where that is of bad form, or hosted nowhere here."""
     reference = context.environment.observability.reference
     variants = {experiment.name: experiment.all_variants() for experiment in context.experiments}
-    for index, value in enumerate(reference.values if reference else ()):
-        yield f"observability.reference.values[{index}]", value, variants.get(value.experiment, ())
+    for path, value in index_paths("observability.reference.values", reference.values if reference else ()):
+        yield path, value, variants.get(value.experiment, ())
 
 
 @RULES.refuse("reference-experiment", _TANDEM, "2026-11-21")
@@ -100,12 +99,8 @@ def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
             yield RuleFinding(path, "no figure", legal, "write the run's medians (summary.json), or delete the entry")
 
 
-@RULES.refuse("reference-once", _TANDEM, "2026-11-21")
-def _find_repeated_values(context: EnvironmentContext) -> Iterable[RuleFinding]:
+@RULES.refuse_repeats("reference-once", _TANDEM, "2026-11-21")
+def _list_reference_cells(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
     """Each variant, class and concurrency has one reference."""
-    entries = (
-        (path, f"{value.experiment} {value.variant} {value.prompt_class} {value.concurrency}")
-        for path, value, _ in _yield_references(context)
-    )
-    for path, key, first_path in find_repeats(entries):
-        yield RuleFinding(path, f"{key} again, as in {first_path}", "each once", "delete one")
+    for path, value, _ in _yield_references(context):
+        yield path, f"{value.experiment} {value.variant} {value.prompt_class} {value.concurrency}"

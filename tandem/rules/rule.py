@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import difflib
-from collections.abc import Callable, Hashable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -18,7 +19,8 @@ from tandem.spec.figure import DataFigure
 from tandem.spec.record import UnknownValueError
 
 S = TypeVar("S")
-V = TypeVar("V", bound=Hashable)
+V = TypeVar("V")
+EntryFunction = TypeVar("EntryFunction", bound=Callable[[Any], Iterable[tuple[str, object]]])
 FindFunction = TypeVar("FindFunction", bound=Callable[[Any], Iterable["RuleFinding"]])
 
 NEURON_SDK = "aws-neuron/aws-neuron-sdk"
@@ -92,6 +94,24 @@ class RuleList(list[Rule[Any]]):
         """Make the function below a rule that is only told."""
         return self._add_rule(rule_id, source, day, severity="warning")
 
+    def refuse_repeats(self, rule_id: str, source: str, day: str) -> Callable[[EntryFunction], EntryFunction]:
+        """Make a rule of the function below, which lists key paths and values of which each may stand once."""
+
+        def add_rule(list_entries: EntryFunction) -> EntryFunction:
+            @functools.wraps(list_entries)
+            def find(context: Any) -> Iterator[RuleFinding]:
+                first_paths: dict[object, str] = {}
+                for path, value in list_entries(context):
+                    if value in first_paths:
+                        got = f"{value}, as {first_paths[value]}"
+                        yield RuleFinding(path, got, "each once", "delete or rename one")
+                    first_paths.setdefault(value, path)
+
+            self._add_rule(rule_id, source, day)(find)
+            return list_entries
+
+        return add_rule
+
     def refuse_unproven(
         self, rule_id: str, source: str, day: str, *, accepted: str
     ) -> Callable[[FindFunction], FindFunction]:
@@ -123,13 +143,9 @@ class RuleList(list[Rule[Any]]):
         return add_rule
 
 
-def find_repeats(entries: Iterable[tuple[str, V]]) -> Iterator[tuple[str, V, str]]:
-    """Yield (key path, value, key path of the first) of each value that stands there again."""
-    first_paths: dict[V, str] = {}
-    for path, value in entries:
-        if value in first_paths:
-            yield path, value, first_paths[value]
-        first_paths.setdefault(value, path)
+def index_paths(path: str, values: Iterable[V]) -> list[tuple[str, V]]:
+    """Return (key path, value) of each entry of a list."""
+    return [(f"{path}[{index}]", value) for index, value in enumerate(values)]
 
 
 def join_values(values: Iterable[object]) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
-from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
-from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, find_repeats, join_values
+from tandem.rules.contexts import ArmContext, EnvironmentContext, ExperimentContext, HostingContext
+from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_paths, join_values
 from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import ModeSupport
 
@@ -26,113 +25,99 @@ def _serves_family(support: ModeSupport, target: ModelConfig | None) -> bool:
 
 
 @RULES.refuse("mode-served", _MODES, "2026-11-21")
-def _find_refused_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_refused_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """The runtime serves the mode for the target's family."""
     target, runtime = context.catalogue.models.get(context.experiment.target), context.runtime
-    for arm, support in context.arms_with_support():
-        can_serve = support.verdict.value != "refused"
-        # a family that the runtime serves in no mode at all is refused by target-family
-        is_known = target is None or target.family.value in runtime.target_families.value
-        if can_serve and (_serves_family(support, target) or not is_known):
-            continue
+    support, can_serve = context.support, context.support.verdict.value != "refused"
+    # a family that the runtime serves in no mode at all is refused by target-family
+    is_known = target is None or target.family.value in runtime.target_families.value
+    if not can_serve or (is_known and not _serves_family(support, target)):
         family = f" with a target of family {target.family.value}" if can_serve and target else ""
         got = f"{support.mode} on runtime {runtime.name}{family}: {support.reason}"
         modes = [mode for mode in runtime.modes if mode.verdict.value == "served" and _serves_family(mode, target)]
         legal = join_values(mode.mode for mode in modes)
-        yield RuleFinding(arm.paths["mode"], got, legal, f"nearest: {support.nearest}", support.verdict)
+        yield RuleFinding(context.paths["mode"], got, legal, f"nearest: {support.nearest}", support.verdict)
 
 
 @RULES.refuse("mode-batch", _MODES, "2026-11-21")
-def _find_large_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_large_batch(context: ArmContext) -> Iterable[RuleFinding]:
     """The batch is within what the runtime serves in the mode."""
-    batch = context.experiment.serving.max_num_seqs
-    for _, support in context.arms_with_support():
-        limit = support.max_num_seqs
-        if limit is not None and support.verdict.value != "refused" and batch > limit.value:
-            got = f"{batch} with mode {support.mode} on runtime {context.runtime.name}"
-            change = f"write {limit.value}, or: {support.nearest}"
-            yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value}", change, limit)
+    batch, support, limit = context.experiment.serving.max_num_seqs, context.support, context.support.max_num_seqs
+    if limit is not None and support.verdict.value != "refused" and batch > limit.value:
+        got = f"{batch} with mode {support.mode} on runtime {context.runtime.name}"
+        change = f"write {limit.value}, or: {support.nearest}"
+        yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value}", change, limit)
 
 
 @RULES.refuse_unproven(
     "mode-unproven", _MODES, "2026-11-21", accepted="A mode admitted by accept_unproven has no documented run."
 )
-def _find_unproven_mode(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_unproven_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """A documented run of mode and target exists, or the experiment says accept_unproven."""
-    target, accepts = context.experiment.target, context.experiment.accept_unproven
+    target, support, verdict = context.experiment.target, context.support, context.support.verdict
+    is_foreign = bool(support.proven_targets) and target not in support.proven_targets
+    is_shown = verdict.value == "served" and not is_foreign
     model = context.catalogue.models.get(target)
-    for arm, support in context.arms_with_support():
-        is_foreign = bool(support.proven_targets) and target not in support.proven_targets
-        is_shown = support.verdict.value == "served" and not is_foreign
-        if is_shown or support.verdict.value == "refused" or not _serves_family(support, model):
-            continue
+    if not is_shown and verdict.value != "refused" and _serves_family(support, model):
         got = f"{support.mode} with {target} on runtime {context.runtime.name}: {support.reason}"
-        proven = f"{support.mode} with {join_values(support.proven_targets)}"
+        legal = f"{support.mode} with {join_values(support.proven_targets)}" if is_foreign else "a mode that is served"
+        accepts = context.experiment.accept_unproven
         change = "prove it on one node first" if accepts else f"accept_unproven: true, or: {support.nearest}"
-        legal = proven if is_foreign else "a mode that is served"
-        yield RuleFinding(arm.paths["mode"], got, legal, change, support.verdict)
+        yield RuleFinding(context.paths["mode"], got, legal, change, verdict)
 
 
 @RULES.refuse("tokens-by-mode", LOADER, "2026-11-21")
-def _find_token_mismatch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_token_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Every mode but none says num_speculative_tokens, and none does not."""
-    for arm in context.arms:
-        path, mode, tokens = arm.paths["num_speculative_tokens"], arm.variant.mode, arm.variant.num_speculative_tokens
-        if mode == "none" and tokens is not None:
-            yield RuleFinding(path, str(tokens), "nothing with mode none", "delete it")
-        if mode != "none" and tokens is None:
-            change = "write 7 for a plain draft, 3 for a head: the windows that AWS documents"
-            yield RuleFinding(path, "nothing", f"1 to 64 with mode {mode}", change)
+    path, mode = context.paths["num_speculative_tokens"], context.variant.mode
+    tokens = context.variant.num_speculative_tokens
+    if mode == "none" and tokens is not None:
+        yield RuleFinding(path, str(tokens), "nothing with mode none", "delete it")
+    if mode != "none" and tokens is None:
+        change = "write 7 for a plain draft, 3 for a head: the windows that AWS documents"
+        yield RuleFinding(path, "nothing", f"1 to 64 with mode {mode}", change)
 
 
 @RULES.refuse("method-read", LOADER, "2026-11-21")
-def _find_unread_method(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_unread_method(context: ArmContext) -> Iterable[RuleFinding]:
     """VLLM's `method` is left out, or is what the runtime itself reads for the mode."""
-    for arm in context.arms:
-        method, mode = arm.variant.method, arm.variant.mode
-        read_method = context.spelling.speculation_methods.get(mode)
-        if method is None or method == read_method:
-            continue
+    method, mode = context.variant.method, context.variant.mode
+    read_method = context.spelling.speculation_methods.get(mode)
+    if method is not None and method != read_method:
         got = f"{method!r} with mode {mode} on runtime {context.runtime.name}"
         if not read_method and mode != "none":
             got += ", which its loader never reads: what runs is decided by mode"
             got += f"; the post's `eagle` is such a label, {mode} is what ran" if method == "eagle" else ""
         legal = f"nothing, or {read_method}" if read_method else "nothing"
-        yield RuleFinding(arm.paths["method"], got, legal, "delete it")
+        yield RuleFinding(context.paths["method"], got, legal, "delete it")
 
 
 @RULES.warn("window-gains", f"{NXDI} models/model_base.py _token_gen_forward", "2025-09-22")
-def _find_useless_window(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_useless_window(context: ArmContext) -> Iterable[RuleFinding]:
     """A window of 1 gains nothing where a step commits at most k tokens."""
-    step = context.runtime.counters.tokens_per_step
-    for arm, support in context.arms_with_support():
-        if support.mode != "none" and arm.variant.num_speculative_tokens == 1 and step.value == "k":
-            legal = f"2 or more: a step on {context.runtime.name} commits at most k tokens"
-            yield RuleFinding(arm.paths["num_speculative_tokens"], "1", legal, "write 2 or more", step)
+    step, path = context.runtime.counters.tokens_per_step, context.paths["num_speculative_tokens"]
+    if context.support.mode != "none" and context.variant.num_speculative_tokens == 1 and step.value == "k":
+        legal = f"2 or more: a step on {context.runtime.name} commits at most k tokens"
+        yield RuleFinding(path, "1", legal, "write 2 or more", step)
 
 
 @RULES.warn("window-long", "arXiv 2211.17192, expected tokens per step", "2026-11-21")
-def _find_long_window(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_long_window(context: ArmContext) -> Iterable[RuleFinding]:
     """A window above {LONG_WINDOW} is explored by a sweep, not served."""
-    for arm in context.arms:
-        path, tokens = arm.paths["num_speculative_tokens"], arm.variant.num_speculative_tokens or 0
-        if arm.variant.mode != "none" and tokens > LONG_WINDOW and not arm.is_swept:
-            legal = f"at most {LONG_WINDOW}, unless the text is near-deterministic"
-            change = "write 5 to 7 for mixed text, or find the best window by `sweep`"
-            yield RuleFinding(path, str(tokens), legal, change)
+    path, tokens = context.paths["num_speculative_tokens"], context.variant.num_speculative_tokens or 0
+    if context.variant.mode != "none" and tokens > LONG_WINDOW and not path.startswith("sweep."):
+        change = "write 5 to 7 for mixed text, or find the best window by `sweep`"
+        yield RuleFinding(path, str(tokens), f"at most {LONG_WINDOW}, unless the text is near-deterministic", change)
 
 
 @RULES.warn("batch-shown", f"{_MODES}, shown_max_num_seqs", "2026-11-22")
-def _find_unshown_batch(context: ExperimentContext) -> Iterable[RuleFinding]:
+def _find_unshown_batch(context: ArmContext) -> Iterable[RuleFinding]:
     """A documented run shows the mode with so large a batch."""
-    batch = context.experiment.serving.max_num_seqs
-    for mode, support in {support.mode: support for _, support in context.arms_with_support()}.items():
-        limit = support.shown_max_num_seqs
-        if limit is not None and batch > limit.value:
-            got = f"{batch} with mode {mode} on runtime {context.runtime.name}"
-            legal = f"at most {limit.value} is shown to run"
-            change = f"write {limit.value}, or try {batch} on one node first"
-            yield RuleFinding("serving.max_num_seqs", got, legal, change, limit)
+    batch, limit = context.experiment.serving.max_num_seqs, context.support.shown_max_num_seqs
+    if limit is not None and batch > limit.value:
+        got = f"{batch} with mode {context.variant.mode} on runtime {context.runtime.name}"
+        change = f"write {limit.value}, or try {batch} on one node first"
+        yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value} is shown to run", change, limit)
 
 
 @RULES.refuse("baseline", _OWN, "2026-11-21")
@@ -150,26 +135,16 @@ def _find_single_variant(context: ExperimentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("variants", "one variant", "two or more", "add what the first is compared with")
 
 
-@RULES.refuse("variant-once", _POD_NAMES, "2026-11-21")
-def _find_repeated_names(context: ExperimentContext) -> Iterable[RuleFinding]:
+@RULES.refuse_repeats("variant-once", _POD_NAMES, "2026-11-21")
+def _list_variant_names(context: ExperimentContext) -> Iterable[tuple[str, str]]:
     """Each variant's name stands once, swept ones included."""
-    counts = Counter(arm.variant.name for arm in context.arms)
-    names = {arm.variant.name for arm in context.arms if not arm.is_swept}
-    # of a sweep all names have one path, so its arms are told apart by their number
-    entries = ((str(number), arm.variant.name) for number, arm in enumerate(context.arms))
-    for number, name, _ in find_repeats(entries):
-        is_written = name in names
-        change = "rename one: it names a Deployment and a Service" if is_written else "write each draft and window once"
-        path = context.arms[int(number)].paths["name"]
-        yield RuleFinding(path, f"{name!r}, {counts[name]} times", "each name once", change)
+    return [(arm.paths["name"], arm.variant.name) for arm in context.arms]
 
 
-@RULES.refuse("suite-once", _OWN, "2026-11-21")
-def _find_repeated_suites(context: ExperimentContext) -> Iterable[RuleFinding]:
+@RULES.refuse_repeats("suite-once", _OWN, "2026-11-21")
+def _list_suites(context: ExperimentContext) -> Iterable[tuple[str, str]]:
     """Each suite stands once."""
-    entries = ((f"suites[{index}]", suite) for index, suite in enumerate(context.experiment.suites))
-    for path, suite, _ in find_repeats(entries):
-        yield RuleFinding(path, f"{suite} again", "each suite once", "delete one")
+    return index_paths("suites", context.experiment.suites)
 
 
 @RULES.refuse("arms-at-once", "Tandem's own: a claim is bound to one node", "2026-11-21")

@@ -217,6 +217,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"cluster.endpoint": {**PUBLIC, "cidrs": ["64.0.0.0/2"]}},
         ["endpoint-open cluster.endpoint.cidrs[0]"],
     ),
+    "a long name beside a bucket of somebody else's": (
+        {"environment.name": "e" * 48, "artifacts": {"existing_bucket": "mine"}, "delivery.path": f"m/{'e' * 48}"},
+        ["environment-name name"],
+    ),
+    "an experiment whose volumes' names are too long": ({"experiment.name": "e" * 44}, ["experiment-name name"]),
     "the name of a dashboard": ({"experiment.name": "machine"}, ["experiment-folder name"]),
     "the name of the other dashboard": ({"experiment.name": "money"}, ["experiment-folder name"]),
     "the name of people's folder": ({"experiment.name": "people"}, ["experiment-folder name"]),
@@ -267,7 +272,7 @@ def test_a_count_of_devices_that_no_claim_has_is_told_once() -> None:
 def test_a_swept_name_that_a_written_variant_has_is_to_be_renamed() -> None:
     sweep = {"prefix": "fast", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5]}
     changes = {"sweep": sweep, "variants[1].name": "fast-qwen3-0-6b-k5"}
-    assert changes_proposed("variant-once", changes) == ["rename one: it names a Deployment and a Service"]
+    assert changes_proposed("variant-once", changes) == ["delete or rename one"]
 
 
 @pytest.mark.parametrize(("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")])
