@@ -9,14 +9,15 @@ refused; 3 AWS failed, or a kind could not be searched. After 3 the same command
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from operator import attrgetter
+from typing import Annotated
 
 from cyclopts import Parameter
+from rich.filesize import decimal
 
 from tandem.cli.console import format_count, print_json, print_rows
 from tandem.cli.flags import EnvironmentName, require_range
@@ -25,16 +26,14 @@ from tandem.errors import ExitCode, InputError
 from tandem.ops.account import AccountClients, require_account
 from tandem.ops.destroy.gitops import list_gitops_objects
 from tandem.ops.destroy.stack_deletion import TeardownSettings
+from tandem.ops.destroy.stacks import DELETE_FAILED
 from tandem.ops.destroy.steps import destroy_environment
-from tandem.ops.destroy.survey import PermanentResource, TeardownSurvey, survey_teardown
-from tandem.ops.leftovers import LeftoverReport, search_leftovers
+from tandem.ops.destroy.survey import TeardownSurvey, survey_teardown
+from tandem.ops.leftovers import LeftoverResource, search_leftovers
 from tandem.shell_command import clean_text, quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.workspace import load_workspace
-
-UNITS = ("KiB", "MiB", "GiB", "TiB")
-UNIT_STEP = 1024
 
 
 def destroy(
@@ -69,24 +68,37 @@ def destroy(
         caller = require_account(environment)
         survey = survey_teardown(account, gitops_gone=gitops_removed)
         print_rows([("as", caller), *_list_survey_rows(account, survey)], indent=0, label_columns=7, stderr=True)
-        if survey.deletions:
+        if survey.stacks:
             _confirm_name(env, yes_i_mean)
             destroy_environment(account, TeardownSettings(poll_s=poll_s), _print_progress)
         else:
             _print_progress(f"{env}: no stack of it is deployed, there is nothing to delete")
         _print_progress("searching for what is left")
         other_names = [path.stem for path in selection.environments.glob("*.yaml") if path.stem != env]
-        leftovers = search_leftovers(account, other_names)
+        leftovers, failures = search_leftovers(account, other_names)
     except KeyboardInterrupt:
         state = "interrupted: CloudFormation goes on with what it was asked"
         _print_progress(f"{state}; the same command goes on from there")
         raise
-    code = ExitCode.STALE if leftovers.orphans else ExitCode.DONE
-    code = ExitCode.EXTERNAL_FAILURE if leftovers.search_failures else code
+    kept = [resource for resource in leftovers if resource.kept]
+    orphans = [resource for resource in leftovers if not resource.kept]
+    code = ExitCode.STALE if orphans else ExitCode.DONE
+    code = ExitCode.EXTERNAL_FAILURE if failures else code
     if selection.as_json:
-        print_json(_build_document(environment, survey, leftovers) | {"exit_code": int(code)})
+        lists = {"stays": survey.permanent_resources, "kept": kept, "orphans": orphans}
+        print_json(
+            {
+                "environment": env,
+                "account": environment.account,
+                "region": environment.region,
+                "deleted": [stack.name for stack in survey.stacks],
+                **{key: [asdict(resource) for resource in resources] for key, resources in lists.items()},
+                "unsearched": failures,
+                "exit_code": int(code),
+            }
+        )
     else:
-        _print_leftovers(environment, leftovers)
+        _print_leftovers(environment, leftovers, failures)
     return code
 
 
@@ -95,26 +107,23 @@ def _print_progress(line: str) -> None:
 
 
 def _list_survey_rows(account: AccountClients, survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
-    for item in survey.deletions:
-        count, adopted = format_count(item.resource_count, "resource"), ", adopted" if item.stack.is_adoptable else ""
-        yield "goes", f"{item.stack.name}, {count}{adopted}"
+    for stack, resource_count in survey.stacks.items():
+        adopted = ", adopted" if stack.is_adoptable else ""
+        stuck = "; its last deletion failed" if stack.status == DELETE_FAILED else ""
+        yield "goes", f"{stack.name}, {format_count(resource_count, 'resource')}{adopted}{stuck}"
     for resource in survey.permanent_resources:
-        yield "stays", f"{resource.name}, {_format_cost(resource)}: {resource.note}"
-    objects = list_gitops_objects(account.environment) if survey.deletions else ()
+        cost = f", {_format_cost(resource)}" if resource.kind == "bucket" else ""
+        yield "stays", f"{resource.kind} {resource.name}{cost}: {resource.note}"
+    objects = list_gitops_objects(account.environment) if survey.stacks else ()
     if objects:
         yield "gone", f"removed by you before, with the GitOps tool: {', '.join(objects)}"
-    for name in survey.stuck_stacks:
-        yield "stuck", f"{name}: its last deletion failed; it is tried again with what helps"
 
 
-def _format_cost(resource: PermanentResource) -> str:
-    if resource.size is None:
-        return "size unknown" if resource.name.startswith("s3:") else "0 USD a month"
-    price = "USD a month unknown" if resource.usd_month is None else f"{resource.usd_month:.2f} USD a month"
-    if resource.size < UNIT_STEP:
-        return f"{resource.size} bytes, {price}"
-    power = min(int(math.log(resource.size, UNIT_STEP)), len(UNITS))
-    return f"{resource.size / UNIT_STEP**power:.1f} {UNITS[power - 1]}, {price}"
+def _format_cost(bucket: LeftoverResource) -> str:
+    if bucket.size is None:
+        return "size unknown"
+    price = "USD a month unknown" if bucket.usd_month is None else f"{bucket.usd_month:.2f} USD a month"
+    return f"{decimal(bucket.size)}, {price}"
 
 
 def _confirm_name(name: str, typed_name: str | None) -> None:
@@ -133,28 +142,19 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
         raise InputError(f"{problem}; nothing was changed", where=name, change=change)
 
 
-def _print_leftovers(environment: Environment, leftovers: LeftoverReport) -> None:
-    head = "of what could be searched, nothing left but:" if leftovers.search_failures else "nothing left but:"
-    lines = [f"{resource.kind} {resource.name}: stays, {resource.note}" for resource in leftovers.permanent_resources]
-    for resource in leftovers.orphans:
+def _print_leftovers(
+    environment: Environment, leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]
+) -> None:
+    head = "of what could be searched, nothing left but:" if failures else "nothing left but:"
+    lines = []
+    for resource in sorted(leftovers, key=attrgetter("kept"), reverse=True):
         note = f" ({resource.note})" if resource.note else ""
-        lines.append(f"{resource.kind} {resource.name}: ORPHAN{note}; {resource.remove}")
+        fate = f"stays, {resource.note}" if resource.kept else f"ORPHAN{note}; {resource.remove}"
+        lines.append(f"{resource.kind} {resource.name}: {fate}")
     lines = lines or ["nothing"]
-    lines += [f"not searched: {kind.kind}: {kind.why}" for kind in leftovers.search_failures]
+    lines += [f"not searched: {kind}: {why}" for kind, why in failures.items()]
     print(head, *(clean_text(f"  {line}") for line in lines), sep="\n")
     print(
         f"metrics of {environment.name} end 15 months after their last value and cost nothing until then; the CDK's "
         f"own bootstrap stack (qualifier {environment.bootstrap.qualifier}) is shared and was not touched"
     )
-
-
-def _build_document(environment: Environment, survey: TeardownSurvey, leftovers: LeftoverReport) -> dict[str, Any]:
-    lists: dict[str, Sequence[Any]] = {
-        "stays": survey.permanent_resources,
-        "kept": leftovers.permanent_resources,
-        "orphans": leftovers.orphans,
-        "unsearched": leftovers.search_failures,
-    }
-    place = {"environment": environment.name, "account": environment.account, "region": environment.region}
-    deleted = {"deleted": [item.stack.name for item in survey.deletions]}
-    return {**place, **deleted, **{key: [asdict(item) for item in items] for key, items in lists.items()}}

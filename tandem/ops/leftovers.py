@@ -7,25 +7,26 @@ terminated instance, a deleted gateway) is told nobody of.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any
 
-from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
 from tandem.ops.destroy.fleet import ALIVE_STATES, has_bucket
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
-from tandem.ops.destroy.survey import RETENTION_NOTE, list_log_groups
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
 # an instance whose node group stands is replaced, and a cluster with a node group does not go
-REMOVAL_ORDER = ("node group", "instance", "Pod Identity association", "cluster")
+REMOVAL_ORDER = ("node group", "instance", "cluster")
+RETENTION_NOTE = "builds of images; kept so that a deploy that was rolled back says why, until its retention ends"
 MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
 
 
@@ -39,6 +40,8 @@ class LeftoverResource:
         note: what it is, or why it stays.
         remove: the command that removes it, or what leads there; empty for what goes by itself.
         kept: whether it stays on purpose.
+        size: bytes; None where that is not known.
+        usd_month: None where the environment names no price, or the size is not known.
     """
 
     kind: str
@@ -46,36 +49,17 @@ class LeftoverResource:
     note: str = ""
     remove: str = ""
     kept: bool = False
+    size: int | None = None
+    usd_month: float | None = None
 
 
 Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchFailure:
-    """A kind that could not be searched, and why."""
-
-    kind: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftoverReport:
-    """What is left.
-
-    Args:
-        permanent_resources: on purpose.
-        orphans: what nobody owns any more.
-        search_failures: kinds of which nothing is known.
-    """
-
-    permanent_resources: tuple[LeftoverResource, ...]
-    orphans: tuple[LeftoverResource, ...]
-    search_failures: tuple[SearchFailure, ...]
-
-
-def search_leftovers(account: AccountClients, other_environments: Sequence[str] = ()) -> LeftoverReport:
-    """Search every kind.
+def search_leftovers(
+    account: AccountClients, other_environments: Sequence[str] = ()
+) -> tuple[tuple[LeftoverResource, ...], dict[str, str]]:
+    """Search every kind; return what is left, in the order in which the commands work, and why a kind was not searched.
 
     Args:
         account: of the environment.
@@ -86,53 +70,67 @@ def search_leftovers(account: AccountClients, other_environments: Sequence[str] 
     """
     ownership = ResourceOwnership.discover(account, other_environments)
     resources: dict[tuple[str, str], LeftoverResource] = {}
-    search_failures = []
+    failures = {}
     for kind, search in SEARCHES.items():
         try:
             for resource in search(account, ownership):
                 resources.setdefault((resource.kind, resource.name), resource)
         except TandemError as error:
-            search_failures.append(SearchFailure(kind=kind, why=str(error)))
-    ranks = {kind: rank for rank, kind in enumerate(REMOVAL_ORDER)}  # the commands work as they are listed
-    ordered = [resources[key] for key in sorted(resources, key=lambda key: (ranks.get(key[0], len(ranks)), key))]
-    return LeftoverReport(
-        permanent_resources=tuple(resource for resource in ordered if resource.kept),
-        orphans=tuple(resource for resource in ordered if not resource.kept),
-        search_failures=tuple(search_failures),
-    )
+            failures[kind] = str(error)
+    ranks = {kind: rank for rank, kind in enumerate(REMOVAL_ORDER)}
+    keys = sorted(resources, key=lambda key: (ranks.get(key[0], len(ranks)), key))
+    return tuple(resources[key] for key in keys), failures
 
 
-def _search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+def search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    """Yield the stacks of the environment and those that look like its own; the one of the buckets stays.
+
+    Raises:
+        ExternalError: CloudFormation does not say.
+    """
     for kind, stack in list_stacks(account).items():
+        if not (stack.is_ours or stack.is_adoptable):
+            continue
         lookup = build_aws_command("cloudformation describe-stacks", stack_name=stack.name)
         tag_note = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup})"
-        if kind == PERMANENT_KIND and (stack.is_ours or stack.is_adoptable):
-            note = "the record of the buckets; costs nothing" if stack.is_ours else tag_note
-            yield LeftoverResource(kind="stack", name=stack.name, note=note, kept=True)
-        elif stack.is_ours:
-            remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
-            yield LeftoverResource(kind="stack", name=stack.name, note=stack.status, remove=remove)
-        elif stack.is_adoptable:
+        note, remove = stack.status, build_aws_command("cloudformation delete-stack", stack_name=stack.name)
+        if kind == PERMANENT_KIND:
+            note, remove = "the record of the buckets; costs nothing" if stack.is_ours else tag_note, ""
+        elif not stack.is_ours:
             adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", stack.name)
             remove = f"{tag_note}, and only if it is yours {adopt}"
-            yield LeftoverResource(kind="stack", name=stack.name, note=stack.status, remove=remove)
+        yield LeftoverResource(kind="stack", name=stack.name, note=note, remove=remove, kept=kind == PERMANENT_KIND)
+
+
+def list_buckets(account: AccountClients) -> dict[str, str]:
+    """Return the buckets that an environment has, and what is in them."""
+    environment = account.environment
+    notes = {names.bucket_name(environment): "models, artifacts and results, old versions counted"}
+    if environment.artifacts.existing_bucket is None:
+        notes[names.log_bucket_name(environment)] = "access logs of the bucket"
+    return notes
 
 
 def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    environment = account.environment
-    notes = {names.bucket_name(environment): "models, artifacts and results"}
-    if environment.artifacts.existing_bucket is None:
-        notes[names.log_bucket_name(environment)] = "access logs of the bucket"
-    for bucket, note in notes.items():
+    for bucket, note in list_buckets(account).items():
         if has_bucket(account, bucket):
             yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
-def _search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for name, size_bytes, is_kept in list_log_groups(account, ownership):
-        remove = build_aws_command("logs delete-log-group", log_group_name=name)
-        note = RETENTION_NOTE if is_kept else f"{size_bytes} bytes"
-        yield LeftoverResource(kind="log group", name=name, note=note, remove=remove, kept=is_kept)
+def search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+    """Yield the log groups, by name: CloudWatch Logs searches names and nothing else in all regions.
+
+    Raises:
+        ExternalError: CloudWatch Logs does not list them.
+    """
+    where = f"log groups of {account.name}"
+    for row in account.list_rows("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):
+        name, size = str(row["logGroupName"]), int(row.get("storedBytes", 0))
+        if ownership.owns({}, name):
+            remove = build_aws_command("logs delete-log-group", log_group_name=name)
+            is_kept = ownership.find_stack_kind(name) == "Image" and "Logs" in name
+            note = RETENTION_NOTE if is_kept else f"{size} bytes"
+            yield LeftoverResource(kind="log group", name=name, note=note, remove=remove, kept=is_kept, size=size)
 
 
 def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
@@ -142,26 +140,17 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
     if response is None:
         return
 
-    def build_removal(resource: Mapping[str, Any], kind: str, delete: str, **flags: str) -> str:
-        """Return the command; where a resource's tags do not say that it is ours, behind the question whose it is."""
-        remove = build_aws_command(f"eks {delete}", **flags)
-        lookup = build_aws_command(f"eks describe-{kind}", **({"name": cluster} if kind == "cluster" else flags))
-        question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it is yours "
-        return remove if resource.get("tags", {}).get(names.OWNER_TAG) == account.name else f"{question}{remove}"
+    def build_removal(tags: Mapping[str, str], verb: str, **flags: str) -> str:
+        question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is, and only if it is yours "
+        return ("" if tags.get(names.OWNER_TAG) == account.name else question) + build_aws_command(verb, **flags)
 
-    where, delete = f"Pod Identity associations of {cluster}", "delete-pod-identity-association"
-    for row in account.list_rows("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
-        flags = {"cluster_name": cluster, "association_id": row["associationId"]}
-        remove = build_removal(response["cluster"], "cluster", delete, **flags)
-        kind, note = "Pod Identity association", f"{row['namespace']}/{row['serviceAccount']}"
-        yield LeftoverResource(kind=kind, name=row["associationId"], note=note, remove=remove)
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
         answer = account.find("eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
         if answer is not None:
-            flags = {"cluster_name": cluster, "nodegroup_name": group}
-            remove = build_removal(answer["nodegroup"], "nodegroup", "delete-nodegroup", **flags)
+            tags, flags = answer["nodegroup"].get("tags", {}), {"cluster_name": cluster, "nodegroup_name": group}
+            remove = build_removal(tags, "eks delete-nodegroup", **flags)
             yield LeftoverResource(kind="node group", name=group, remove=remove)
-    remove = build_removal(response["cluster"], "cluster", "delete-cluster", name=cluster)
+    remove = build_removal(response["cluster"].get("tags", {}), "eks delete-cluster", name=cluster)
     yield LeftoverResource(kind="cluster", name=cluster, remove=remove)
 
 
@@ -204,26 +193,13 @@ def _search_schedules(account: AccountClients, ownership: ResourceOwnership) -> 
             yield LeftoverResource(kind="schedule", name=schedule["Name"], remove=remove)
 
 
-def _search_rules(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for row in account.list_rows("events", "ListRules", "Rules", "EventBridge rules"):
-        if ownership.owns({}, row["Name"]):
-            lookup = build_aws_command("events list-targets-by-rule", rule=row["Name"])
-            remove = f"remove its targets ({lookup}), then {build_aws_command('events delete-rule', name=row['Name'])}"
-            yield LeftoverResource(kind="EventBridge rule", name=row["Name"], remove=remove)
-
-
 def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield roles whose name begins like ours and whose tags do not say otherwise: IAM lists roles without tags."""
     for row in account.list_rows("iam", "ListRoles", "Roles", "IAM roles"):
         name = str(row["RoleName"])
         if not name.startswith((f"{ownership.name}-", f"tandem-{ownership.name}")):
             continue
-        try:
-            tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
-        except TandemError as error:
-            if error_code(error.__cause__) == "NoSuchEntity":  # gone since it was listed
-                continue
-            raise
+        tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
         if ownership.owns(tags, name):
             attached, inline, remove = (
                 build_aws_command(f"iam {verb}", role_name=name)
@@ -278,17 +254,13 @@ def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Ite
         parameters = {"AlarmNamePrefix": f"{ownership.name}-", "AlarmTypes": [kind]}
         for row in account.list_rows("cloudwatch", "DescribeAlarms", f"{kind}s", "alarms", **parameters):
             name = row["AlarmName"]
-            if not name.startswith(prefixes) and ownership.mentions_environment(_iterate_texts(row)):
+            if not name.startswith(prefixes) and ownership.mentions_environment(_list_texts(row)):
                 remove = build_aws_command("cloudwatch delete-alarms", alarm_names=name)
                 yield LeftoverResource(kind="alarm", name=name, remove=remove)
 
 
-def _iterate_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from _iterate_texts(item)
+def _list_texts(row: Mapping[str, Any]) -> list[str]:
+    return re.findall(r'"([^"\\]*)"', json.dumps(row, default=str))
 
 
 _LISTED_ROWS = (
@@ -312,13 +284,14 @@ _LISTED_ROWS = (
     "SQS queue | sqs ListQueues QueueUrls | delete-queue --queue-url",
     "Lambda function | lambda ListFunctions Functions FunctionName | delete-function --function-name",
     "CodeBuild project | codebuild ListProjects projects | delete-project --name",
+    "EventBridge rule | events ListRules Rules Name | delete-rule --name",
     "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account} --budget-name",
 )
 LISTED_KINDS = {kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)}
 """Kind to service, operation, key of the rows and of a row's id (without it the row is one); the command that removes.
 
 A command without a flag takes the id of what it names. Only EC2's have tags in their list; of all others the id is a
-name, or ends with one.
+name, or has one after a colon or a slash.
 """
 PRESENT_STATES = {
     "instance": ALIVE_STATES,
@@ -330,49 +303,42 @@ NAME_KEYS = {  # of EC2's, where a name or a description may tell whose it is wi
     "security group": "GroupName",
     "launch template": "LaunchTemplateName",
 }
-NAME_SEPARATORS = {"SNS topic": ":", "SQS queue": "/"}  # before the name that ends an id
+REMOVAL_NOTES = {"EventBridge rule": "its targets go first: aws events list-targets-by-rule --rule {}"}
 
 
 def _search_listed(title: str, account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     (service, operation, rows_key, *id_key), command = LISTED_KINDS[title][0].split(), LISTED_KINDS[title][1]
     flag = "" if "--" in command else f" --{command.partition('-')[2]}-id"
     words = f"{service} {command.format(account=account.environment.account)}{flag}"
-    parameter_sets: dict[str, tuple[dict[str, Any], ...]] = {
-        "snapshot": ({"OwnerIds": ["self"]},),
-        "dashboard": ({"DashboardNamePrefix": f"tandem-{account.name}"},),
-        "SQS queue": ({"QueueNamePrefix": f"tandem-{account.name}"}, {"QueueNamePrefix": f"{account.name}-"}),
-        "budget": ({"AccountId": account.environment.account},),
+    parameter_sets: dict[str, dict[str, Any]] = {
+        "snapshot": {"OwnerIds": ["self"]},
+        "budget": {"AccountId": account.environment.account},
     }
-    for parameters in parameter_sets.get(title, ({},)):
-        rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameters)
-        if title == "instance":
-            rows = (instance for reservation in rows for instance in reservation["Instances"])
-        for row in rows:
-            resource_id = str(row.get(id_key[0], "") if id_key else row)  # an address of EC2-Classic has none
-            name, tags, note = resource_id, {}, ""
-            if title in NAME_SEPARATORS:
-                name = resource_id.rpartition(NAME_SEPARATORS[title])[2]
-            text = name
-            if service == "ec2":
-                tags, state = tags_of(row.get("Tags") or row.get("TagSet")), row.get("State", "")
-                state_name = str(state["Name"] if isinstance(state, dict) else state)
-                note = ", ".join(filter(None, (tags.get("Name"), state_name)))
-                text = str(row.get(NAME_KEYS.get(title), ""))
-                if state_name not in PRESENT_STATES.get(title, (state_name,)):
-                    continue
-            if resource_id and ownership.owns(tags, text):
-                remove = quote_command("aws", *words.split(), resource_id)
-                yield LeftoverResource(kind=title, name=name, note=note, remove=remove)
+    rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {}))
+    if title == "instance":
+        rows = (instance for reservation in rows for instance in reservation["Instances"])
+    for row in rows:
+        text = resource_id = str(row.get(id_key[0], "") if id_key else row)  # an address of EC2-Classic has none
+        tags, note = dict[str, str](), REMOVAL_NOTES.get(title, "").format(resource_id)
+        if service == "ec2":
+            tags, state = tags_of(row.get("Tags") or row.get("TagSet")), row.get("State", "")
+            state_name = str(state["Name"] if isinstance(state, dict) else state)
+            note = ", ".join(filter(None, (tags.get("Name"), state_name)))
+            text = str(row.get(NAME_KEYS.get(title), ""))
+            if state_name not in PRESENT_STATES.get(title, (state_name,)):
+                continue
+        if resource_id and ownership.owns(tags, text):
+            remove = quote_command("aws", *words.split(), resource_id)
+            yield LeftoverResource(kind=title, name=resource_id, note=note, remove=remove)
 
 
 SEARCHES: dict[str, Search] = {
-    "stacks": _search_stacks,
+    "stacks": search_stacks,
     "buckets": _search_buckets,
-    "log groups": _search_log_groups,
+    "log groups": search_log_groups,
     "clusters": _search_clusters,
     "load balancers": _search_balancers,
     "schedules": _search_schedules,
-    "EventBridge rules": _search_rules,
     "roles": _search_roles,
     "policies": _search_policies,
     "KMS keys": _search_keys,

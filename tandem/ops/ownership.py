@@ -98,7 +98,7 @@ class ResourceOwnership:
 
     def find_stack_kind(self, name: str) -> str:
         """Return the kind of stack for which CloudFormation generated a name; "" where it is no such name."""
-        match = re.search(rf"(?:^|/){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name)
+        match = re.search(rf"(?:^|[/:]){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name)
         return match[1] if match else ""
 
     def mentions_environment(self, texts: Iterable[str]) -> bool:

@@ -184,7 +184,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 "the world": "iam ListRoles ListPolicies",
                 "going stacks": "cloudformation DeleteStack",
                 "all stacks": "cloudformation ListStackResources DescribeStackEvents",
-                "cluster": "eks DescribeCluster ListNodegroups ListPodIdentityAssociations",
+                "cluster": "eks DescribeCluster ListNodegroups",
                 "node groups": "eks DescribeNodegroup",
                 "buckets": "s3 HeadBucket ListObjectVersions",
                 "CNI's interfaces": "ec2 DeleteNetworkInterface",

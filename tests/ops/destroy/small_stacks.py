@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,6 +18,7 @@ from botocore.awsrequest import AWSResponse
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.ops.account import AccountClients
 from tandem.ops.destroy.stack_deletion import TeardownSettings
+from tandem.ops.leftovers import search_leftovers
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
@@ -193,3 +194,10 @@ class Small:
     def put(self, key: str, body: Any) -> None:
         text = body if isinstance(body, str) else json.dumps(body)
         self.client("s3").put_object(Bucket=names.bucket_name(self.environment), Key=key, Body=text.encode())
+
+
+def find_leftovers(account: AccountClients, others: Sequence[str] = ()) -> SimpleNamespace:
+    """What is left: kept, orphans, and the failures by kind."""
+    found, failures = search_leftovers(account, others)
+    orphans = [one for one in found if not one.kept]
+    return SimpleNamespace(kept=[one for one in found if one.kept], orphans=orphans, failures=failures)

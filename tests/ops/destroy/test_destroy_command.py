@@ -159,7 +159,7 @@ def test_a_document_has_all_of_it(small, run):
     assert (document["environment"], document["account"], document["exit_code"]) == (one.name, ACCOUNT, 0)
     assert len(document["deleted"]) == 7
     assert {entry["kind"] for entry in document["kept"]} == {"KMS key", "bucket", "log group", "stack"}
-    assert (document["orphans"], document["unsearched"]) == ([], [])
+    assert (document["orphans"], document["unsearched"]) == ([], {})
 
 
 def test_a_refusal_is_a_document_too(small, run):

@@ -60,7 +60,7 @@ def test_a_teardown_waits_for_the_operators_word_and_names_command_and_namespace
 
 def test_without_a_cluster_no_tool_is_asked_about(small):
     one = small(change=delivered("flux")).deploy(("Artifacts", "Network"))
-    assert survey_teardown(one.account(), gitops_gone=False).deletions
+    assert survey_teardown(one.account(), gitops_gone=False).stacks
 
 
 def test_where_the_cdk_delivers_there_is_nothing_to_remove_before(small):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
-from small_stacks import QUICK, templates
+from small_stacks import QUICK, find_leftovers, templates
 
 from tandem.errors import InputError, TandemError
 from tandem.ops.destroy import fleet
@@ -17,7 +17,6 @@ from tandem.ops.destroy.stacks import DELETION_ORDER
 from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import survey_teardown
 from tandem.ops.faults import AccessDeniedError
-from tandem.ops.leftovers import search_leftovers
 from tandem.spec import names
 
 pytestmark = pytest.mark.proof
@@ -31,16 +30,16 @@ def test_every_stack_goes_in_its_order_and_a_second_teardown_finds_the_same_left
     one = small().deploy()
 
     taken_down(one)
-    left = search_leftovers(one.account())
+    left = find_leftovers(one.account())
     gone = [re.sub(r".*-(\w+): gone", r"\1", line) for line in one.said if line.endswith(": gone")]
     again = survey_teardown(one.account(), gitops_gone=False)
     taken_down(one)
 
-    assert (gone, again.deletions) == (list(DELETION_ORDER), ())
+    assert (gone, again.stacks) == (list(DELETION_ORDER), {})
     assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
-    assert (left.orphans, left.search_failures) == ((), ())
-    assert [one.kind for one in left.permanent_resources] == ["KMS key", "bucket", "bucket", "log group", "stack"]
-    assert search_leftovers(one.account()) == left
+    assert (left.orphans, left.failures) == ([], {})
+    assert [one.kind for one in left.kept] == ["KMS key", "bucket", "bucket", "log group", "stack"]
+    assert find_leftovers(one.account()) == left
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,7 @@ def test_an_untagged_stack_that_looks_like_ours_is_listed_with_how_to_adopt_it(s
     one = small().deploy(("Artifacts",))
     [stranger] = untagged(one, "Image")
 
-    [orphan] = [left for left in search_leftovers(one.account()).orphans if left.kind == "stack"]
+    [orphan] = [left for left in find_leftovers(one.account()).orphans if left.kind == "stack"]
 
     assert orphan.name == stranger
     assert orphan.remove.endswith(f"only if it is yours tandem destroy --env {one.name} --adopt-untagged {stranger}")
@@ -385,7 +384,7 @@ def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(s
 
     assert refused.value.exit_code == 3
     assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
-    assert search_leftovers(one.account()).orphans == ()
+    assert find_leftovers(one.account()).orphans == []
 
 
 def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
@@ -400,12 +399,12 @@ def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
 
     (bucket,) = (stays for stays in seen.permanent_resources if stays.note.startswith("models,"))
     assert (bucket.size, bucket.usd_month) == (2**20, pytest.approx(8 / 1024))
-    (logs,) = [stays for stays in seen.permanent_resources if stays.name.startswith("log group")]
+    (logs,) = [stays for stays in seen.permanent_resources if stays.kind == "log group"]
     assert logs.usd_month is None
 
 
 def test_a_deploy_that_runs_is_not_torn_away(small):
     one = small().deploy(("Artifacts", "Network"))
-    busy = next(goes.stack for goes in survey_teardown(one.account(), gitops_gone=False).deletions)
+    busy = next(iter(survey_teardown(one.account(), gitops_gone=False).stacks))
     with pytest.raises(TandemError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
         require_idle_stack(replace(busy, status="UPDATE_IN_PROGRESS"))

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_stacks import ACCOUNT, Small, declared
+from small_stacks import ACCOUNT, Small, declared, find_leftovers
 
 from tandem.errors import TandemError
 from tandem.ops.faults import AccessDeniedError
-from tandem.ops.leftovers import SEARCHES, search_leftovers
+from tandem.ops.leftovers import SEARCHES
 from tandem.ops.ownership import ResourceOwnership
 from tandem.spec import names
 
@@ -88,10 +88,8 @@ def plant_by_name(one: Small, name: str) -> Plants:
     yield "dashboard", f"tandem-{name}-machine"
     make_alarm(one, f"{name}-errors", f"Tandem/{name}")
     yield "alarm", f"{name}-errors"
-    one.client("sns").create_topic(Name=f"tandem-{name}-guard")
-    yield "SNS topic", f"tandem-{name}-guard"
-    one.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")
-    yield "SQS queue", f"tandem-{name}-dead-letters"
+    yield "SNS topic", one.client("sns").create_topic(Name=f"tandem-{name}-guard")["TopicArn"]
+    yield "SQS queue", one.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")["QueueUrl"]
     one.client("lambda").create_function(
         FunctionName=f"tandem-{name}-stop", Role=ROLE, Runtime="python3.13", Handler="h.h",
         Code={"ZipFile": b"PK\x05\x06" + b"\0" * 18},
@@ -114,9 +112,6 @@ def plant_in_eks(one: Small, name: str, **tags: Any) -> Plants:
     sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
     eks.create_nodegroup(nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **made, **tags)
     yield "node group", "late"
-    account = {"namespace": "tandem-post", "serviceAccount": "tandem-serve", "roleArn": ROLE}
-    answer = eks.create_pod_identity_association(**account, **made)
-    yield "Pod Identity association", answer["association"]["associationId"]
 
 
 def make_policy(one: Small, name: str) -> str:
@@ -140,7 +135,7 @@ def planted(endpoint, tmp_path_factory):
             for name in (ENVIRONMENT, NEIGHBOUR)}  # fmt: skip
     plants = {name: [row for plant in (plant_in_ec2, plant_by_name, plant_in_eks) for row in plant(one, name)]
               for name, one in both.items()}  # fmt: skip
-    found = {name: search_leftovers(one.account(), list(both)) for name, one in both.items()}
+    found = {name: find_leftovers(one.account(), list(both)) for name, one in both.items()}
     return SimpleNamespace(plants=plants, found=found, one=both[ENVIRONMENT])
 
 
@@ -149,13 +144,13 @@ def key_of(planted) -> str:
 
 
 def search(planted):
-    return search_leftovers(planted.one.account(), [NEIGHBOUR])
+    return find_leftovers(planted.one.account(), [NEIGHBOUR])
 
 
 def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(planted):
     commands = {(one.kind, one.name): one.remove for one in planted.found[ENVIRONMENT].orphans}
 
-    assert planted.found[ENVIRONMENT].search_failures == ()
+    assert planted.found[ENVIRONMENT].failures == {}
     assert set(planted.plants[ENVIRONMENT]) - set(commands) == set()
     for kind, name in planted.plants[ENVIRONMENT]:
         assert "aws " in commands[kind, name]
@@ -170,12 +165,12 @@ def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
 
 def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
     kinds = list(dict.fromkeys(one.kind for one in planted.found[ENVIRONMENT].orphans))
-    assert kinds[:4] == ["node group", "instance", "Pod Identity association", "cluster"]
+    assert kinds[:3] == ["node group", "instance", "cluster"]
 
 
 def test_what_stays_on_purpose_is_no_orphan(planted):
     planted.one.client("kms").schedule_key_deletion(KeyId=key_of(planted), PendingWindowInDays=30)
-    (kept,) = [one for one in search(planted).permanent_resources if one.kind == "KMS key"]
+    (kept,) = [one for one in search(planted).kept if one.kind == "KMS key"]
     assert (kept.name, kept.remove, "KMS deletes it on" in kept.note) == (key_of(planted), "", True)
 
 
@@ -184,19 +179,17 @@ def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
 
     left = search(planted)
 
-    assert {one.name for one in left.permanent_resources if one.kind == "policy"} == {
-        made[kind] for kind in names.PEOPLE
-    }
+    assert {one.name for one in left.kept if one.kind == "policy"} == {made[kind] for kind in names.PEOPLE}
     assert {one.name for one in left.orphans} & set(made.values()) == {made["auditor"]}
 
 
-IN_A_CLUSTER = {"cluster", "node group", "Pod Identity association"}
+IN_A_CLUSTER = {"cluster", "node group"}
 
 
 def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
     commands = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER]
-    question = f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is (aws eks describe-"
-    assert [command.startswith(question) for command in commands] == [True] * 3
+    question = f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is, and only if it is yours aws eks delete-"
+    assert [command.startswith(question) for command in commands] == [True] * 2
 
 
 def test_what_is_ours_by_its_tag_has_its_command_alone(small):
@@ -254,8 +247,8 @@ def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(plant
 
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
-    left = search_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
-    assert [one.kind for one in left.search_failures] == ["KMS keys"]
+    left = find_leftovers(planted.one.account(denied="ListKeys"), [NEIGHBOUR])
+    assert list(left.failures) == ["KMS keys"]
     assert any(one.kind == "snapshot" for one in left.orphans)
 
 
