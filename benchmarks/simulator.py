@@ -23,7 +23,7 @@ from taken_on import taken_on
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.simulator.engine import EngineRequest, simulate_requests  # noqa: E402
+from tandem.simulator.engine import BLOCK_STEPS, EngineRequest, run_engine  # noqa: E402
 from tandem.simulator.settings import AcceptanceModelName, PromptClassSettings, SimulatorSettings  # noqa: E402
 
 TARGET_S = 10.0
@@ -67,7 +67,8 @@ def _virtual(law: AcceptanceModelName, window: int, count: int, concurrency: int
     jobs = (EngineRequest(number + 1, "default", PROMPT, OUTPUT, float(at)) for number, at in enumerate(arrivals))
     wall, processor = time.perf_counter(), time.process_time()
     committed = steps = 0
-    for job in simulate_requests(knobs, jobs, concurrency=concurrency):
+    ends = run_engine(knobs, jobs, concurrency=concurrency, max_steps=BLOCK_STEPS)
+    for job in (job for _, done in ends for job in done):
         committed, steps = committed + int(job.step_tokens.sum()), steps + job.step_count
     wall, processor = time.perf_counter() - wall, time.process_time() - processor
     loop = f"closed, {concurrency}" if concurrency else "open"

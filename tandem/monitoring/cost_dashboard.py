@@ -32,7 +32,6 @@ def build_cost_dashboard(scope: MonitoringScope) -> widget.Dashboard:
     has_insights, guard_graphs = environment.observability.container_insights, list(_list_guard_graphs(environment))
     return widget.Dashboard(
         name=names.dashboard_name(environment, "money"),
-        title=f"{environment.name}: money and capacity",
         widgets=(
             widget.render_text(
                 "money_header", environment=environment.name, capacity=capacity, price=_format_price(capacity),
@@ -68,33 +67,18 @@ def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
     price_note = f"at {price} USD per node-hour of {capacity.usd_per_hour_date}"
     node_mark = GraphMark(label="most nodes (capacity.nodes)", value=float(capacity.nodes))
     yield _build_graph(environment, _NODES, f"n / {widget.PERIOD_S // 60}", marks=(*marks, node_mark))
-    hours_sentence = (
-        "Minutes in which a node was seen, over the whole range that is looked at. Not the hours billed: EC2 bills "
-        "from launch, before the agent writes."
-    )
-    cost_sentence = (
-        "The node-hours beside it, times that price. Choose the range of one run to see what it cost. No bill is read, "
-        "and nothing but accelerator nodes is in it."
-    )
-    hours_sum_sentence = (
-        "The same hours as they add up from the left edge: flat is no node. A slope in hours in which nobody measures "
-        "is money burnt."
-    )
-    cost_sum_sentence = (
-        "Adds up from the left edge, so it meets the monthly budget's line only in a range of that month. It is no "
-        "bill, and stops nothing."
-    )
     cost_marks = (*marks, _build_budget_mark(environment))
     rows: list[tuple[str, str, str, str, dict[str, Any]]] = [
-        ("Node-hours in the range", "hours", hours_sentence, "n / 60", {"view": "numbers"}),
-        (f"Cost in the range, {price_note}", "USD", cost_sentence, f"n / 60 * {price}", {"view": "numbers"}),
-        ("Node-hours since the range began", "hours", hours_sum_sentence, _RUNNING_SUM, {"marks": marks, **half}),
+        ("Node-hours in the range", "hours", "node_hours", "n / 60", {"view": "numbers"}),
+        (f"Cost in the range, {price_note}", "USD", "node_cost", f"n / 60 * {price}", {"view": "numbers"}),
+        ("Node-hours since the range began", "hours", "node_hours_sum", _RUNNING_SUM, {"marks": marks, **half}),
         (
-            f"Cost since the range began, {price_note}", "USD", cost_sum_sentence, f"{_RUNNING_SUM} * {price}",
+            f"Cost since the range began, {price_note}", "USD", "node_cost_sum", f"{_RUNNING_SUM} * {price}",
             {"marks": cost_marks, **half},
         ),
     ]  # fmt: skip
-    for title, unit, sentence, formula, fields in rows:
+    for title, unit, macro, formula, fields in rows:
+        sentence = widget.render_markdown(macro)
         yield _build_graph(environment, _NODES, formula, title=title, unit=unit, sentence=sentence, **fields)
 
 
@@ -146,9 +130,7 @@ def _build_run_graph(scope: MonitoringScope) -> GraphWidget:
         )
     return GraphWidget(
         title=f"Last runs: requests published [{unit}]",
-        sentence="Requests of every arm, by experiment, in 5 minutes. The right end of a line is when its last run "
-        "ended or its publisher stopped; nodes alive above without a line here are nodes that nobody measures on, "
-        "or a compile.",
+        sentence=widget.render_markdown("last_runs"),
         unit=unit,
         publisher=metrics.BENCH,
         lines=tuple(lines),

@@ -29,7 +29,6 @@ def build_experiment_dashboard(environment: Environment, experiment_scope: Exper
     arms = DashboardArms(environment, experiment_scope)
     return widget.Dashboard(
         name=names.dashboard_name(environment, arms.experiment.name),
-        title=f"{arms.experiment.name}: arms side by side",
         variables=arms.variables,
         widgets=(
             widget.render_text("experiment_header", arms=arms, period_minutes=PERIOD_S // 60, all_values=ALL_VALUES),
@@ -106,10 +105,7 @@ def _list_speed_ups(arms: DashboardArms, metric: Metric) -> Iterator[GraphWidget
     ratio, description = (
         ("a0 / a{0}", "Baseline / arm") if metric.better == "lower" else ("a{0} / a0", "Arm / baseline")
     )
-    sentence = (
-        f"{description} over the whole range, absent while one of the two has no values. It has no interval: "
-        "`tandem bench report` says whether a difference is one."
-    )
+    sentence = widget.render_markdown("speed_up", description=description)
     medians = [
         arms.line(metric.name, variant, "p50", f"a{number}")
         for number, variant in enumerate((arms.baseline, *arms.variants))
@@ -133,10 +129,7 @@ def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
             arms.build_expression(f"100 * f{number} / r{number}", variant, f"e{number}"),
         )
     ]
-    share_sentence = (
-        "Failed / asked, over the same minutes. Latencies above are of those that succeeded only: an arm that fails "
-        "looks fast."
-    )
+    share_sentence = widget.render_markdown("failed_share")
     yield _build_graph("Failed share", "percent", share_sentence, share_lines, width=COLUMNS // 3)
     for metric in list_published_metrics():
         if metric.name in _COUNTS:
@@ -162,9 +155,5 @@ def _list_overflow_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWi
     class_, concurrency = arms.default_choice
     search = arms.build_search("tpot_ms", "p50", PromptClass=class_, Concurrency=concurrency)
     line = MathExpression(text=search, label=widget.dimension_label("Variant"), id="every")
-    sentence = (
-        "All arms that were measured at the chosen class and concurrency, drawn above or not; to see which is out of "
-        "line, not to read one. Colors are CloudWatch's own here."
-    )
-    unit = find_metric("tpot_ms").unit
+    sentence, unit = widget.render_markdown("every_arm"), find_metric("tpot_ms").unit
     yield _build_graph("TPOT of every arm, p50", unit, sentence, [line], width=COLUMNS, height=9)

@@ -48,7 +48,6 @@ def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
     source = metrics.PUBLISHERS[metrics.NEURON].source
     return widget.Dashboard(
         name=names.dashboard_name(environment, "machine"),
-        title=f"{environment.name}: the machine",
         widgets=(header, *widgets, widget.render_text("neuron_cores", source=source, namespaces=namespaces)),
     )
 

@@ -138,13 +138,13 @@ def build_text(markdown: str, width: int = COLUMNS) -> TextWidget:
 
 
 def render_text(name: str, width: int = COLUMNS, **values: object) -> TextWidget:
-    """Return the text widget that a macro of templates/texts.md.j2 says, each paragraph in one line.
+    """Return the text widget that a macro of templates/texts.md.j2 says; `values` are the macro's arguments."""
+    return build_text(render_markdown(name, **values), width)
 
-    Args:
-        name: of the macro. values: its arguments.
-    """
-    text = getattr(_TEXTS.module, name)(**values).strip()
-    return build_text(_WRAPPED_LINE.sub(r"\1 ", text), width)
+
+def render_markdown(name: str, **values: object) -> str:
+    """Return what a macro of templates/texts.md.j2 says, each paragraph in one line."""
+    return _WRAPPED_LINE.sub(r"\1 ", getattr(_TEXTS.module, name)(**values).strip())
 
 
 def count_text_rows(markdown: str, width: int) -> int:
@@ -178,13 +178,11 @@ class Dashboard:
 
     Args:
         name: unique in the account: letters, digits, dash and underscore.
-        title: for people.
         widgets: in reading order; placed left to right, 24 columns; each graph has its sentence under it.
         start: what it shows when opened, back from now: an ISO 8601 duration with a minus.
     """
 
     name: str
-    title: str
     widgets: tuple[GraphWidget | TextWidget, ...]
     variables: tuple[DashboardVariable, ...] = ()
     start: str = "-PT12H"

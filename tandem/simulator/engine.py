@@ -1,6 +1,6 @@
 """The process model: what an engine does with requests, in virtual time; no I/O and no clock of its own.
 
-Invariant: the HTTP server and `simulate_requests` run this very engine; with the same knobs, the same requests and the
+Invariant: the HTTP server and `run_engine` run this very engine; with the same knobs, the same requests and the
 same times of arrival both give the same steps.
 
 The model is continuous batching as vLLM's scheduler does it without chunked prefill. Requests queue first in, first
@@ -238,19 +238,6 @@ class BatchingEngine:
             self._factors = np.exp(self._settings.jitter * self._rng.standard_normal(BLOCK_STEPS))
 
 
-def simulate_requests(
-    settings: SimulatorSettings, requests: Iterable[EngineRequest], *, concurrency: int | None = None
-) -> Iterator[EngineRequest]:
-    """Run requests to their ends in virtual time; yield each as it ends.
-
-    Args:
-        requests: in the order of `arrived_s`.
-        concurrency: a closed loop: so many at first, then each as another ends, whatever its `arrived_s` says.
-    """
-    for _, finished_requests in run_engine(settings, requests, concurrency=concurrency, max_steps=BLOCK_STEPS):
-        yield from finished_requests
-
-
 def run_engine(
     settings: SimulatorSettings,
     requests: Iterable[EngineRequest],
@@ -261,7 +248,8 @@ def run_engine(
     """Run requests in virtual time; yield what the engine did, and who ended with it.
 
     Args:
-        jobs, concurrency: as for `simulate_requests`.
+        requests: in the order of `arrived_s`.
+        concurrency: a closed loop: so many at first, then each as another ends, whatever its `arrived_s` says.
         max_steps: decode steps at once; more is faster, and the same.
     """
     engine, request_iterator, now_s = BatchingEngine(settings), iter(requests), 0.0

@@ -87,24 +87,22 @@ class ResponseStream:
         """Hand a burst over to the writer."""
         self._bursts.put_nowait(burst)
 
-    async def write(self, request: web.Request, response: web.StreamResponse) -> None:
+    async def write(self, request: web.Request, response: web.StreamResponse | None) -> None:
         """Write every burst when it is due; return after the last one, or where a fault drops the connection.
+
+        Args:
+            response: None for an answer that is sent whole.
 
         Raises:
             ConnectionError: the client went away.
         """
         async for burst in self._wait_bursts():
-            if self._drop_burst is not None and self._burst_count >= self._drop_burst:
+            if response and self._drop_burst is not None and self._burst_count >= self._drop_burst:
                 if request.transport is not None:
                     request.transport.close()
                 return
-            if burst.content:
+            if response and burst.content:
                 await response.write(burst.content)
-            self._note_burst(burst)
-
-    async def wait(self) -> None:
-        """Return when the last burst is due, for an answer that is sent whole."""
-        async for burst in self._wait_bursts():
             self._note_burst(burst)
 
     async def _wait_bursts(self) -> AsyncIterator[TokenBurst]:

@@ -232,7 +232,7 @@ class SimulatorServer:
 
 async def _write_response(request: web.Request, stream: ResponseStream, entry: RequestLogEntry) -> web.StreamResponse:
     if not stream.frames.request.stream:
-        await stream.wait()
+        await stream.write(request, None)
         return _json_response(stream.frames.document(stream.frames.plan.tokens))
     response = web.StreamResponse(headers=_SSE_HEADERS)
     try:

@@ -20,9 +20,10 @@ DEFAULT_CLASS = "default"
 
 AcceptanceModelName = Literal["nxdi", "vllm", "none"]
 RuntimeName = Literal["nxdi-v0", "native", "vllm-cpu"]
-StatusFault = Literal["status_500", "status_503", "status_429", "html"]
-TimeFault = Literal["stall", "drop", "slow_first_token", "restart"]
-ContentFault = Literal["no_usage", "wrong_usage", "wrong_model", "garbage", "endless"]
+FaultKind = Literal[
+    "status_500", "status_503", "status_429", "html", "stall", "drop", "slow_first_token", "restart", "no_usage",
+    "wrong_usage", "wrong_model", "garbage", "endless",
+]  # fmt: skip
 
 
 class PromptClassSettings(SpecRecord):
@@ -39,7 +40,7 @@ class PromptClassSettings(SpecRecord):
 class FaultSettings(SpecRecord):
     """One way to fail, and which requests it meets."""
 
-    kind: Literal[StatusFault, TimeFault, ContentFault] = Field(description="what goes wrong")
+    kind: FaultKind = Field(description="what goes wrong")
     rate: float = Field(0.0, ge=0, le=1, description="share of the requests, drawn from the seed")
     requests: tuple[int, ...] = Field((), description="these requests, counted from 1 as they are accepted")
     classes: tuple[str, ...] = Field((), description="only requests of these classes; empty for all")

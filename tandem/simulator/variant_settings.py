@@ -6,7 +6,7 @@ in `data/calibration.yaml`, `assumed` where there is none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -110,14 +110,13 @@ def _class_settings(variant: Variant, classes: Mapping[str, PromptClassSettings]
     return own | {DEFAULT_CLASS: PromptClassSettings(acceptance=default)}
 
 
-def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -> Sequence[SpecFault]:
-    lookups: list[tuple[str, str, Mapping[str, object]]] = [("target", experiment.target, figures.targets)]
-    for draft in dict.fromkeys(variant.draft for variant in experiment.all_variants() if variant.draft):
-        lookups += [("draft", draft, table) for table in (figures.drafts, figures.acceptance)]
+def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -> list[SpecFault]:
+    drafts = dict.fromkeys(variant.draft for variant in experiment.all_variants() if variant.draft)
+    drafted = figures.drafts.keys() & figures.acceptance.keys()
+    lookups = [("target", experiment.target, figures.targets.keys()), *(("draft", draft, drafted) for draft in drafts)]
     change = f"add its figures, with their source, to tandem/simulator/data/{CALIBRATION_FILE.name}"
-    faults = [
-        SpecFault(f"experiments/{experiment.name}.yaml", field_name, model, ", ".join(table), change)
-        for field_name, model, table in lookups
-        if model not in table
+    return [
+        SpecFault(f"experiments/{experiment.name}.yaml", field_name, model, ", ".join(sorted(known)), change)
+        for field_name, model, known in lookups
+        if model not in known
     ]
-    return list(dict.fromkeys(faults))

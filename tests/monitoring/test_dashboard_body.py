@@ -34,7 +34,7 @@ def graph(**given: Any) -> GraphWidget:
 
 def properties(one: GraphWidget, *variables: DashboardVariable) -> dict[str, Any]:
     """The properties of the one metric widget of a dashboard."""
-    whole = build_body(Dashboard(name="one", title="One", widgets=(one,), variables=variables), REGION)
+    whole = build_body(Dashboard(name="one", widgets=(one,), variables=variables), REGION)
     (widget,) = [widget for widget in whole["widgets"] if widget["type"] == "metric"]
     found: dict[str, Any] = widget["properties"]
     return found

@@ -16,7 +16,7 @@ def repeated(count: int, lines: int = 1) -> Dashboard:
     """A dashboard of one graph with so many lines, `count` times; it says nothing, so that its JSON stays small."""
     one = graph(drawn("post-us-east-2")["post"], "TPOT, p50")
     one = replace(one, width=24, sentence="", lines=one.lines[:1] * lines)
-    return Dashboard(name="one", title="One", widgets=(one,) * count)
+    return Dashboard(name="one", widgets=(one,) * count)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from tandem.simulator.engine import EngineRequest, draw_step_tokens, run_engine, simulate_requests
+from tandem.simulator.engine import BLOCK_STEPS, EngineRequest, draw_step_tokens, run_engine
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 
@@ -27,7 +27,8 @@ def jobs(count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0) -
 def ended(
     chosen: SimulatorSettings, asked: Iterable[EngineRequest], concurrency: int | None = None
 ) -> list[EngineRequest]:
-    return sorted(simulate_requests(chosen, asked, concurrency=concurrency), key=lambda job: job.number)
+    ends = run_engine(chosen, asked, concurrency=concurrency, max_steps=BLOCK_STEPS)
+    return sorted((job for _, done in ends for job in done), key=lambda job: job.number)
 
 
 def step_ms(job: EngineRequest) -> list[float]:

@@ -9,7 +9,7 @@ import pytest
 from doubles.simulator_thread import SimulatorThread
 from simulator_client import CHAT, ask, chat, until
 
-from tandem.simulator.engine import EngineRequest, simulate_requests
+from tandem.simulator.engine import EngineRequest, run_engine
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
@@ -37,7 +37,7 @@ def simulated(served: list[RequestLogEntry]) -> list[EngineRequest]:
     jobs = [
         EngineRequest(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served
     ]
-    return sorted(simulate_requests(KNOBS, jobs), key=lambda job: job.number)
+    return sorted((job for _, done in run_engine(KNOBS, jobs) for job in done), key=lambda job: job.number)
 
 
 def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):
