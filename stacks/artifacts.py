@@ -21,54 +21,46 @@ class ArtifactsStack(EnvironmentStack):
         super().__init__(
             scope, id_, environment=environment, description="Tandem: bucket of models and compiled artifacts"
         )
-        access_logs = PrivateBucket(
-            self, "AccessLogs", name=names.log_bucket_name(environment), expire_days=environment.log_retention_days
-        )
-        acknowledge_findings(
-            access_logs.bucket,
-            {"AwsSolutions-S1": "this bucket receives the access logs; its own would log themselves"},
-        )
-        PrivateBucket(
-            self, "Artifacts", name=names.bucket_name(environment), access_logs=access_logs.bucket,
+        access_logs = add_private_bucket(
+            Construct(self, "AccessLogs"), name=names.log_bucket_name(environment),
+            expire_days=environment.log_retention_days,
+        )  # fmt: skip
+        reason = "this bucket receives the access logs; its own would log themselves"
+        acknowledge_findings(access_logs, {"AwsSolutions-S1": reason})
+        add_private_bucket(
+            Construct(self, "Artifacts"), name=names.bucket_name(environment), access_logs=access_logs,
             noncurrent_days=environment.artifacts.noncurrent_days, key_arn=environment.artifacts.kms_key_arn,
         )  # fmt: skip
 
 
-class PrivateBucket(Construct):
-    """A versioned, encrypted, private bucket that speaks TLS only and is kept when its stack goes.
-
-    Attributes:
-        bucket: the bucket.
-    """
-
-    def __init__(
-        self, scope: Construct, id_: str, *, name: str, access_logs: s3.IBucket | None = None,
-        noncurrent_days: int = 1, expire_days: int | None = None, key_arn: str | None = None,
-    ) -> None:  # fmt: skip
-        super().__init__(scope, id_)
-        key = kms.Key.from_key_arn(self, "Key", key_arn) if key_arn else None
-        self.bucket = s3.Bucket(
-            self,
-            "Bucket",
-            bucket_name=name,
-            versioned=True,
-            # S3's own keys need no permission; with a customer key a bucket key spares a call of KMS for each object
-            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
-            encryption_key=key,
-            bucket_key_enabled=True if key else None,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            server_access_logs_bucket=access_logs,
-            server_access_logs_prefix="access/" if access_logs else None,
-            lifecycle_rules=[
-                s3.LifecycleRule(
-                    id="tidy",
-                    abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
-                    noncurrent_version_expiration=Duration.days(noncurrent_days),
-                    expiration=Duration.days(expire_days) if expire_days else None,
-                )
-            ],
-            removal_policy=RemovalPolicy.RETAIN,
-        )
+def add_private_bucket(
+    scope: Construct, *, name: str, access_logs: s3.IBucket | None = None, noncurrent_days: int = 1,
+    expire_days: int | None = None, key_arn: str | None = None,
+) -> s3.Bucket:  # fmt: skip
+    """Add the bucket of `scope`: versioned, encrypted, private; it speaks TLS only and is kept when its stack goes."""
+    key = kms.Key.from_key_arn(scope, "Key", key_arn) if key_arn else None
+    return s3.Bucket(
+        scope,
+        "Bucket",
+        bucket_name=name,
+        versioned=True,
+        # S3's own keys need no permission; with a customer key a bucket key spares a call of KMS for each object
+        encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+        encryption_key=key,
+        bucket_key_enabled=True if key else None,
+        enforce_ssl=True,
+        minimum_tls_version=1.2,
+        block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+        object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+        server_access_logs_bucket=access_logs,
+        server_access_logs_prefix="access/" if access_logs else None,
+        lifecycle_rules=[
+            s3.LifecycleRule(
+                id="tidy",
+                abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
+                noncurrent_version_expiration=Duration.days(noncurrent_days),
+                expiration=Duration.days(expire_days) if expire_days else None,
+            )
+        ],
+        removal_policy=RemovalPolicy.RETAIN,
+    )

@@ -91,38 +91,35 @@ class WorkloadsStack(EnvironmentStack):
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
         manifests = [
-            ManifestSequence(self, name, kubectl=kubectl, stages=stages, earlier=[release, identities[name]])
+            _add_manifests(Construct(self, name), kubectl, stages, [release, identities[name]])
             for name, stages in cluster_content.charts.items()
         ]
         # in the experiments' namespaces, so after all of them
-        ManifestSequence(self, "People", kubectl=kubectl, stages=cluster_content.people, earlier=manifests)
+        _add_manifests(Construct(self, "People"), kubectl, cluster_content.people, manifests)
 
 
-class ManifestSequence(Construct):
-    """One experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
+def _add_manifests(
+    scope: Construct, kubectl: KubectlAccess, stages: Mapping[str, Objects], earlier: Sequence[IDependable]
+) -> Construct:
+    """Add one experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
 
     What grows with the number of variants is sent name by name, because CloudFormation sends the properties of a
     custom resource, old and new, in one invocation of 256 KiB. By name and not by number: an object that changed
     its resource would be deleted by the one before it is made by the other.
     """
-
-    def __init__(
-        self, scope: Construct, id_: str, *, kubectl: KubectlAccess, stages: Mapping[str, Objects],
-        earlier: Sequence[IDependable],
-    ) -> None:  # fmt: skip
-        super().__init__(scope, id_)
-        for stage, objects in stages.items():
-            manifests = [
-                eks.KubernetesManifest(
-                    self, piece_id, cluster=kubectl.cluster, manifest=piece_objects,
-                    overwrite=True,  # `kubectl create` would fail where a cluster already has the object
-                    prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
-                )
-                for piece_id, piece_objects in split_chart(stage, objects).items()
-            ]  # fmt: skip
-            for manifest in manifests:
-                manifest.node.add_dependency(kubectl.ready, *earlier)
-            earlier = manifests
+    for stage, objects in stages.items():
+        manifests = [
+            eks.KubernetesManifest(
+                scope, piece_id, cluster=kubectl.cluster, manifest=piece_objects,
+                overwrite=True,  # `kubectl create` would fail where a cluster already has the object
+                prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
+            )
+            for piece_id, piece_objects in split_chart(stage, objects).items()
+        ]  # fmt: skip
+        for manifest in manifests:
+            manifest.node.add_dependency(kubectl.ready, *earlier)
+        earlier = manifests
+    return scope
 
 
 def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:

@@ -42,120 +42,102 @@ class VllmApiError(Exception):
     retry_after_s: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationRequest:
-    """One request that can be answered.
+class GenerationRequest(msgspec.Struct, kw_only=True):
+    """One request that can be answered: the fields of its body that mean something here, and what is read of them.
 
     Args:
-        text: the prompt as one text, roles left out. prompt_pieces: its tokens, with those of the chat template.
         max_tokens: None for as many as there is room. temperature: 0 for greedy. seed: None for none.
         logprobs: None for none, else how many alternatives of each token.
-        include_usage, include_continuous_usage: whether asked for at the end, with each chunk.
+        api, text: how it was asked; the prompt as one text, roles left out.
+        prompt_pieces: its tokens, with those of the chat template.
     """
 
-    api: ApiName
-    model: str
-    text: str
-    prompt_pieces: tuple[str, ...]
-    max_tokens: int | None
-    temperature: float
-    seed: int | None
-    stop: tuple[str, ...]
-    ignore_eos: bool
-    thinking: bool
-    stream: bool
-    include_usage: bool
-    include_continuous_usage: bool
-    return_token_ids: bool
-    logprobs: int | None
+    model: str = ""
+    messages: list[dict[str, Any]] = []
+    prompt: str | list[str] | None = None
+    n: int = 1
+    best_of: int = 1
+    stream: bool = False
+    stream_options: dict[str, Any] = {}
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float = 1.0
+    seed: int | None = None
+    stop: str | list[str] = []
+    ignore_eos: bool = False
+    return_token_ids: bool = False
+    logprobs: bool | int | None = None
+    top_logprobs: int = 0
+    chat_template_kwargs: dict[str, Any] = {}
+    api: ApiName = msgspec.field(name="_api", default="chat")
+    text: str = msgspec.field(name="_text", default="")
+    prompt_pieces: tuple[str, ...] = msgspec.field(name="_prompt_pieces", default=())
+    thinking: bool = msgspec.field(name="_thinking", default=False)
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of the prompt."""
         return len(self.prompt_pieces)
 
+    @property
+    def include_usage(self) -> bool:
+        """Whether usage is asked for at the end."""
+        return bool(self.stream_options.get("include_usage"))
 
-class _RequestBody(msgspec.Struct):
-    """The fields of a body that mean something here; a null is as good as a field left out."""
-
-    model: str | None = None
-    messages: list[dict[str, Any]] | None = None
-    prompt: str | list[str] | None = None
-    n: int | None = None
-    best_of: int | None = None
-    stream: bool | None = None
-    stream_options: dict[str, Any] | None = None
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
-    temperature: float | None = None
-    seed: int | None = None
-    stop: str | list[str] | None = None
-    ignore_eos: bool | None = None
-    return_token_ids: bool | None = None
-    logprobs: bool | int | None = None
-    top_logprobs: int | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    @property
+    def include_continuous_usage(self) -> bool:
+        """Whether usage is asked for with each chunk."""
+        return self.include_usage and bool(self.stream_options.get("continuous_usage_stats"))
 
 
 def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettings) -> GenerationRequest:
-    """Read a request.
+    """Read a request; a null in its body is as good as a field left out.
 
     Raises:
         VllmApiError: it cannot be answered.
     """
     try:
-        fields = msgspec.json.decode(body, type=_RequestBody)
+        fields = msgspec.json.decode(body)
+        if isinstance(fields, dict):
+            fields = {name: value for name, value in fields.items() if value is not None}
+        request = msgspec.convert(fields, GenerationRequest)
     except msgspec.DecodeError as error:  # of which a ValidationError is one
         text = f"{error}" if isinstance(error, msgspec.ValidationError) else f"JSON decode error: {error}"
         raise VllmApiError(f"1 validation error: {text}", kind="Bad Request") from None
-    model, is_chat = fields.model or settings.model, api == "chat"
-    if model != settings.model:
-        message = f"The model `{model}` does not exist. Valid aliases: {settings.model}."
+    request.api, request.model, is_chat = api, request.model or settings.model, api == "chat"
+    if request.model != settings.model:
+        message = f"The model `{request.model}` does not exist. Valid aliases: {settings.model}."
         raise VllmApiError(message, status=404, kind="NotFoundError", param="model")
-    if (fields.n or 1) != 1 or (fields.best_of or 1) != 1:
+    if (request.n, request.best_of) != (1, 1):
         raise VllmApiError("the simulator gives one choice: n must be 1", param="n")
-    options = fields.stream_options or {}
-    if options and not fields.stream:
+    if request.stream_options and not request.stream:
         raise VllmApiError("Stream options can only be defined when `stream=True`.", param="stream_options")
-    thinking = is_chat and bool((fields.chat_template_kwargs or {}).get("enable_thinking", settings.thinking))
-    text, prompt_pieces = _read_prompt(fields, is_chat=is_chat, thinking=thinking)
-    max_tokens = fields.max_tokens if is_chat or fields.max_tokens is not None else COMPLETIONS_MAX_TOKENS
-    if is_chat and fields.max_completion_tokens is not None:
-        max_tokens = fields.max_completion_tokens
-    include_usage = bool(options.get("include_usage"))
-    logprobs = (fields.top_logprobs or 0) if is_chat and fields.logprobs else fields.logprobs
-    generation_request = GenerationRequest(
-        api=api,
-        model=model,
-        text=text,
-        prompt_pieces=tuple(prompt_pieces),
-        max_tokens=max_tokens,
-        temperature=1.0 if fields.temperature is None else fields.temperature,
-        seed=fields.seed,
-        stop=(fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ()),
-        ignore_eos=bool(fields.ignore_eos),
-        thinking=thinking,
-        stream=bool(fields.stream),
-        include_usage=include_usage,
-        include_continuous_usage=include_usage and bool(options.get("continuous_usage_stats")),
-        return_token_ids=bool(fields.return_token_ids) and settings.runtime != "nxdi-v0",
-        logprobs=None if logprobs is None or logprobs is False else int(logprobs),
-    )
-    _check_limits(generation_request, settings.max_model_len)
-    return generation_request
+    request.thinking = is_chat and bool(request.chat_template_kwargs.get("enable_thinking", settings.thinking))
+    request.text, pieces = _read_prompt(request)
+    request.prompt_pieces = tuple(pieces)
+    if is_chat and request.max_completion_tokens is not None:
+        request.max_tokens = request.max_completion_tokens
+    elif not is_chat and request.max_tokens is None:
+        request.max_tokens = COMPLETIONS_MAX_TOKENS
+    request.stop = [request.stop] if isinstance(request.stop, str) else request.stop
+    request.return_token_ids &= settings.runtime != "nxdi-v0"
+    logprobs = request.top_logprobs if is_chat and request.logprobs else request.logprobs
+    request.logprobs = None if logprobs is None or logprobs is False else int(logprobs)
+    _check_limits(request, settings.max_model_len)
+    return request
 
 
-def _read_prompt(fields: _RequestBody, *, is_chat: bool, thinking: bool) -> tuple[str, list[str]]:
+def _read_prompt(request: GenerationRequest) -> tuple[str, list[str]]:
     """Return the prompt as one text, and its tokens with those of the chat template."""
-    if is_chat:
-        if not fields.messages:
+    if request.api == "chat":
+        if not request.messages:
             message = "1 validation error: messages: a list of messages is expected"
             raise VllmApiError(message, kind="Bad Request", param="messages")
-        texts = [_read_message(message) for message in fields.messages]
+        texts = [_read_message(message) for message in request.messages]
         pieces = [piece for text in texts for piece in split_pieces(text)]
         pieces += ["<role>"] * _ROLE_TOKENS * (len(texts) + 1)
-        return "\n".join(texts), pieces + ["<thought>"] * (0 if thinking else _EMPTY_THOUGHT_TOKENS)
-    prompt = fields.prompt
+        return "\n".join(texts), pieces + ["<thought>"] * (0 if request.thinking else _EMPTY_THOUGHT_TOKENS)
+    prompt = request.prompt
     if isinstance(prompt, list) and len(prompt) == 1:
         prompt = prompt[0]
     if not isinstance(prompt, str):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
@@ -125,7 +125,7 @@ def _answer_length(key: str, class_: PromptClassSettings) -> int:
     return max(1, class_.output_tokens - class_.output_spread + offset)
 
 
-def _cut_at_stop(plan: ResponsePlan, stops: tuple[str, ...]) -> ResponsePlan:
+def _cut_at_stop(plan: ResponsePlan, stops: Iterable[str]) -> ResponsePlan:
     """Cut the content before the first stop string; the token that completes it is the last."""
     tokens = plan.tokens
     ends = tuple(itertools.accumulate(len(token.visible_text) if token.part == "content" else 0 for token in tokens))

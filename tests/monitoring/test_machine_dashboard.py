@@ -25,7 +25,7 @@ def of_experiment(dashboard: Dashboard, experiment: str) -> Dashboard:
     }
     start = next(place for place, head in heads.items() if head.startswith(f"### Servers of {experiment}\n"))
     end = next(place for place in heads if place > start)
-    return Dashboard(name="part", title="Part", widgets=dashboard.widgets[start:end])
+    return Dashboard(name="part", widgets=dashboard.widgets[start:end])
 
 
 def scraped(experiment: str, service: str, **counts: float) -> SeriesStore:
