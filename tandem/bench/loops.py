@@ -23,7 +23,7 @@ from tandem.bench.interrupt import StopSignal
 from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.plan import PlanItem, PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.recorder import RunRecorder, complete_record
+from tandem.bench.recorder import WriteRecord, complete_record
 from tandem.bench.resume import ATTEMPT_SEPARATOR
 from tandem.bench.settings import RunSettings
 
@@ -60,14 +60,14 @@ class RequestLoops:
 
     Args:
         settings: how requests are made.
-        recorder: where records go.
+        write_record: takes what makes a record.
         stop: ends the loops early.
         attempts: request id to how often an interrupted run asked it before.
         on_record: told of every record.
     """
 
     settings: RunSettings
-    recorder: RunRecorder
+    write_record: WriteRecord
     stop: StopSignal
     attempts: dict[str, int]
     on_record: Callable[[RequestRecord], None]
@@ -138,7 +138,7 @@ class RequestLoops:
         try:
             reply = await arm.client.send_request(request, manifest.time_outs or Timeouts())
             complete = functools.partial(complete_record, draft, entry.prompt, request, arm.models, reply)
-            record = await self.recorder.write_record(complete)
+            record = await self.write_record(complete)
         except BenchError as fault:
             self.stop.request("failed", fault, grace_s=0)
             return 0.0

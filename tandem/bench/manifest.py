@@ -218,21 +218,15 @@ def read_manifest(folder: Path) -> RunManifest:
     with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
         text = path.read_bytes()
     try:
-        head = msgspec.json.decode(text, type=_ManifestHeader)
-        if head.schema > SCHEMA:
-            problem = f"the manifest has schema {head.schema}, and this Tandem knows up to {SCHEMA}"
-            change = f"read it with Tandem {head.version}, which wrote it, or a newer one"
-            raise BenchError(problem, where=str(path), change=change)
         manifest = msgspec.json.decode(text, type=RunManifest)
     except DECODE_ERRORS as error:
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
+    if manifest.schema > SCHEMA:
+        problem = f"the manifest has schema {manifest.schema}, and this Tandem knows up to {SCHEMA}"
+        change = f"read it with Tandem {manifest.version}, which wrote it, or a newer one"
+        raise BenchError(problem, where=str(path), change=change)
     parse_moment(manifest.created_utc, str(path))
     return manifest
-
-
-class _ManifestHeader(msgspec.Struct):
-    schema: int = 0
-    version: str = "the version"
 
 
 def control_round_numbers(manifest: RunManifest) -> frozenset[int]:

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TextIO
 
 from tandem.bench.estimate import estimate_turn_s, format_duration
@@ -20,15 +19,6 @@ from tandem.bench.terminal_text import PrintableStream
 
 TERMINAL_S, LOG_S = 0.5, 5.0
 CLEAR_LINE = "\r\x1b[K"
-
-
-@dataclass
-class WarmUpCount:
-    """What the warm-up of an arm has asked so far; `start_s` is on the monotonic clock."""
-
-    start_s: float
-    requests: int = 0
-    failures: int = 0
 
 
 class RunProgress:
@@ -49,7 +39,7 @@ class RunProgress:
         self._planned_done_s = 0.0  # of the expected time, what the finished requests stand for
         self._share_s = 0.0  # of the expected time, what a request of the present turn stands for
         self._turn_name = ""
-        self._warm_ups: dict[str, WarmUpCount] = {}
+        self._is_warm_up = False
 
     def notify(self, sentence: str) -> None:
         """Write a sentence of its own."""
@@ -59,7 +49,8 @@ class RunProgress:
 
     def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
-        self._start_s = self._start_s or time.monotonic()
+        if self._is_warm_up or self._start_s is None:
+            self._begin_count(is_warm_up=False)
         self._share_s = estimate_turn_s(turn) / turn.request_count
         block = turn.block
         self._turn_name = f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
@@ -73,38 +64,28 @@ class RunProgress:
         self._failure_count += record.error is not None
         self._planned_done_s += self._share_s
 
-    @contextlib.contextmanager
-    def show_warm_up(self, arm: str) -> Iterator[None]:
-        """Show the warm-up of an arm while it lasts."""
-        self.notify(f"warming {arm} up")
-        self._warm_ups[arm] = WarmUpCount(time.monotonic())
-        try:
-            yield
-        finally:
-            del self._warm_ups[arm]
+    def begin_warm_up(self, names: str) -> None:
+        """Say which arms are warmed up from now on."""
+        self._begin_count(is_warm_up=True)
+        self._turn_name = f"warm-up of {names}"
+        self.notify(self._turn_name)
 
-    def count_warm_up(self, record: RequestRecord) -> None:
-        """Count a record of a warm-up."""
-        count = self._warm_ups[record.arm]
-        count.requests += 1
-        count.failures += record.error is not None
+    def _begin_count(self, *, is_warm_up: bool) -> None:
+        self._is_warm_up, self._start_s = is_warm_up, time.monotonic()
+        self._done_count = self._failure_count = 0
 
     def status_line(self) -> str:
         """Return where the run stands."""
         now_s = time.monotonic()
-        if self._warm_ups:
-            return "; ".join(
-                f"warm-up of {arm}: {format_duration(now_s - count.start_s)} gone, requests done: {count.requests}"
-                + (f" ({count.failures} failed)" if count.failures else "")
-                for arm, count in self._warm_ups.items()
-            )
         elapsed_s, total = now_s - (self._start_s or now_s), ""
+        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
+        if self._is_warm_up:
+            return f"{self._done_count} requests{failure_text}; {self._turn_name}; {format_duration(elapsed_s)} gone"
         remaining = format_duration(max(self.expected_s - elapsed_s, 0.0))
         if self._requests is not None:
             pace = elapsed_s / self._planned_done_s if self._planned_done_s else 1.0
             remaining_s = max(self.expected_s - self._planned_done_s, 0.0) * pace
             total, remaining = f"/{self._requests}", f"about {format_duration(remaining_s)}"
-        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
         return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {remaining} left"
 
     @contextlib.contextmanager
@@ -121,7 +102,7 @@ class RunProgress:
     async def _write_lines(self) -> None:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
-            if self._turn_name or self._warm_ups:
+            if self._turn_name:
                 self._clear_line()
                 self._out.write(self.status_line() if self._terminal else f"{self.status_line()}\n")
                 self._out.flush()

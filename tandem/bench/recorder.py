@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,29 +26,15 @@ from tandem.bench.suites.suite import check_content
 SWITCH_S = 0.0005  # how long the parsing thread may hold the interpreter; 5 ms is Python's own
 
 
-class RunRecorder:
-    """Appends the records of a run to one file; made by `open_recorder`."""
+WriteRecord = Callable[[Callable[[], RequestRecord]], Awaitable[RequestRecord]]
+"""Writes the record that its argument makes and returns it; both happen in the thread.
 
-    def __init__(self, writer: RecordWriter, thread: ThreadPoolExecutor) -> None:
-        self._writer, self._thread = writer, thread
-
-    async def write_record(self, complete: Callable[[], RequestRecord]) -> RequestRecord:
-        """Write the record that `complete` makes and return it; both happen in the thread.
-
-        Raises:
-            ExternalBenchError: the disk took no more.
-        """
-
-        def write() -> RequestRecord:
-            record = complete()
-            self._writer.write(record)
-            return record
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
+It raises ExternalBenchError where the disk took no more.
+"""
 
 
 @contextmanager
-def open_recorder(path: Path) -> Iterator[RunRecorder]:
+def open_recorder(path: Path) -> Iterator[WriteRecord]:
     """Open the records of a run, to be appended to.
 
     Raises:
@@ -58,7 +44,16 @@ def open_recorder(path: Path) -> Iterator[RunRecorder]:
     sys.setswitchinterval(SWITCH_S)
     try:
         with RecordWriter(path) as writer, ThreadPoolExecutor(1, thread_name_prefix="records") as thread:
-            yield RunRecorder(writer, thread)
+
+            def write(complete: Callable[[], RequestRecord]) -> RequestRecord:
+                record = complete()
+                writer.write(record)
+                return record
+
+            async def write_record(complete: Callable[[], RequestRecord]) -> RequestRecord:
+                return await asyncio.get_running_loop().run_in_executor(thread, write, complete)
+
+            yield write_record
     finally:
         sys.setswitchinterval(interval_s)
 

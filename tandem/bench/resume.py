@@ -8,7 +8,7 @@ manifest's is refused with the field.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE, SCHEMA, RunManifest
 from tandem.bench.record import read_records
-from tandem.bench.simulation import combine_simulated
 
 ATTEMPT_SEPARATOR = "~"  # between a request's id and the number of the attempt, from the second on
 RUN_FIELDS = (
@@ -27,7 +26,7 @@ RUN_FIELDS = (
     *("concurrency", "rate_per_s", "rounds", "control_rounds", "repeats", "prompts_per_class", "mixed", "duration_s"),
     "time_outs",
 )
-ARM_FIELDS = ("role", "url", "model", "artifact_key", "image", "server_version", "runtime", "speculation")
+ARM_FIELDS = ("simulated", "role", "url", "model", "artifact_key", "image", "server_version", "runtime", "speculation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,17 +76,16 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
         BenchError: it is another run than the one the folder holds.
     """
     check_same_run(before, now, folder)
-    arms = []
-    for old_arm, arm in zip(before.arms, now.arms, strict=True):
-        changes = {"placement": arm.placement, "owned_by": arm.owned_by}
-        arms.append(msgspec.structs.replace(old_arm, simulated=arm.simulated or old_arm.simulated, **changes))
+    arms = [
+        msgspec.structs.replace(old_arm, placement=arm.placement or old_arm.placement, owned_by=arm.owned_by)
+        for old_arm, arm in zip(before.arms, now.arms, strict=True)
+    ]
     return msgspec.structs.replace(
         before,
         schema=SCHEMA,
         ended=None,
         resumed=(*before.resumed, now.clock),
         arms=tuple(arms),
-        simulated=combine_simulated(arm.simulated for arm in arms),
         goodput=now.goodput or before.goodput,
         price_usd_per_hour=now.price_usd_per_hour or before.price_usd_per_hour,
     )
@@ -99,22 +97,21 @@ def check_same_run(before: RunManifest, now: RunManifest, folder: Path) -> None:
     Raises:
         BenchError: settings differ; the first field is named with both values.
     """
-    for name, old_value, new_value in _compare_fields(before, now):
-        if old_value != new_value:
-            old_text, new_text = (msgspec.json.encode(value).decode() for value in (old_value, new_value))
+    old_settings, new_settings = _list_settings(before), _list_settings(now)
+    for name in old_settings | new_settings:
+        old_text, new_text = (
+            msgspec.json.encode(settings.get(name)).decode() for settings in (old_settings, new_settings)
+        )
+        if old_text != new_text:
             problem = f"{name} was {old_text} when this run began and is {new_text} now"
             change = f"leave it out, give the same {name.partition('[')[0]} again, or begin another run: --out DIR"
             raise BenchError(problem, where=str(folder / FILE), change=change)
 
 
-def _compare_fields(before: RunManifest, now: RunManifest) -> Iterator[tuple[str, Any, Any]]:
-    yield "arms", [arm.name for arm in before.arms], [arm.name for arm in now.arms]
-    for old_arm, new_arm in zip(before.arms, now.arms, strict=True):
-        names = ARM_FIELDS if old_arm.simulated is None else ("simulated", *ARM_FIELDS)
-        yield from ((f"arms[{old_arm.name}].{name}", getattr(old_arm, name), getattr(new_arm, name)) for name in names)
-    yield "suites", [suite.name for suite in before.suites], [suite.name for suite in now.suites]
-    for old_suite, new_suite in zip(before.suites, now.suites, strict=True):
-        yield f"suites[{old_suite.name}].sha256", old_suite.sha256, new_suite.sha256
-    for name in RUN_FIELDS:
-        if name != "rounds" or before.duration_s is None:  # else the clock counts them
-            yield name, getattr(before, name), getattr(now, name)
+def _list_settings(run: RunManifest) -> dict[str, Any]:
+    """Return what stays while a run goes on, by name."""
+    settings: dict[str, Any] = {"arms": [arm.name for arm in run.arms]}
+    settings |= {f"arms[{arm.name}].{name}": getattr(arm, name) for arm in run.arms for name in ARM_FIELDS}
+    settings |= {f"suites[{suite.name}].sha256": suite.sha256 for suite in run.suites}
+    settings |= {name: getattr(run, name) for name in RUN_FIELDS}
+    return settings | ({} if run.duration_s is None else {"rounds": None})  # the clock counts them

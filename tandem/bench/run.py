@@ -171,6 +171,8 @@ class MeasurementRun:
         if self.resume:
             earlier_manifest = manifest.read_manifest(self.folder)
             run_manifest = continue_manifest(earlier_manifest, run_manifest, self.folder)
+            placements = [arm.placement for arm in run_manifest.arms]  # as said now, else as before
+            arms = [dataclasses.replace(arm, placement=word) for arm, word in zip(arms, placements, strict=True)]
             self.history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
             if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
                 self.history = dataclasses.replace(self.history, spent_s=math.inf)
@@ -207,18 +209,22 @@ class MeasurementRun:
         path = self.folder / WARM_UP_FILE
         # windows are numbered on over resumptions
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
-        with open_recorder(path) as recorder, self.progress.show_line():
-            loops = RequestLoops(self.settings, recorder, self.stop, {}, self.progress.count_warm_up)
-            warm_ups = (self._warm_up_arm(arm, loops, first_window) for arm in arms)
-            is_simultaneous = self.settings.manifest.schedule == "simultaneous"
-            entries = await asyncio.gather(*warm_ups) if is_simultaneous else [await warm_up for warm_up in warm_ups]
+        with open_recorder(path) as write_record, self.progress.show_line():
+            loops = RequestLoops(self.settings, write_record, self.stop, {}, self.progress.count_record)
+            if self.settings.manifest.schedule == "simultaneous":
+                self.progress.begin_warm_up(" and ".join(arm.name for arm in arms))
+                entries = await asyncio.gather(*(self._warm_up_arm(arm, loops, first_window) for arm in arms))
+            else:
+                entries = []
+                for arm in arms:
+                    self.progress.begin_warm_up(arm.name)
+                    entries.append(await self._warm_up_arm(arm, loops, first_window))
         return {arm.name: entry for arm, entry in zip(arms, entries, strict=True)}
 
     async def _warm_up_arm(self, arm: ArmSession, loops: RequestLoops, first_window: int) -> WarmUpEntry:
         requests = self.settings.warm_up
-        with self.progress.show_warm_up(arm.name):
-            await arm.client.open_connections(_count_connections(self.plan.round(self.plan.first_round)[0]))
-            entry = await warm_up_arm(arm, self.plan, loops, requests=requests, first_window=first_window)
+        await arm.client.open_connections(_count_connections(self.plan.round(self.plan.first_round)[0]))
+        entry = await warm_up_arm(arm, self.plan, loops, requests=requests, first_window=first_window)
         if entry.stable is False and not self.stop.is_requested:
             counts = f"{entry.requests} requests of warm-up, {entry.failed} of them failed"
             self._note(f"{arm.name} was not stable after {counts}: its first rounds may differ from its last")
@@ -232,9 +238,9 @@ class MeasurementRun:
             end_s = time.monotonic() + self.progress.expected_s
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
-            with open_recorder(self.folder / RECORDS_FILE) as recorder, self.progress.show_line():
+            with open_recorder(self.folder / RECORDS_FILE) as write_record, self.progress.show_line():
                 attempts, has_requests = self.history.interrupt_counts, False
-                loops = RequestLoops(self.settings, recorder, self.stop, attempts, self.progress.count_record)
+                loops = RequestLoops(self.settings, write_record, self.stop, attempts, self.progress.count_record)
                 for turns in self.plan.rounds_of_turns():
                     if has_requests and not self.stop.is_requested and not self._is_over(turns[0], end_s):
                         await callback.call_between(turns[0].round - 1)

@@ -1,7 +1,7 @@
 """How much a run asks where no flag says otherwise: the default, `--full` and `--quick`.
 
-Invariant: a size is chosen before any server is asked; every flag of its own stands before the size. A run that goes on
-has the size that its manifest holds, whatever this version's sizes are.
+Invariant: a size is chosen before any server is asked; every flag of its own stands before the size. Each has as many
+rounds as a verdict needs, and a control round.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tandem.bench.manifest import RunManifest
-from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import BUILT_IN, Suite
 
 
@@ -24,8 +22,6 @@ class RunSize:
         concurrency: requests held in flight, each value a load of its own; None for what each suite states.
         classes: the only ones asked of a suite that has them; of another suite as many, its first. None for all.
         shortens_files: whether `prompts_per_class` and `max_tokens` hold for a user's FILE.jsonl too.
-        rounds: as few as a verdict needs.
-        control_rounds: rounds of the baseline against itself, not among `rounds`.
     """
 
     prompts_per_class: int | None = None
@@ -33,8 +29,6 @@ class RunSize:
     concurrency: tuple[int, ...] | None = None
     classes: tuple[str, ...] | None = None
     shortens_files: bool = True
-    rounds: int = FEWEST_ROUNDS
-    control_rounds: int = 1
 
     def select_names(self, names: Sequence[str]) -> Sequence[str]:
         """Return which of an experiment's suites are asked: all, or `real` alone where the size names classes of it."""
@@ -54,24 +48,6 @@ class RunSize:
         if self.shortens_files or all(suite.name in BUILT_IN for suite in suites):
             return self
         return replace(self, prompts_per_class=None, max_tokens=None)
-
-    def keep_manifest_size(self, earlier_manifest: RunManifest) -> RunSize:
-        """Return the size that a run began with; its classes are this size's, since its flags name them.
-
-        A size names one load at most, so several of a manifest are those that the suites state.
-
-        Args:
-            earlier_manifest: the manifest of the run that goes on.
-        """
-        return replace(
-            self,
-            prompts_per_class=earlier_manifest.prompts_per_class,
-            max_tokens=earlier_manifest.max_tokens,
-            shortens_files=True,
-            concurrency=earlier_manifest.concurrency if len(earlier_manifest.concurrency) == 1 else None,
-            rounds=earlier_manifest.rounds or self.rounds,
-            control_rounds=earlier_manifest.control_rounds,
-        )
 
 
 # Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten with

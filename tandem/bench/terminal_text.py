@@ -10,6 +10,8 @@ import textwrap
 import unicodedata
 from typing import Any, TextIO
 
+from rich.cells import cell_len
+
 _CONTROL_PICTURES = 0x2400
 """Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
 
@@ -52,11 +54,6 @@ def shorten_name(name: str, max_signs: int = 80) -> str:
     return text if len(text) <= max_signs else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
 
 
-def count_columns(text: str) -> int:
-    """Return how many columns a terminal gives a text."""
-    return len(text) if text.isascii() else sum(map(_character_columns, text))
-
-
 def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
     """Return a text as lines of at most so many columns.
 
@@ -67,15 +64,9 @@ def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> li
         first: before the first.
     """
     line = clean_text(" ".join(text.splitlines()))
-    wide_signs = count_columns(line) - len(line)  # a wide sign takes two columns
+    wide_signs = cell_len(line) - len(line)  # a wide sign takes two columns
     columns = max(width - wide_signs, width // 2, len(indent) + 1)
     return textwrap.wrap(line, columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def _character_columns(sign: str) -> int:
-    if unicodedata.combining(sign):
-        return 0
-    return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1
 
 
 def _visible_sign(sign: str) -> str:

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import statistics
+import math
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+
+import numpy as np
 
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import WarmUpEntry
 from tandem.bench.plan import ALL_CLASSES, PlanBlock, PlanItem, PlanTurn, PromptEntry, RunPlan
 from tandem.bench.record import RequestRecord
+from tandem.bench.request_metrics import compute_request_metrics
 from tandem.bench.schedule import LoadLevel
 
 MIN_WINDOW = 4
@@ -29,15 +31,8 @@ SHORT_TOKENS = 64
 MAX_SHORT_WINDOWS = 8
 MAX_WARM_UP_S = 300.0
 MAX_CHANGE = 0.10
-MAX_TTFT_CHANGE_S = 0.005
+MAX_TTFT_CHANGE_MS = 5.0
 OPEN_WORKERS = 4  # of an arm whose load is an arrival rate
-
-
-class WindowMedians(NamedTuple):
-    """What one window showed: medians in seconds; None where no answer gives one."""
-
-    ttft_s: float | None
-    tpot_s: float | None
 
 
 async def warm_up_arm(
@@ -111,26 +106,19 @@ def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens:
     )
 
 
-def compute_medians(records: Sequence[RequestRecord]) -> WindowMedians:
-    """Return the medians of what succeeded."""
-    ttfts_s, tpots_s = [], []
-    for record in records:
-        token_times_s = [chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
-        if not record.error and token_times_s:
-            ttfts_s.append(token_times_s[0])
-            later_tokens = (record.completion_tokens or len(token_times_s)) - 1
-            if later_tokens > 0:
-                tpots_s.append((token_times_s[-1] - token_times_s[0]) / later_tokens)
-    return WindowMedians(*(statistics.median(values) if values else None for values in (ttfts_s, tpots_s)))
+def compute_medians(records: Sequence[RequestRecord]) -> tuple[float, float]:
+    """Return the medians of TTFT and TPOT of what succeeded, in milliseconds; NaN where no answer gives one."""
+    values = compute_request_metrics(records).values
+    finite = [values[name][np.isfinite(values[name])] for name in ("ttft_ms", "tpot_ms")]
+    ttft_ms, tpot_ms = (float(np.median(figures)) if len(figures) else math.nan for figures in finite)
+    return ttft_ms, tpot_ms
 
 
-def is_stable(previous: WindowMedians, current: WindowMedians) -> bool:
-    """Return whether two windows showed the same."""
+def is_stable(previous: Sequence[float], current: Sequence[float]) -> bool:
+    """Return whether two windows showed the same medians."""
     return all(
-        before is now  # both None
-        if before is None or now is None
-        else abs(before - now) <= max(MAX_CHANGE * max(before, now), tolerance_s)
-        for before, now, tolerance_s in zip(previous, current, (MAX_TTFT_CHANGE_S, 0.0), strict=True)
+        math.isclose(before, now, rel_tol=MAX_CHANGE, abs_tol=tolerance_ms) or (math.isnan(before) and math.isnan(now))
+        for before, now, tolerance_ms in zip(previous, current, (MAX_TTFT_CHANGE_MS, 0.0), strict=True)
     )
 
 

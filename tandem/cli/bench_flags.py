@@ -37,15 +37,12 @@ GOODPUT_METRICS = ("ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_toke
 RECORDED_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
 MAX_CONTROL_ROUNDS, MAX_CONCURRENCY, MAX_COUNT, MAX_SEED = 1000, 4096, 1_000_000, 2**63 - 1
 
-RENAMED_FLAGS = {"--ask": "--record", "--time-outs": "--timeouts", "--only": "--variants"}
-"""Words of a manifest that an earlier version wrote."""
 CHANGEABLE_FLAGS = frozenset({"--out", "--resume", "--placement", "--goodput", "--price"})
 """What is no setting of a run, or may change while it goes on: the manifest holds the last one in its own field."""
 COMMON_FLAGS = frozenset({"--environments", "--experiments", "--json", "--recorded"})
 EXCLUSIVE_FLAGS = (("--rounds", "--duration"), ("--concurrency", "--rate"))
-SIZE_FLAGS = ("--quick", "--full")
-UNRECORDED_FLAG_DEFAULTS = {"--record": "no extras", "--warm-up": "auto"}
-"""What no field of the manifest holds as it was asked, with the words for its default."""
+UNRECORDED_FLAGS = frozenset({"--quick", "--full", "--record", "--warm-up"})
+"""What no field of the manifest holds as it was asked."""
 
 
 def parse_arm(text: str) -> tuple[str | None, str]:
@@ -183,7 +180,7 @@ class RunFlags:
         schedule: one arm at a time, A B B A (default), or all at once
         rounds: how many (default 4; fewer give no verdict)
         duration: repeat rounds for so long: 180m, 3h, 90s
-        control_rounds: rounds of the baseline against itself: the noise floor (default 1; 0 is off)
+        control_rounds: rounds of the baseline against itself: the noise floor (0 is off)
         repeats: of each prompt in a round
         mixed: all classes of a suite together, not one at a time
         seed: of orders, arrivals and sampling (default 0)
@@ -222,7 +219,7 @@ class RunFlags:
     schedule: Annotated[Literal["interleaved", "simultaneous"] | None, Parameter(group=SCHEDULE)] = None
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
     duration: Annotated[float | None, _declare((SCHEDULE, LENGTH), "T", parse_duration)] = None
-    control_rounds: Annotated[Whole | None, Parameter(group=SCHEDULE, validator=CONTROL_ROUNDS_RANGE)] = None
+    control_rounds: Annotated[Whole, Parameter(group=SCHEDULE, validator=CONTROL_ROUNDS_RANGE)] = 1
     repeats: Annotated[Count, Parameter(group=SCHEDULE)] = 1
     mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
     seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
@@ -243,8 +240,7 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
         arguments: of the command line; those of the manifest are added.
 
     Raises:
-        BenchError: the folder holds no run, the run recorded no flags and none are given, or a flag contradicts one
-            that no other setting shows.
+        BenchError: the folder holds no run, or a flag contradicts one that no other setting shows.
     """
     by_flag = {argument.name: argument for argument in arguments if argument.name not in COMMON_FLAGS}
     flags = {
@@ -275,22 +271,19 @@ def _read_values(flag: str, tokens: list[Token]) -> tuple[str, ...]:
 
 
 def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Return the flags of the run's manifest in today's words; none of a run of which all are given again."""
+    """Return the flags of the run's manifest.
+
+    Raises:
+        BenchError: the folder holds no run, or a flag contradicts one that no other setting shows.
+    """
     from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
     from tandem.bench.manifest import FILE, read_manifest  # noqa: PLC0415
 
-    old_flags = {RENAMED_FLAGS.get(flag, flag): values for flag, values in read_manifest(folder).flags.items()}
-    where, another_run = str(folder / FILE), "or begin another run: --out DIR"
-    if not old_flags and not {"--baseline", "--env"} & set(new_flags):
-        problem = "this run recorded no flags: an earlier version began it"
-        raise BenchError(problem, where=where, change="give the same flags again, beside --resume")
-    for flag in SIZE_FLAGS if old_flags else ():
-        if flag in new_flags and flag not in old_flags:
-            problem = f"{flag} was not given when this run began"
-            raise BenchError(problem, where=where, change=f"leave {flag} out, {another_run}")
-    for flag, default in UNRECORDED_FLAG_DEFAULTS.items() if old_flags else ():
-        old_value, new_value = (" ".join(flags.get(flag, (default,))) for flags in (old_flags, new_flags))
-        if flag in new_flags and old_value != new_value:
-            problem = f"{flag} was {old_value} when this run began and is {new_value} now"
-            raise BenchError(problem, where=where, change=f"leave {flag} out, {another_run}")
+    old_flags = read_manifest(folder).flags
+    for flag in UNRECORDED_FLAGS & new_flags.keys():
+        old_text, new_text = (" ".join(flags.get(flag, ("not given",))) for flags in (old_flags, new_flags))
+        if new_flags[flag] != old_flags.get(flag):
+            problem = f"{flag} was {old_text} when this run began and is {new_text or 'given'} now"
+            change = f"leave {flag} out, or begin another run: --out DIR"
+            raise BenchError(problem, where=str(folder / FILE), change=change)
     return old_flags

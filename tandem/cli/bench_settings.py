@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import FILE, ManifestArm, RunManifest, Speculation, Timeouts, read_manifest
+from tandem.bench.manifest import ManifestArm, Speculation, Timeouts
 from tandem.bench.run_size import DEFAULT_SIZE, FULL_SIZE, QUICK_SIZE, RunSize
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.settings import RunSettings, draft_manifest
@@ -58,16 +58,13 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         BenchError: flags contradict each other, or a suite cannot be read.
         SpecError: a declared file is refused.
     """
-    size, run_arms, previous_run = _choose_size(flags), select_arms(selection, flags), None
-    if flags.resume is not None and (flags.resume / FILE).is_file():
-        previous_run = read_manifest(flags.resume)
-        size = size.keep_manifest_size(previous_run)
+    size, run_arms = _choose_size(flags), select_arms(selection, flags)
     suites = _load_suites(flags, size, run_arms)
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
     limits = [limit for limit in (run_arms.most_tokens, size.max_tokens) if limit is not None and limit < longest]
     run_manifest = draft_manifest(
-        arms=assign_placements(run_arms.arms, flags.placement, previous_run),
+        arms=assign_placements(run_arms.arms, flags.placement),
         environment=run_arms.environment,
         experiment=run_arms.experiment,
         instance_type=run_arms.instance_type,
@@ -78,8 +75,8 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         temperature=flags.temperature,
         max_tokens=flags.max_tokens or min(limits, default=None),
         rate_per_s=flags.rate,
-        rounds=0 if flags.duration is not None else flags.rounds or size.rounds,
-        control_rounds=size.control_rounds if flags.control_rounds is None else flags.control_rounds,
+        rounds=0 if flags.duration is not None else flags.rounds or FEWEST_ROUNDS,
+        control_rounds=flags.control_rounds,
         repeats=flags.repeats,
         prompts_per_class=flags.prompts_per_class or size.prompts_per_class,
         mixed=flags.mixed,
@@ -151,20 +148,18 @@ def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
     return _select_hosted_arms(selection.narrow((flags.env,)), flags)
 
 
-def assign_placements(
-    arms: Sequence[ManifestArm], placements: Sequence[tuple[str, str]], previous_run: RunManifest | None
-) -> tuple[ManifestArm, ...]:
-    """Return the arms with their placements: as said now, else as before.
+def assign_placements(arms: Sequence[ManifestArm], placements: Sequence[tuple[str, str]]) -> tuple[ManifestArm, ...]:
+    """Return the arms with their placements.
 
     Raises:
         BenchError: a placement of no arm, or two of one.
     """
-    placement_by_arm = {arm.name: arm.placement for arm in (previous_run.arms if previous_run else ())}
+    placement_by_arm: dict[str, str] = {}
     names = [arm.name for arm in arms]
     for name, word in placements:
         if name not in names:
             raise build_flag_error(f"--placement names no arm {name!r}", ", ".join(names), "name an arm")
-        if [arm_name for arm_name, _ in placements].count(name) > 1:
+        if name in placement_by_arm:
             raise build_flag_error(f"--placement places {name!r} twice", "each arm once", "drop one of them")
         placement_by_arm[name] = word
     return tuple(msgspec.structs.replace(arm, placement=placement_by_arm.get(arm.name)) for arm in arms)

@@ -65,16 +65,17 @@ def test_a_terminal_has_one_line_that_is_written_anew_and_a_log_has_plain_lines(
     assert not {"\x1b", "\r"} & set(log.getvalue())
 
 
-def test_a_line_shows_each_arm_that_is_warmed_at_once(monkeypatch):
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter([100.0, 110.0, 134.0]).__next__))
+def test_a_line_shows_the_warm_up_and_its_count_ends_with_it(monkeypatch):
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter([100.0, 134.0, 135.0, 136.0]).__next__))
     shows = RunProgress(io.StringIO(), requests=16, expected_s=1.0)
+    shows.begin_warm_up("a and b")
+    for error in (None, "closed", None):
+        shows.count_record(msgspec.structs.replace(RECORD, error=error))
 
-    with shows.show_warm_up("a"), shows.show_warm_up("b"):
-        for error in (None, "closed", None):
-            shows.count_warm_up(msgspec.structs.replace(RECORD, error=error))
+    assert shows.status_line() == "3 requests, 1 failed; warm-up of a and b; 34 s gone"
 
-        line = shows.status_line()
-        assert line.startswith("warm-up of a: 34 s gone, requests done: 3 (1 failed); warm-up of b: 24 s gone")
+    shows.begin_turn(plan(classes={"code": 8}).round(0)[0], recorded_count=0)
+    assert shows.status_line().startswith("0/16 requests; round 1")
 
 
 def test_nothing_is_shown_before_a_turn_whose_earlier_records_are_left_out_of_the_count(monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -118,25 +117,7 @@ def test_a_run_of_before_does_not_know_its_servers_and_says_so(tmp_path: Path) -
     assert any("whether these servers were simulated" in note for note in summary.summarize_run(tmp_path).notes)
 
 
-def resumed(folder: Path, forget: bool, schedule: Schedule) -> Ran:
-    """Measure real servers, forget what they announced or not, and go on with servers of `schedule`."""
-    first = measure(folder, at=())
-    kept = msgspec.json.decode((first.folder / manifest.FILE).read_bytes(), type=manifest.RunManifest)
-    if forget:
-        arms = tuple(msgspec.structs.replace(arm, simulated=None) for arm in kept.arms)
-        manifest.write_manifest(first.folder, msgspec.structs.replace(kept, schema=1, simulated=None, arms=arms))
-    ports = [server.port for server in first.servers]
-    return measure(folder, schedules=(schedule, schedule), at=ports, resume=True)
-
-
 def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path: Path) -> None:
+    ports = [server.port for server in measure(tmp_path, at=()).servers]
     with pytest.raises(BenchError, match=r"arms\[a\].simulated was false when this run began and is true now"):
-        resumed(tmp_path, False, SIMULATED)
-
-
-@pytest.mark.parametrize(("schedule", "simulated"), [(SIMULATED, True), (QUICK, None)])
-def test_an_older_run_that_goes_on_claims_nothing_real(
-    tmp_path: Path, schedule: Schedule, simulated: bool | None
-) -> None:
-    went_on: dict[str, Any] = resumed(tmp_path, True, schedule).manifest
-    assert (went_on["simulated"], went_on["schema"]) == (simulated, 2)
+        measure(tmp_path, schedules=(SIMULATED, SIMULATED), at=ports, resume=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from bench_cli import run_flags
-from measured import record, run_manifest, write_run
+from measured import record, write_run
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.request_table import read_request_table
 from tandem.cli.bench_flags import RunFlags
-from tandem.cli.bench_settings import assign_placements, build_settings, select_arms
+from tandem.cli.bench_settings import assign_placements, select_arms
 from tandem.cli.selection import Selection
 from tandem.judge.claims.answers import find_post_variants
 
@@ -80,33 +80,13 @@ def test_arms_without_a_name_are_numbered():
 ARMS = tuple(ManifestArm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec"))
 
 
-def test_a_resumed_run_keeps_a_placement_that_is_not_said_again():
-    before = run_manifest(arms=assign_placements(ARMS, [("base", "first-half"), ("spec", "second-half")], None))
-
-    assert [arm.placement for arm in assign_placements(ARMS, [("base", "second-half")], before)] == [
-        "second-half",
-        "second-half",
-    ]
-
-
 @pytest.mark.parametrize(
     ("said", "refused"),
     [([("other", "x")], "names no arm 'other'; allowed: base, spec"), ([("base", "x"), ("base", "y")], "'base' twice")],
 )
 def test_a_placement_of_no_arm_or_of_one_twice_is_refused(said, refused):
     with pytest.raises(BenchError, match=refused):
-        assign_placements(ARMS, said, None)
-
-
-@pytest.mark.parametrize(("flags", "recorded", "asked"), [([], None, 1), ([], 3, 3), (["--control-rounds", "0"], 3, 0)])
-def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, flags, recorded, asked):
-    where = ["--out", str(tmp_path / "new")]
-    if recorded is not None:
-        write_run(tmp_path, [], control_rounds=recorded)
-        where = ["--resume", str(tmp_path)]
-    given = run_flags("--baseline", "http://h:1", "--model", "m", *flags, *where)
-
-    assert build_settings(CHOSEN, given).manifest.control_rounds == asked
+        assign_placements(ARMS, said)
 
 
 def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):

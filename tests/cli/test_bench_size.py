@@ -189,5 +189,4 @@ def test_the_help_has_the_figures_of_the_sizes(capsys):
     assert f"(default {DEFAULT_SIZE.prompts_per_class}; of a file all)" in text
     assert f"(default {DEFAULT_SIZE.max_tokens}; of a file what it states)" in text
     assert f"closed loops (default {DEFAULT_SIZE.concurrency[0]})" in text
-    assert f"(default {DEFAULT_SIZE.rounds}; fewer give no verdict)" in text
-    assert f"the noise floor (default {DEFAULT_SIZE.control_rounds}; 0 is off)" in text
+    assert f"(default {FEWEST_ROUNDS}; fewer give no verdict)" in text

@@ -6,7 +6,6 @@ import contextlib
 import io
 import json
 import resource
-import shutil
 import signal
 
 import pytest
@@ -191,7 +190,7 @@ def finished(pair, tmp_path_factory):
         (("--seed", "7"), "seed was 0 when this run began and is 7 now"),
         (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
         (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
-        (("--record", "logprobs"), "--record was no extras when this run began and is logprobs now"),
+        (("--record", "logprobs"), "--record was not given when this run began and is logprobs now"),
         (("--full",), "--full was not given when this run began"),
         (("--quick", "--rounds", "4"), "--quick was not given when this run began"),
     ],
@@ -233,18 +232,6 @@ def test_a_price_given_later_replaces_the_recorded_one(finished):
     main(["bench", "run", "--resume", str(out)])
 
     assert json.loads((out / "manifest.json").read_text())["price_usd_per_hour"] == 4
-
-
-def test_a_run_that_recorded_no_flags_asks_for_them(finished, tmp_path, capsys):
-    flags, out = finished
-    old = tmp_path / "old"
-    shutil.copytree(out, old)
-    manifest = json.loads((old / "manifest.json").read_text())
-    (old / "manifest.json").write_text(json.dumps({**manifest, "flags": {}}))
-
-    assert main(["bench", "run", "--resume", str(old)]) == 2
-    assert "this run recorded no flags" in capsys.readouterr().err
-    assert main([*flags, "--resume", str(old)]) == 0
 
 
 def test_a_run_is_not_resumed_with_another_server(finished, capsys):

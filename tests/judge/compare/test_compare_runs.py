@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed
+from rich.cells import cell_len
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import SuiteEntry
 from tandem.bench.schedule import LoadLevel
-from tandem.bench.terminal_text import count_columns
 from tandem.judge.compare import comparison as module
 from tandem.judge.compare.comparison import compare_tables
 from tandem.judge.controls import check_controls
@@ -277,7 +277,7 @@ def test_names_of_wide_signs_keep_the_table_in_the_terminal():
     name, class_ = "\u901f\u5ea6" * 30, "\u985e" * 40
     wide = {"arms": ("base", name), "answers": {one: {"class_": class_} for one in ("base", name)}}
     told = list(render_lines(compare_tables(run(1, **wide), run(2, **wide), margin=0.05)))
-    assert max(map(count_columns, told)) <= WIDTH
+    assert max(map(cell_len, told)) <= WIDTH
     assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, told))
 
 
