@@ -104,7 +104,13 @@ def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
     """Return the vertical channel of a chart with a named row for each datum's `row`; long names are cut."""
     limit = _NARROW_NAME_PX if is_narrow(width) else _NAME_PX
     axis = {"title": None, "grid": False, "labelColor": "var(--text)", "labelLimit": limit, "labelPadding": 10}
-    return {"field": "row", "type": "nominal", "sort": None, "scale": {"domain": list(names)}, "axis": axis}
+    return {
+        "field": "row",
+        "type": "nominal",
+        "sort": None,
+        "scale": {"domain": list(dict.fromkeys(names))},
+        "axis": axis,
+    }
 
 
 def encode_values(kind: str, first: float, last: float, *, figure_px: int, **scale: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ which load, is said. Inter-token latency is drawn twice: as time per output toke
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +29,6 @@ POST_CLASSES = ("repeat", "open")
 """Classes of the suite `post` that its figures show: the structured prompt and the open-ended one."""
 
 MAX_WINDOWS = 40
-_WINDOWS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _DAY_S, _SHORT_S = 86400, 600
 _DASHES = ([1, 0], [5, 3])
 _SHAPES = ("circle", "diamond")
@@ -69,8 +69,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
             clock = " The clocks of the manifest show no moment, so time counts from 1970."
         drawn_at_s = at_s[np.logical_or.reduce([chart_line.mask for chart_line in chart_lines])]
         span_s = float(np.ptp(drawn_at_s)) if len(drawn_at_s) else 0.0
-        windows_s = (window_s for window_s in _WINDOWS_S if span_s <= MAX_WINDOWS * window_s)
-        window_s = next(windows_s, int(span_s / MAX_WINDOWS) + 1)
+        window_s = max(math.ceil(span_s / MAX_WINDOWS), 1)
         throughput = find_metric("output_tokens_per_s")  # the post prints none
         figures = [(figure.metric, figure.title, figure.sentence) for figure in POST_FIGURES]
         figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
@@ -101,10 +100,11 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
 def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[ChartCell]) -> Iterator[_ChartLine]:
     good_mask = sampling.mask_good_requests(verdict, requests)
     variant = verdict.headlines[0].variant if verdict.headlines else requests.variants[0]
-    for kind, cell in enumerate(cells):
+    names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
+    for kind, (class_name, cell) in enumerate(zip(names, cells, strict=True)):
         for arm, name in enumerate((requests.baseline, variant if variant in requests.arms else requests.variants[0])):
             mask = sampling.mask_cell(requests, cell) & good_mask & requests.arm_mask(name)
-            yield _ChartLine(fmt.shorten_text(f"{cell.class_}, {name}"), mask, arm, kind)
+            yield _ChartLine(fmt.shorten_text(f"{class_name}, {name}"), mask, arm, kind)
 
 
 def _compute_medians(values: Values, at_s: Values, mask: BoolArray, window_s: int) -> list[_WindowMedian]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.request_table import RequestTable
 from tandem.judge import verdict_reason
 from tandem.judge.claims import figure_answers
 from tandem.judge.claims.register import Claim, ClaimAnswer, read_register
@@ -23,17 +23,6 @@ RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
 _MANIFEST_FIELDS = {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"}
-_NEVER_REASONS = {
-    "declared": (
-        "a run asks servers that already serve; `tandem check` refuses a pair of other tokenizers or vocabularies "
-        "(rules tokenizer-equal, vocabulary-equal) and warns of another family (draft-family)"
-    ),
-    "months": (
-        "one run is one moment of one pair of models: hold two runs beside each other with `tandem bench compare`, and "
-        "watch acceptance on the dashboard"
-    ),
-}
-"""Why no run answers such a claim."""
 
 
 def find_post_variants(table: RequestTable) -> tuple[tuple[str, ...], str | None]:
@@ -141,19 +130,13 @@ def _answer_setup(_: Claim, results: VariantResults) -> ClaimAnswer:
             unknown.append(f"{name} of an arm")
         elif before != after:
             differences.append(f"{name}: {before} and {after}")
-    places = [set(table.placement[table.arm_mask(arm)].tolist()) - {UNKNOWN} for arm in results.arms]
-    place_text = ""
-    if not all(places):
-        place_text = "; where each arm ran is not recorded"
-    elif places[0].isdisjoint(places[1]):
-        place_text = "; each arm stayed on a place of its own, so what differs between them is in every figure"
     if differences:
-        return ClaimAnswer("contradicted", f"{'; '.join(differences)}{place_text}")
+        return ClaimAnswer("contradicted", "; ".join(differences))
     if unknown:
-        return ClaimAnswer("no evidence", f"not known: {', '.join(unknown)}; what is known is equal{place_text}")
+        return ClaimAnswer("no evidence", f"not known: {', '.join(unknown)}; what is known is equal")
     declared_text = f"experiment {table.run.experiment} declares the rest once"
     text = f"model, image, server version and runtime are equal, and {declared_text}"
-    return ClaimAnswer("confirmed", f"{text}; samplers of the arms' engines are not compared{place_text}")
+    return ClaimAnswer("confirmed", f"{text}; samplers of the arms' engines are not compared")
 
 
 def _answer_image(_: Claim, results: VariantResults) -> ClaimAnswer:
@@ -171,7 +154,7 @@ def _answer_image(_: Claim, results: VariantResults) -> ClaimAnswer:
 
 def _answer_never(claim: Claim, _: VariantResults) -> ClaimAnswer:
     """Answer what one run cannot."""
-    return ClaimAnswer("not comparable", _NEVER_REASONS[claim.asks])
+    return ClaimAnswer("not comparable", claim.confirms)
 
 
 ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] = {
