@@ -18,8 +18,21 @@ import numpy as np
 from tandem.bench import manifest
 from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, encode_names
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.judge.cells import judge_cells
+from tandem.judge.headline import build_headlines
+from tandem.judge.schema import OutputEquality, RunControls
 
 NOWHERE = Path("made-without-a-folder")
+MARGIN = 0.05
+STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
+JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
+EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sentence="Outputs: the same."),)
+
+
+def headline(seen, controls=RunControls(), equal=EQUAL):  # noqa: B008 - frozen
+    """The headline of the only variant."""
+    (found,) = build_headlines(seen, judge_cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,23 +64,18 @@ def draw_prompt(generator: random.Random, name: str) -> str:
     return f"Tell me about {name}.\n#schedule {json.dumps(schedule)}"
 
 
-def measure_report(
-    speed_up: float, seed: str, *, pace: float = 1.0, classes: Sequence[str] = CLASSES, prompts: int = PROMPTS
-) -> Verdict:
+def measure_report(speed_up: float, seed: str) -> Verdict:
     """Measure a server beside one that is `speed_up` times as fast; return the verdict.
 
     Args:
         speed_up: the truth; 1.0 for equal servers.
         seed: of all that is drawn.
-        pace: how many times as fast both are; 1.0 for times that a busy machine hardly touches.
-        classes: of the prompts.
-        prompts: of each class.
     """
     generator = random.Random(seed)  # noqa: S311 - no secret
-    texts = {name: [draw_prompt(generator, f"{name} {number}") for number in range(prompts)] for name in classes}
+    texts = {name: [draw_prompt(generator, f"{name} {number}") for number in range(PROMPTS)] for name in CLASSES}
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ports = [stack.enter_context(serve(speed, generator.randrange(2**32))) for speed in (pace, pace * speed_up)]
+        ports = [stack.enter_context(serve(speed, generator.randrange(2**32))) for speed in (1.0, speed_up)]
         asked = settings(
             ports, suite_file(folder, texts), concurrency=(CONCURRENCY,), rounds=ROUNDS, control_rounds=CONTROL_ROUNDS,
             warm_up=CONCURRENCY, seed=generator.randrange(2**32),
@@ -96,22 +91,6 @@ def is_decided(word: str) -> bool:
 
 def words_of(verdict: Verdict) -> list[str]:
     return [headline.verdict for headline in verdict.headlines] + [cell.verdict for cell in verdict.cells]
-
-
-# a small report, for every run of the tests: this machine is busy with others, so no word is asserted
-
-
-def test_a_server_half_as_fast_again_is_measured_as_faster() -> None:
-    verdict = measure_report(SPEED_UP, f"{SEED}", pace=4, classes=("chat",), prompts=4)
-    speed_up = next(cell.speed_up for cell in verdict.cells if cell.metric == "e2e_ms")
-    assert (verdict.requests, verdict.failed) == (4 * 2 * (ROUNDS + CONTROL_ROUNDS), 0)
-    assert [equal.result for equal in verdict.equality] == ["the same"]
-    assert speed_up.value > 1.05
-
-
-@pytest.mark.parametrize("word", ["faster within one start", "slower", "mixed", "faster but not the same output"])
-def test_a_word_with_a_reserve_is_counted(word) -> None:
-    assert is_decided(word)
 
 
 # the proof

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from observed import Asked, Truth, drawn, observed, table, with_figures
+from observed import JITTER, MARGIN, STEADY, Asked, Truth, drawn, observed, table, with_figures
 
 from tandem.bench.schedule import LoadLevel
 from tandem.judge.cells import judge_cells
@@ -14,9 +14,6 @@ from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunC
 NAN = math.nan
 UNCONTROLLED = RunControls()
 ASKED = LoadLevel(concurrency=4)
-MARGIN = 0.05
-STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
-JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
 
 
 @pytest.fixture(autouse=True)
@@ -60,21 +57,6 @@ def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
     assert cell.why.endswith("p below 0.001 among 6 tests; beyond the noise floor of 1.020")
 
 
-def test_an_interval_inside_the_margin_is_the_same_though_chance_does_not_explain_it():
-    cell = one(at(1.02))
-    assert cell.adjusted_p < 0.001
-    assert cell.verdict == "same"
-
-
-@pytest.mark.parametrize(
-    ("ratio", "word"), [(1.046, "same"), (1.0495, "faster"), (1 / 1.046, "same"), (1 / 1.0495, "slower")]
-)
-def test_the_whole_interval_must_lie_inside_the_margin(ratio, word):
-    cell = one(at(ratio))
-    assert 1 / 1.05 < cell.speed_up.value < 1.05
-    assert cell.verdict == word
-
-
 @pytest.mark.parametrize(
     ("ratio", "word"), [(1.3, "faster"), (1.1, "no evidence"), (0.9, "no evidence"), (0.8, "slower")]
 )
@@ -116,14 +98,6 @@ def test_a_difference_alone_is_not_called_when_there_are_many_cells():
     assert among.verdict == "no evidence"
     assert "may be chance: p" in among.why
     assert "among 240 tests" in among.why
-
-
-def test_a_cell_is_called_where_its_adjusted_p_is_below_5_percent_and_nowhere_else():
-    found = [one(at(ratio, (0.8, 1.2, 0.9, 1.1, 0.95, 1.05))) for ratio in np.linspace(1.15, 1.4, 25)]
-    assert [cell.verdict == "faster" for cell in found] == [cell.adjusted_p < 0.05 for cell in found]
-    assert (
-        sum(0.05 < cell.adjusted_p < 0.1 for cell in found) > 1 < sum(0.03 < cell.adjusted_p < 0.05 for cell in found)
-    )
 
 
 def test_a_noise_floor_is_never_below_1():

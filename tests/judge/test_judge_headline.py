@@ -3,15 +3,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from observed import Asked, observed, table, with_figures
+from observed import JITTER, MARGIN, STEADY, Asked, headline, observed, table, with_figures
 
 from tandem.judge.cells import judge_cells
-from tandem.judge.headline import build_headlines
 from tandem.judge.schema import ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
-MARGIN = 0.05
-STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
-JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
 WITHIN = "Within the starts that were measured, "
 WIDE = (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)
 UNCONTROLLED = RunControls()
@@ -35,12 +31,6 @@ def run(wide=(), **ratios):
 
 def equality(result="the same", **changes):
     return OutputEquality(variant="spec", by="characters", result=result, sentence=f"Outputs: {result}.", **changes)
-
-
-def headline(seen, controls=UNCONTROLLED, equal=None):
-    equal = (equality(),) if equal is None else equal
-    (found,) = build_headlines(seen, judge_cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
-    return found
 
 
 def lengths(seen, variant=32.0, class_=None):

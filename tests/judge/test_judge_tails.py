@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from observed import Asked, Truth, drawn, observed, table
+from observed import MARGIN, Asked, Truth, drawn, headline, observed, table
 
 from tandem.bench.schedule import LoadLevel
 from tandem.judge.cells import judge_cells
-from tandem.judge.headline import build_headlines
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
-MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)
 SLOW_SHARE, SLOW_BY = 0.15, 4.0
 
@@ -90,22 +88,18 @@ def test_intervals_of_tails_hold_the_truth_of_most_runs():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
     seen = slow_sometimes(seed=seed, classes=8)
-    (headline,) = build_headlines(
-        seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
-    )
-    assert headline.finding in {"mixed", "no evidence"}
-    assert not headline.faster
+    found = headline(seen, equal=())
+    assert found.finding in {"mixed", "no evidence"}
+    assert not found.faster
 
 
 def test_the_sentence_of_a_mixed_class_has_its_figures():
     seen = slow_every_fourth(faster=2.0)
     (cell,) = judge_e2e(seen)
-    (headline,) = build_headlines(
-        seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
-    )
+    found = headline(seen, equal=())
 
     assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)  # no number mends a tail
-    assert f"by the median, but {cell.opposition}" in headline.sentence
+    assert f"by the median, but {cell.opposition}" in found.sentence
 
 
 def test_a_tail_that_may_be_slower_takes_the_word_away():
@@ -152,12 +146,10 @@ def test_mixed_classes_of_either_way_are_told_apart():
         for arm in ("base", "spec") for prompt, ms in enumerate(STEADY) for number in range(8)
     ]  # fmt: skip
     seen = observed(rows)
-    (headline,) = build_headlines(
-        seen, judge_cells(seen, RunControls(), margin=MARGIN), RunControls(), (), margin=MARGIN
-    )
+    found = headline(seen, equal=())
 
-    assert ": a prompts 2.0 times as fast by the median, but " in headline.sentence
-    assert "; b prompts 0.80 times as fast by the median, but " in headline.sentence
+    assert ": a prompts 2.0 times as fast by the median, but " in found.sentence
+    assert "; b prompts 0.80 times as fast by the median, but " in found.sentence
 
 
 def test_only_e2e_has_tails():

@@ -1,16 +1,13 @@
 """A speed is worth nothing where neither arm gives text; what one arm breaks alone is for equality to find."""
 
 import pytest
-from observed import Asked, observed
+from observed import EQUAL, Asked, headline, observed
 
 from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims
 from tandem.judge.comparability import explain_invalidity
-from tandem.judge.headline import build_headlines
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import OutputEquality, RunControls
-
-EQUAL = OutputEquality(variant="spec", by="characters", result="the same", sentence="All are identical.")
+from tandem.judge.schema import RunControls
 
 
 def run(spec, base, of=12):
@@ -21,13 +18,6 @@ def run(spec, base, of=12):
         for arm, ms, word in (("base", 1000.0, base), ("spec", 500.0, spec))
         for number in range(12)
     ])  # fmt: skip
-
-
-def headline(seen):
-    (found,) = build_headlines(
-        seen, judge_cells(seen, RunControls(), margin=0.05), RunControls(), (EQUAL,), margin=0.05
-    )
-    return found
 
 
 @pytest.mark.parametrize("word", ["garbage", "empty"])
@@ -66,5 +56,5 @@ def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
 def test_a_claim_is_not_answered_by_answers_that_are_no_text():
     seen = run("garbage", "garbage")
     cells = judge_cells(seen, RunControls(), margin=0.05)
-    found = answer_claims(seen, ("spec",), cells, (EQUAL,), (), margin=0.05, controls=RunControls())
+    found = answer_claims(seen, ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())
     assert {one.answer for one in found if one.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}

@@ -13,32 +13,25 @@ from measured import arm, chunks, record, write_run
 from tandem.bench.manifest import SuiteEntry
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.cells import judge_cells
-from tandem.judge.headline import combine_verdict
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
     ClaimVerdict,
     ClassAcceptance,
     ClassEquality,
-    ControlCheck,
     DivergenceExample,
-    Headline,
     HistogramBin,
-    NoiseFloor,
     OutputEquality,
     RatioEstimate,
     RunControls,
     ShareEstimate,
-    TokenCost,
-    VariantFinding,
     Verdict,
 )
+from tandem.judge.verdict import JudgeOptions, judge_run
 
 CLASSES = {"repeat": 3.1, "json": 1.72, "code": 1.46, "story": 1.01, "open": 0.97}
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--\x1b[31m\u202e"""
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
-OWN_SPEED_UP = RatioEstimate(value=1.001, low=0.985, high=1.02)
 BASE, VARIANT, CONTROL = "qwen-vllm", "qwen-sd-vllm", "qwen-vllm#2"
 
 
@@ -69,77 +62,18 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
 
 
 def verdict(seen: RequestTable, **changes: Any) -> Verdict:
-    """Everything that a verdict can hold, over the cells of these observations."""
+    """Everything that a verdict can hold: what is judged of these observations, and stated parts of all else."""
     variant = seen.variants[0] if seen.variants else VARIANT
-    judged = tuple(sorted(judge_cells(seen, RunControls(), margin=0.05), key=lambda cell: METRICS.index(cell.metric)))
-    e2e = [cell for cell in judged if cell.metric == "e2e_ms"]
-
-    def named(word: str) -> tuple[str, ...]:
-        return tuple(f"{cell.class_} at concurrency {cell.load.concurrency}" for cell in e2e if cell.verdict == word)
-
-    finding: VariantFinding = "mixed" if named("slower") else "faster"
-    headline = Headline(
-        variant=variant, verdict=combine_verdict(finding, "one-start", "the same"), finding=finding,
-        evidence="one-start", output="the same",
-        sentence=f"{variant} answers faster than {seen.baseline} in {len(named('faster'))} of {len(e2e)} classes and "
-        "gives the same output; where it is faster, it takes between a third and two thirds of the time.",
-        reasons=(
-            "One placement and one start of each server: the intervals leave out what another would change.",
-        ),
-        faster=named("faster"), slower=named("slower"), same=named("same"), undecided=named("no evidence"),
-        metric="e2e_ms",
-    )  # fmt: skip
-    stated: dict[str, Any] = {
-        "version": "0.1.0",
-        "run": "20261121T203720Z-1f2e3d4c",
-        "folder": seen.folder.name,
-        "created_utc": "2026-11-21T20:37:20+00:00",
-        "baseline": seen.baseline,
-        "variants": (variant,),
-        "requests": len(seen),
-        "failed": int(seen.failed.sum()),
-        "margin": 0.05,
-        "headlines": (headline,),
-        "cells": judged,
-        "controls": controls(seen),
-        "equality": (equality(seen, variant),),
-        "acceptance": acceptance(seen, variant),
-        "claims": CLAIMS,
-        "cost": tuple(
-            TokenCost(
-                arm=name,
-                load=seen.loads[0],
-                usd_per_hour=12.5,
-                good_tokens=11_520,
-                busy_s=busy_s,
-                usd_per_million_good_tokens=12.5 / 3600 * busy_s / 11_520 * 1e6,
-                sentence="12.50 USD an hour for one arm, as --price said",
-            )
-            for name, busy_s in ((seen.baseline, 520.0), (variant, 290.0))
-        ),
-        "notes": ("this machine was busy before the run began (load 17.5 on 2 CPUs): run on an idle one",),
-        "recompute": (f"tandem bench report {seen.folder.name} --margin 0.05 --price 12.5",),
-    }
-    return Verdict(**{**stated, **changes})
-
-
-def controls(seen: RequestTable) -> RunControls:
-    """One in each of the four results but failed."""
-    return RunControls(
-        checks=tuple(
-            ControlCheck(name=name, result=result, sentence=sentence)
-            for name, result, sentence in (
-                ("baseline against itself", "passed", "differs by a factor of 1.02 at most"),
-                ("drift", "passed", "E2E of the baseline moved by 0.4 % from the first round on"),
-                ("client load", "caution", "one round is left out"),
-                ("placement", "absent", "one placement: nothing says what another would give"),
-            )
-        ),
-        floors=tuple(
-            NoiseFloor(class_=class_, load=seen.loads[0], metric="e2e_ms", ratio=1.02, speed_up=OWN_SPEED_UP)
-            for class_ in seen.classes
-        ),
-        marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),
+    judged = nothing(seen, variants=(variant,))
+    if seen.variants:
+        judged = judge_run(seen, JudgeOptions(usd_per_hour=25.0), ("this machine was busy before the run began",))
+    controls = msgspec.structs.replace(
+        judged.controls, marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),), void=()
+    )
+    stated = {"controls": controls, "equality": (equality(seen, variant),), "acceptance": acceptance(seen, variant)}
+    cells = tuple(sorted(judged.cells, key=lambda cell: METRICS.index(cell.metric)))
+    return msgspec.structs.replace(
+        judged, **{**stated, "cells": cells, "claims": CLAIMS, "claims_unasked": None, **changes}
     )
 
 
@@ -217,13 +151,13 @@ CLAIMS = tuple(
 
 def nothing(seen: RequestTable, **changes: Any) -> Verdict:
     """A verdict on a run that nothing can be said of."""
-    return verdict(
-        seen,
-        **{
-            "headlines": (), "cells": (), "controls": RunControls(), "equality": (), "acceptance": (), "claims": (),
-            "cost": (), "notes": (), "recompute": (), **changes,
-        },
-    )  # fmt: skip
+    stated: dict[str, Any] = {
+        "version": "0.1.0", "run": "20261121T203720Z-1f2e3d4c", "folder": seen.folder.name,
+        "created_utc": "2026-11-21T20:37:20+00:00", "baseline": seen.baseline, "variants": seen.variants or (VARIANT,),
+        "requests": len(seen), "failed": int(seen.failed.sum()), "margin": 0.05, "headlines": (), "cells": (),
+        "controls": RunControls(),
+    }  # fmt: skip
+    return Verdict(**{**stated, **changes})
 
 
 def evil(value: Verdict) -> Verdict:

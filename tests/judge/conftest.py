@@ -1,3 +1,0 @@
-"""The builders of runs' tests, for the tests of verdicts too."""
-
-from __future__ import annotations
