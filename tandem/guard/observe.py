@@ -298,7 +298,7 @@ def _read_block_window(
 def _list_instances(clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool) -> Iterator[FleetInstance]:
     tag_values = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
     filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tag_values.items()]
-    for page in iterate_pages(clients.ec2.describe_instances, Filters=filters):
+    for page in iterate_pages(clients.ec2, "describe_instances", Filters=filters):
         for instance in (row for reservation in page["Reservations"] for row in reservation["Instances"]):
             if instance["State"]["Name"] != "terminated":
                 tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}

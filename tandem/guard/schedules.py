@@ -43,7 +43,7 @@ def list_foreign_schedules(
         CALL_ERRORS: Scheduler does not answer, or denies it.
     """
     own_name = lease.schedule if lease else None
-    pages = iterate_pages(clients.scheduler.list_schedules, GroupName=config.schedule_group)
+    pages = iterate_pages(clients.scheduler, "list_schedules", GroupName=config.schedule_group)
     return tuple(
         ForeignSchedule(
             name=shorten_text(schedule["Name"]), state=shorten_text(schedule.get("State", "?")),

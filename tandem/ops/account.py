@@ -5,22 +5,19 @@ Invariant: a list ends. A service, or what answers in its place, may send the sa
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import boto3
 from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
-from botocore.loaders import create_loader
 
-from tandem.aws.faults import reject_foreign_answers
-from tandem.errors import ExternalError, InputError
+from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, reject_foreign_answers
+from tandem.errors import InputError
 from tandem.guard.config import AwsClients
-from tandem.guard.pager import PagingError, iterate_pages
+from tandem.guard.pager import iterate_pages
 from tandem.ops.faults import ABSENT_CODES, call_if_present, call_operation, convert_error
 from tandem.shell_command import quote_command
 from tandem.spec import names
@@ -30,7 +27,6 @@ _RETRIES = {"mode": "standard", "total_max_attempts": 5}
 CLIENT_CONFIG = Config(connect_timeout=10.0, read_timeout=60.0, retries=_RETRIES, user_agent_extra="tandem-ops")
 MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
 GUARD_SERVICES = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
-_TOKENS = "next_tokens"  # S3 has two, so they travel as one text
 
 
 def create_session() -> Any:
@@ -196,36 +192,12 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
     Raises:
         ExternalError: a page failed, or the list does not end; a service's own refusal is in `__cause__`.
     """
-    if not client.can_paginate(xform_name(operation)):
+    name, service = xform_name(operation), client.meta.service_model.service_name
+    if not client.can_paginate(name):
         yield from call_operation(client, operation, where, **parameters).get(key) or []
         return
-    config = _read_paginators(client.meta.service_model.service_name)[operation]
-
-    def read_page(*, next_tokens: str = "{}", **request: Any) -> Mapping[str, Any]:
-        answer = call_operation(client, operation, where, **request, **json.loads(next_tokens))
-        return {"rows": answer.get(key) or [], _TOKENS: _collect_tokens(config, answer)}
-
     try:
-        for page in iterate_pages(read_page, token_name=_TOKENS, max_pages=MAX_PAGES, **parameters):
-            yield from page["rows"]
-    except PagingError as error:
-        change = "see what answers in the place of AWS (a proxy), then try again"
-        raise ExternalError(f"{operation}: {error}", where=where, change=change) from error
-
-
-def _collect_tokens(config: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
-    """Return the parameters of the next page as JSON; empty on the last page."""
-    if "more_results" in config and not answer.get(config["more_results"]):
-        return ""
-    inputs, outputs = (
-        [value] if isinstance(value, str) else value for value in (config["input_token"], config["output_token"])
-    )
-    tokens = {name: answer[output] for name, output in zip(inputs, outputs, strict=True) if answer.get(output)}
-    return json.dumps(tokens) if tokens else ""
-
-
-@lru_cache
-def _read_paginators(service: str) -> dict[str, dict[str, Any]]:
-    """Return how botocore pages a service's lists: the names of tokens, by operation."""
-    pagination: dict[str, dict[str, Any]] = create_loader().load_service_model(service, "paginators-1")["pagination"]
-    return pagination
+        for page in iterate_pages(client, name, max_pages=MAX_PAGES, **parameters):
+            yield from page.get(key) or []
+    except (*BOTO_ERRORS, *PARSER_ERRORS) as error:
+        raise convert_error(error, service=service, operation=operation, where=where) from error

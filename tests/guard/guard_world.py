@@ -14,7 +14,7 @@ import itertools
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -59,6 +59,21 @@ class Machine:
     state: str = "pending"
     due: datetime | None = None
     protected: bool = False  # by DisableApiTermination
+
+
+@dataclass
+class Paginator:
+    """What boto3 reads a list with."""
+
+    list_page: Callable[..., Any]
+
+    def paginate(self, **request: Any) -> Iterator[Any]:
+        """Yield page after page."""
+        page = self.list_page(**request)
+        yield page
+        while token := page.get("NextToken"):
+            page = self.list_page(**request, NextToken=token)
+            yield page
 
 
 @dataclass(kw_only=True)
@@ -123,12 +138,12 @@ class World:
             s3=SimpleNamespace(get_object=self._get, put_object=self._put),
             eks=SimpleNamespace(describe_nodegroup=self._describe),
             eks_once=SimpleNamespace(update_nodegroup_config=self._update),
-            ec2=SimpleNamespace(describe_instances=self._list, terminate_instances=self._terminate),
+            ec2=SimpleNamespace(get_paginator=lambda _: Paginator(self._list), terminate_instances=self._terminate),
             sns=SimpleNamespace(publish=self._publish),
             cloudwatch=SimpleNamespace(put_metric_data=self._measure, get_metric_statistics=self._figures),
             scheduler=SimpleNamespace(
-                create_schedule=self._create, get_schedule=self._schedule, list_schedules=self._schedules,
-                delete_schedule=self._delete,
+                create_schedule=self._create, get_schedule=self._schedule, delete_schedule=self._delete,
+                get_paginator=lambda _: Paginator(self._schedules),
             ),
             autoscaling=SimpleNamespace(
                 describe_auto_scaling_groups=self._scaling_groups, suspend_processes=self._suspend,

@@ -150,15 +150,14 @@ def schedule(name: str, token: str = "") -> bytes:
     return json.dumps({"Schedules": [{"Name": name}], **more}).encode()
 
 
-@pytest.mark.parametrize("length", [1, 2, 7])
-def test_a_list_whose_tokens_repeat_ends_with_a_sentence(proxy: Proxy, length: int) -> None:
-    proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests) % length}"))
+def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy: Proxy) -> None:
+    proxy.answer = lambda _: (200, schedule("s", "token"))
 
-    with pytest.raises(TandemError, match="does not end") as raised:
+    with pytest.raises(TandemError, match="token was received twice") as raised:
         list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
     assert raised.value.exit_code == 3
-    assert len(proxy.requests) == length + 1
+    assert len(proxy.requests) == 2
 
 
 def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +167,7 @@ def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatc
     with pytest.raises(TandemError, match="more than 5 pages"):
         list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
 
-    assert len(proxy.requests) == 5
+    assert len(proxy.requests) == 6
 
 
 def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
@@ -176,22 +175,3 @@ def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
     proxy.answer = lambda said: (200, pages[said.get("NextToken", "")])
     rows = list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
     assert [row["Name"] for row in rows] == ["a", "b", "c"]
-
-
-def test_the_two_tokens_of_a_buckets_versions_travel_together(proxy: Proxy) -> None:
-    def answer(said: dict[str, str]) -> tuple[int, bytes]:
-        more = (
-            ""
-            if "key-marker" in said
-            else "<IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker>"
-            "<NextVersionIdMarker>v</NextVersionIdMarker>"
-        )
-        size = f"<Version><Key>k</Key><Size>{len(proxy.requests)}</Size></Version>"
-        return 200, f"<ListVersionsResult>{more}{size}</ListVersionsResult>".encode()
-
-    proxy.answer = answer
-
-    rows = list(iterate_rows(create_client(SPOT, "s3"), "ListObjectVersions", "Versions", "home", Bucket="b-b"))
-
-    assert [row["Size"] for row in rows] == [1, 2]
-    assert (proxy.requests[1]["key-marker"], proxy.requests[1]["version-id-marker"]) == ("k", "v")
