@@ -15,7 +15,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import VerbatimText, format_count, print_fault, print_json, print_line, print_result, print_rows
+from tandem.cli.console import VerbatimText, print_fault, print_json, print_line, print_result, print_rows
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
@@ -88,29 +88,26 @@ def stop(
 
 def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str, run: str | None) -> ExitCode:
     """End a run without a fence, and wait until EC2 lists no instance."""
-    name, stream = limits.environment, sys.stderr if selection.as_json else sys.stdout
+    name, stream, steps = limits.environment, sys.stderr if selection.as_json else sys.stdout, list[str]()
 
     def print_step(sentence: str) -> None:
+        steps.append(sentence)
         with contextlib.suppress(BrokenPipeError):  # an end goes on where nobody reads it, as under `| head`
             print(f"    {current_time():%H:%M:%S}  {sentence}", flush=True, file=stream)
 
     print_step(f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")
     try:
-        report = end_lease(
-            clients,
-            limits,
-            run=run,
-            clock=current_time,
-            wait=lambda pause: time.sleep(pause.total_seconds()),
+        ended_run = end_lease(
+            clients, limits, run=run, clock=current_time, wait=lambda pause: time.sleep(pause.total_seconds()),
             log=print_step,
-        )
+        )  # fmt: skip
     except KeyboardInterrupt:
         again = build_tandem_command("stop --end", name, *(["--run", run] if run else []))
         state = "interrupted: the lease says that it ends, and the reaper stops what is left after 30 min"
         print(f"{state}. Go on: {again}", file=sys.stderr)
         raise
-    text = f"{name}: run {report.run} has ended; next: {build_tandem_command('start', name)} {START_FLAGS}"
-    document = {"environment": name, "run": report.run, "done": list(report.actions), "exit_code": 0}
+    text = f"{name}: run {ended_run} has ended; next: {build_tandem_command('start', name)} {START_FLAGS}"
+    document = {"environment": name, "run": ended_run, "done": steps, "exit_code": 0}
     print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
@@ -124,33 +121,24 @@ def _release_fence(selection: Selection, clients: AwsClients, limits: GuardConfi
 
 
 def _stop_fleet(
-    selection: Selection,
-    environment: Environment,
-    clients: AwsClients,
-    limits: GuardConfig,
-    *,
-    who: str,
-    why: str,
+    selection: Selection, environment: Environment, clients: AwsClients, limits: GuardConfig, *, who: str, why: str,
     follows: bool,
-) -> ExitCode:
+) -> ExitCode:  # fmt: skip
     report = stop_fleet(clients, limits, who=who, why=why, run=None, now=current_time())
     if has_denial(report.failures):
         report = _delegate_stop(environment, report, caller=who, reason=why)
     fleet_state = report.fleet
     is_gone = not fleet_state.instances and "instances" not in fleet_state.unknown
     if fleet_state.has_node_group is False and is_gone and not cluster_exists(clients, limits):
-        release_command = build_tandem_command("stop", environment.name, "--release")
-        release_note = f"; the fence that now stands in {limits.bucket}: {release_command}"
         raise InputError(
-            f"it is not deployed: there is neither cluster {limits.cluster} nor an instance of it: nothing to stop",
+            f"it is not deployed: neither cluster {limits.cluster} nor an instance of it is there: nothing to stop",
             where=f"{environment.name} in account {environment.account}, {environment.region}",
-            change=f"see that the name is meant{'' if 'fence' in fleet_state.unknown else release_note}",
+            change="see that the name is meant; a fence may stand now: "
+            f"{build_tandem_command('stop', environment.name, '--release')}",
         )
     if not selection.as_json:
-        silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
         print_line(f"{environment.name}: stop")
-        print_rows(_list_report_rows(environment, report, follows=follows, reaper_silence=silence))
-        print_rows(_list_schedule_rows(clients, limits, report))
+        print_rows(_list_report_rows(environment, clients, limits, report, follows=follows))
         sys.stdout.flush()
     for sentence in report.failures:
         print_line(f"error: {sentence}", stderr=True)
@@ -188,38 +176,32 @@ def _explain_reaper_silence(
     return path.sentence if path.state == "unarmed" else ""
 
 
-def _list_schedule_rows(clients: AwsClients, limits: GuardConfig, report: PassReport) -> Iterator[fleet.TextRow]:
-    """Yield what of the guard's group may raise the fleet behind this fence, and how it is deleted."""
-    if "lease" in report.fleet.unknown:
+def _list_report_rows(
+    environment: Environment, clients: AwsClients, limits: GuardConfig, report: PassReport, *, follows: bool
+) -> Iterator[fleet.TextRow]:
+    """Yield what was done, who does the rest, and what may raise the fleet behind this fence."""
+    stop_command, fleet_state = build_tandem_command("stop", environment.name), report.fleet
+    yield from (("done", sentence) for sentence in report.actions)
+    yield from (("unknown", f"{source}: {reason}") for source, reason in fleet_state.unknown.items())
+    if "instances" not in fleet_state.unknown:
+        yield "alive", ", ".join(instance.id for instance in fleet_state.instances) or "EC2 lists no instance"
+    silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
+    if silence:
+        yield "attention", f"the reaper is {silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
+    else:
+        yield "then", "the reaper, a Lambda function in the account, terminates by id what is left after 10 min"
+    if follows:
+        yield "following", "until EC2 lists none; Ctrl-C ends this command, not the stop"
+    else:
+        yield "follow", VerbatimText(f"{stop_command} --wait")
+        yield "again", VerbatimText(f"{stop_command} --release  # lifts the fence, once no instance lives")
+    if "lease" in fleet_state.unknown:
         return  # its own schedule could not be told from a foreign one
     try:
-        for schedule in list_foreign_schedules(clients, limits, report.fleet.lease):
+        for schedule in list_foreign_schedules(clients, limits, fleet_state.lease):
             yield from fleet.list_warning_rows(build_schedule_warning(limits, schedule))
     except CALL_ERRORS as error:
         yield "unknown", f"schedules: {describe_error(error)}"
-
-
-def _list_report_rows(
-    environment: Environment, report: PassReport, *, follows: bool, reaper_silence: str
-) -> Iterator[fleet.TextRow]:
-    """Yield what was done, and who does the rest."""
-    stop_command, instances = build_tandem_command("stop", environment.name), report.fleet.instances
-    yield from (("done", sentence) for sentence in report.actions)
-    yield from (("unknown", f"{source}: {reason}") for source, reason in report.fleet.unknown.items())
-    ids = ", ".join(instance.id for instance in instances)
-    alive = f"{format_count(len(instances), 'instance')}: {ids}" if ids else "EC2 lists no instance"
-    yield "alive", "unknown: EC2 could not be asked" if "instances" in report.fleet.unknown else alive
-    if reaper_silence:
-        yield "attention", f"the reaper is {reaper_silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
-    if follows:
-        yield "following", "until EC2 lists none; Ctrl-C ends this command, not the stop"
-        return
-    if not reaper_silence:
-        action = "sees that EC2 lists none, and after a grace of 10 min terminates by id what is left"
-        yield "then", f"the reaper, a Lambda function in the account that looks every 5 min, {action}"
-    yield "follow", VerbatimText(f"{stop_command} --wait")
-    yield "", VerbatimText(build_tandem_command("status", environment.name))
-    yield "again", VerbatimText(f"{stop_command} --release  # lifts the fence, once no instance lives")
 
 
 def _follow_stop(

@@ -15,8 +15,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from tandem.guard.bucket import MAX_ATTEMPTS
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, MAX_PASSES, Fence, FenceState, change_fence, read_fence
@@ -64,37 +62,28 @@ class PassReport:
         }  # fmt: skip
 
 
-def apply_stop_plan(  # noqa: PLR0913 - what was seen, what it demands, and in whose name
-    clients: AwsClients, config: GuardConfig, fleet: FleetState, plan: StopPlan, *, who: str, run: str | None = None,
-    publishes_metrics: bool = True,
-) -> PassReport:  # fmt: skip
-    """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `PassReport.failures`.
+@dataclass(kw_only=True)
+class _StopPass:
+    """One pass at work: fence, scale down, terminate, publish, tell. Never raises for AWS: see `PassReport.failures`.
 
     Args:
         who: stops, where there is no fence yet.
         run: that is stopped; None takes the lease's.
-        publishes_metrics: whether the pass is counted in CloudWatch; the guard's functions alone may publish there.
+        read_at_s: when a reading or writing of the fence began that shows it as it is known.
     """
-    stop_pass = _StopPass(clients, config, fleet, plan, who=who, run=run or (fleet.lease.run if fleet.lease else None))
-    if plan.reasons:
-        stop_pass.stop()
-    return stop_pass.finish(publishes_metrics=publishes_metrics)
 
-
-class _StopPass:
-    """One pass at work: what it did, what failed, and the fence as it knows it."""
-
-    def __init__(  # noqa: PLR0913 - as of apply_stop_plan
-        self, clients: AwsClients, config: GuardConfig, fleet: FleetState, plan: StopPlan, *, who: str, run: str | None
-    ) -> None:  # fmt: skip
-        self.clients, self.config, self.fleet, self.plan = clients, config, fleet, plan
-        self.who, self.run = who, run
-        self.actions: list[str] = []
-        self.failures: list[str] = []
-        self.messages: list[str] = []
-        self.terminated_ids: tuple[str, ...] = ()
-        self.suspended_groups: tuple[str, ...] = ()
-        self.read_at_s = fleet.read_start_s  # when a reading or writing of the fence began that shows it as it is known
+    clients: AwsClients
+    config: GuardConfig
+    fleet: FleetState
+    plan: StopPlan
+    who: str
+    read_at_s: float
+    run: str | None = None
+    actions: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    terminated_ids: tuple[str, ...] = ()
+    suspended_groups: tuple[str, ...] = ()
 
     def stop(self) -> None:
         """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
@@ -150,7 +139,11 @@ class _StopPass:
         return release
 
     def finish(self, *, publishes_metrics: bool) -> PassReport:
-        """Publish, tell and write down what this pass did."""
+        """Publish, tell and write down what this pass did.
+
+        Args:
+            publishes_metrics: whether the pass is counted in CloudWatch; the guard's functions alone may publish there.
+        """
         # the rest is the reaper's alone: its silence is told by their absence, and money and idle minutes are summed
         reaper_metrics = self.plan.metrics if self.who == REAPER else {}
         metrics = {**reaper_metrics, STOP_FAILURES: float(bool(self.failures))}
@@ -180,7 +173,8 @@ class _StopPass:
     def _write_fence(self) -> None:
         """Write the fence, or keep the one that is there: two stops agree on the first."""
         why = shorten_sentence("; ".join(self.plan.reasons))
-        new_fence = Fence(state="stopping", who=self.who, why=why, run=self.run, at=self.fleet.now)
+        run = self.run or (self.fleet.lease.run if self.fleet.lease else None)
+        new_fence = Fence(state="stopping", who=self.who, why=why, run=run, at=self.fleet.now)
 
         def close_fence(fence: Fence | None) -> Fence | None:
             if fence and fence.is_closed and not fence.fault:
@@ -225,23 +219,13 @@ class _StopPass:
             self.fleet = replace(self.fleet, fence=fence or self.fleet.fence)
 
     def _terminate_instances(self) -> None:
-        """End them in one call; where EC2 refuses one of several, it ends none (API reference), so then one by one."""
-        instance_ids = self.plan.terminate_ids
-        with self._record_failure(f"terminating {', '.join(instance_ids)}"):
-            try:
-                self._call_terminate(instance_ids)
-            except ClientError:
-                if len(instance_ids) == 1:
-                    raise
-                for instance_id in instance_ids:
-                    with self._record_failure(f"terminating {instance_id}"):
-                        self._call_terminate((instance_id,))
+        """End them one by one: where EC2 refuses one of several in one call, it ends none (API reference)."""
+        for instance_id in self.plan.terminate_ids:
+            with self._record_failure(f"terminating {instance_id}"):
+                self.clients.ec2.terminate_instances(InstanceIds=[instance_id])
+                self.terminated_ids = (*self.terminated_ids, instance_id)
         if self.terminated_ids:
             self.actions.append(f"terminated by id: {', '.join(self.terminated_ids)}")
-
-    def _call_terminate(self, instance_ids: tuple[str, ...]) -> None:
-        self.clients.ec2.terminate_instances(InstanceIds=list(instance_ids))
-        self.terminated_ids = (*self.terminated_ids, *instance_ids)
 
     def _notify(self, change: str) -> bool:
         """Tell people of a change, and of a failure every hour again; whether they now know."""
@@ -321,7 +305,12 @@ def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> 
         is_settled = not plan.reasons or fleet.is_fenced or "lease" in fleet.unknown
         if is_settled or _is_lease_unchanged(clients, config, fleet):
             break
-    return apply_stop_plan(clients, config, fleet, plan, who=REAPER)
+    stop_pass = _StopPass(
+        clients=clients, config=config, fleet=fleet, plan=plan, who=REAPER, read_at_s=fleet.read_start_s
+    )
+    if plan.reasons:
+        stop_pass.stop()
+    return stop_pass.finish(publishes_metrics=True)
 
 
 def _is_lease_unchanged(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> bool:
@@ -344,12 +333,15 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
         who: as of Fence.
         why: in a sentence; a fence that is there already keeps its own.
         run: that is stopped; None takes the lease's, where there is one.
-        publishes_metrics: as of `apply_stop_plan`; a person sees by the report what failed.
+        publishes_metrics: whether the pass is counted in CloudWatch; a person sees by the report what failed.
 
     Raises nothing for AWS: what could not be done is in the report's `failures`.
     """
     fleet = observe_fleet(clients, config, now)
     plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)
-    run = shorten_sentence(run) if run else None
-    who = shorten_sentence(who)
-    return apply_stop_plan(clients, config, fleet, plan, who=who, run=run, publishes_metrics=publishes_metrics)
+    stop_pass = _StopPass(
+        clients=clients, config=config, fleet=fleet, plan=plan, who=shorten_sentence(who),
+        run=shorten_sentence(run) if run else None, read_at_s=fleet.read_start_s,
+    )  # fmt: skip
+    stop_pass.stop()
+    return stop_pass.finish(publishes_metrics=publishes_metrics)

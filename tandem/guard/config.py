@@ -15,7 +15,6 @@ import boto3
 from botocore.config import Config
 
 from tandem.aws import faults
-from tandem.errors import InputError
 from tandem.guard.values import format_value, parse_timestamp
 
 VARIABLE_PREFIX = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
@@ -24,7 +23,6 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("block_starts", "block_ends"), parse_timestamp),
     "nodes": int,
 }
-_DEPLOY_ADVICE = "deploy the Guard stack again"
 # At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
 CLIENT_CONFIG = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
 
@@ -47,7 +45,7 @@ class GuardConfig:
         capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's tag goes first.
         block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
             group's tags say comes before it.
-        schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops; only a start needs them.
+        schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops.
     """
 
     environment: str
@@ -67,9 +65,9 @@ class GuardConfig:
     reservation_id: str | None = None
     block_starts: datetime | None = None
     block_ends: datetime | None = None
-    schedule_group: str = ""
-    scheduler_role_arn: str = ""
-    dead_letter_arn: str = ""
+    schedule_group: str
+    scheduler_role_arn: str
+    dead_letter_arn: str
     prefix: str = ""
 
     @classmethod
@@ -77,20 +75,10 @@ class GuardConfig:
         """Read a Lambda's environment: TANDEM_CLUSTER and so on; an empty one counts as absent.
 
         Raises:
-            InputError: one is missing or cannot be read, and which.
+            TypeError, ValueError: one is missing or cannot be read.
         """
-        values: dict[str, Any] = {}
-        for config_field in fields(cls):
-            variable = VARIABLE_PREFIX + config_field.name.upper()
-            text = variables.get(variable, "")
-            try:
-                if text:
-                    values[config_field.name] = _PARSERS.get(config_field.name, str)(text)
-                elif config_field.default is MISSING:
-                    raise InputError("the variable is not set", where=variable, change=_DEPLOY_ADVICE)
-            except ValueError:
-                raise InputError(f"{text!r} cannot be read", where=variable, change=_DEPLOY_ADVICE) from None
-        return cls(**values)
+        texts = {item.name: variables.get(VARIABLE_PREFIX + item.name.upper(), "") for item in fields(cls)}
+        return cls(**{name: _PARSERS.get(name, str)(text) for name, text in texts.items() if text})
 
     def to_variables(self) -> dict[str, str]:
         """Return what `from_variables` reads."""

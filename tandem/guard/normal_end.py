@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -27,23 +27,10 @@ POLL_INTERVAL = timedelta(seconds=15)  # between two looks
 END_TIMEOUT = timedelta(minutes=25)  # then the reaper takes over: it leaves an ending lease alone for 30
 
 
-@dataclass(frozen=True, kw_only=True)
-class EndReport:
-    """What a normal end did.
-
-    Args:
-        run: whose lease ended.
-        actions: each a sentence.
-    """
-
-    run: str
-    actions: tuple[str, ...]
-
-
 def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
     clients: AwsClients, config: GuardConfig, *, run: str | None, clock: Callable[[], datetime],
     wait: Callable[[timedelta], None], log: Callable[[str], None] = lambda _: None,
-) -> EndReport:  # fmt: skip
+) -> str:  # fmt: skip
     """End the lease of a run: desired 0, wait until EC2 lists no instance, then remove its stop and its pointer.
 
     Args:
@@ -51,6 +38,9 @@ def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
         clock: the time.
         wait: waits for so long.
         log: told of each step, in a sentence.
+
+    Returns:
+        The run whose lease ended.
 
     Raises:
         InputError: there is no lease, another run has it, or the fleet is fenced; nothing was done.
@@ -66,11 +56,10 @@ class _NormalEnd:
         self, clients: AwsClients, config: GuardConfig, clock: Callable[[], datetime], log: Callable[[str], None]
     ) -> None:
         self.clients, self.config, self.clock, self.log = clients, config, clock, log
-        self.actions: list[str] = []
         self._status_command = f"tandem status --env {config.environment}"
         self._retry_advice = f"run it again: tandem stop --end --env {config.environment}"
 
-    def finish(self, run: str | None, wait: Callable[[timedelta], None]) -> EndReport:
+    def finish(self, run: str | None, wait: Callable[[timedelta], None]) -> str:
         """Take every step."""
         pointer, lease, has_node_group = self._require_lease(run)
         lease = self._announce_end(lease)
@@ -78,7 +67,7 @@ class _NormalEnd:
         if has_node_group:
             with self._convert_errors(f"setting {self.config.node_group_description} to 0"):
                 owner.call_as_owner(partial(scale_to_zero, self.clients, self.config), self._build_loss_error)
-            self._record_action(f"{self.config.node_group_description} set to 0")
+            self.log(f"{self.config.node_group_description} set to 0")
         self._await_empty(wait)
         with self._convert_errors(f"deleting schedule {lease.schedule}"):
             delete = partial(delete_schedule, self.clients, self.config, lease.schedule)
@@ -86,8 +75,8 @@ class _NormalEnd:
         with self._convert_errors("removing the pointer to the lease"):
             if not clear_pointer(self.clients, self.config, pointer):
                 raise self._build_loss_error("somebody else wrote the pointer")
-        self._record_action(f"run {lease.run} has no lease any more; its one-shot stop {lease.schedule} is deleted")
-        return EndReport(run=lease.run, actions=tuple(self.actions))
+        self.log(f"run {lease.run} has no lease any more; its one-shot stop {lease.schedule} is deleted")
+        return lease.run
 
     def _require_lease(self, run: str | None) -> tuple[LeasePointer, Lease, bool]:
         """Return pointer, lease, and whether there is a node group to size."""
@@ -121,7 +110,7 @@ class _NormalEnd:
         if stored_lease is None:
             problem = "somebody changed the lease at this moment"
             raise InputError(problem, where=self.config.environment, change=self._retry_advice)
-        self._record_action(f"run {lease.run} ends")
+        self.log(f"run {lease.run} ends")
         return stored_lease
 
     def _await_empty(self, wait: Callable[[timedelta], None]) -> None:
@@ -133,7 +122,7 @@ class _NormalEnd:
             is_known = not {"instances", "node group"} & fleet.unknown.keys()
             empty_count = empty_count + 1 if is_known and not alive_text and not fleet.desired_size else 0
             if empty_count >= EMPTY_OBSERVATIONS:
-                self._record_action("EC2 lists no instance")
+                self.log("EC2 lists no instance")
                 return
             if alive_text != last_text:
                 self.log(alive_text or "EC2 lists no instance; looking once more")
@@ -152,7 +141,3 @@ class _NormalEnd:
     def _build_loss_error(self, loss: str) -> ExternalError:
         problem = f"the end was interrupted: {loss}"
         return ExternalError(problem, where=self.config.environment, change=self._status_command)
-
-    def _record_action(self, sentence: str) -> None:
-        self.actions.append(sentence)
-        self.log(sentence)

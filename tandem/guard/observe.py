@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError
@@ -46,12 +46,6 @@ CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further ahead is
 STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})
 MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
 StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
-
-
-class BucketUnavailableError(BotoCoreError):  # type: ignore[misc]  # botocore is untyped
-    """The bucket did not answer a moment ago, so it is not asked again in this pass."""
-
-    fmt = "not asked, because the bucket did not answer: {why}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,15 +174,16 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     with _record_read_failure(unknown, "fence"):
         fence = read_fence(clients, config)
         faults.extend([fence.fault] if fence and fence.fault else [])
-    with _record_read_failure(unknown, "lease"):
-        if "fence" in unknown:  # a bucket that does not answer is not waited for four times
-            raise BucketUnavailableError(why=unknown["fence"])
-        pointer = read_pointer(clients, config)
-        lease, fault = read_lease(clients, config, pointer)
-        if lease and lease.created > now + CLOCK_TOLERANCE:
-            fault = f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
-            lease = None
-        faults.extend([fault] if fault else [])
+    if "fence" in unknown:  # a bucket that does not answer is not waited for four times
+        unknown["lease"] = f"not asked, because the bucket did not answer: {unknown['fence']}"
+    else:
+        with _record_read_failure(unknown, "lease"):
+            pointer = read_pointer(clients, config)
+            lease, fault = read_lease(clients, config, pointer)
+            if lease and lease.created > now + CLOCK_TOLERANCE:
+                fault = f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
+                lease = None
+            faults.extend([fault] if fault else [])
     if lease and lease.beats:
         with _record_read_failure(unknown, "heartbeat"):
             heartbeat, fault = _read_heartbeat(clients, config, lease.run, now)

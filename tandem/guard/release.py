@@ -71,5 +71,4 @@ def _end_lease(
     lease = fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
     if lease and lease.ending is None:
         write_lease(clients, config, replace(lease, ending=fleet.now))
-    if config.schedule_group:
-        delete_unreferenced_schedule(clients, config, lease_run)  # it would end the next run
+    delete_unreferenced_schedule(clients, config, lease_run)  # it would end the next run

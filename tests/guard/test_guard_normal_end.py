@@ -148,7 +148,7 @@ def test_an_end_of_a_fleet_whose_node_group_is_gone_comes_to_its_end(world, star
     start("r1")
     world.group = None
     world.machines.clear()
-    assert end(reaper=False).run == "r1"
+    assert end(reaper=False) == "r1"
 
 
 def test_an_end_leaves_a_strangers_node_group(world, start, end):

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START
 
-from tandem.errors import InputError
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.config import GuardConfig
 from tandem.guard.fence import FENCE_KEY
@@ -348,10 +347,3 @@ def test_nothing_is_published_of_what_is_unknown(world, passes):
 @pytest.mark.parametrize("guarded", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])
 def test_a_guarded_fleet_is_read_back_from_its_variables(guarded):
     assert GuardConfig.from_variables(guarded.to_variables()) == guarded
-
-
-@pytest.mark.parametrize(("name", "value"), [("TANDEM_CLUSTER", ""), ("TANDEM_MAX_HOURS", "many"),
-                                             ("TANDEM_BLOCK_ENDS", "2026-11-21")])  # fmt: skip
-def test_a_variable_that_is_missing_or_spoilt_is_named(name, value):
-    with pytest.raises(InputError, match=name):
-        GuardConfig.from_variables({**BLOCK.to_variables(), name: value})
