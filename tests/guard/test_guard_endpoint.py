@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from dataclasses import replace
 from datetime import timedelta
@@ -11,17 +10,15 @@ from pathlib import Path
 
 import pytest
 from botocore.config import Config
-from closure import closure
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule
 from guard_world import LABEL
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError
 from tandem.guard.apply import run_reaper_pass, stop_fleet
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.observe import OWNER_TAG
 
@@ -74,10 +71,6 @@ def scene(endpoint, proxy, clients):
     endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
-    queue = endpoint.client("sqs").create_queue(QueueName=f"{name}-people")["QueueUrl"]
-    endpoint.client("sns").subscribe(
-        TopicArn=topic, Protocol="sqs", Endpoint=f"arn:aws:sqs:us-east-2:{ACCOUNT}:{name}-people"
-    )
     guarded = GuardConfig(
         environment=name, account=ACCOUNT, region="us-east-2", cluster=f"tandem-{name}", node_group=f"{name}-trn2",
         bucket=f"tandem-{name}", topic_arn=topic, namespace=f"Tandem/{name}", nodes=2, max_hours=8, idle_minutes=30,
@@ -89,7 +82,7 @@ def scene(endpoint, proxy, clients):
     )
     endpoint.client("scheduler").create_schedule_group(Name=guarded.schedule_group)
     endpoint.client("eks").create_cluster(name=guarded.cluster, roleArn=NODES, resourcesVpcConfig={})
-    made = Scene(endpoint, clients, guarded, queue)
+    made = Scene(endpoint, clients, guarded)
     made.group({OWNER_TAG: name})
     yield made
     proxy.use()
@@ -99,9 +92,9 @@ def scene(endpoint, proxy, clients):
 class Scene:
     """One environment, and who acts on it."""
 
-    def __init__(self, endpoint, clients, guarded, queue):
-        self.endpoint, self.clients, self.guarded, self.queue = endpoint, clients, guarded, queue
-        self.ec2, self.s3 = endpoint.client("ec2"), endpoint.client("s3")
+    def __init__(self, endpoint, clients, guarded):
+        self.endpoint, self.clients, self.guarded = endpoint, clients, guarded
+        self.ec2 = endpoint.client("ec2")
 
     def group(self, tags):
         self.endpoint.client("eks").create_nodegroup(
@@ -135,66 +128,8 @@ class Scene:
         self.start(nodes=nodes)
         assert self.until(["running"] * nodes) == ["running"] * nodes
 
-    def by_hand(self, desired):
-        self.endpoint.client("eks").update_nodegroup_config(
-            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group,
-            scalingConfig={"minSize": 0, "desiredSize": desired},
-        )  # fmt: skip
-
-    def object(self, key):
-        return json.loads(self.s3.get_object(Bucket=self.guarded.bucket, Key=key)["Body"].read())
-
     def later(self, knobs=QUICK, **time_):
         self.endpoint.set_fleet(replace(knobs, clock_offset_s=timedelta(**time_).total_seconds()))
-
-    def told(self):
-        sqs = self.endpoint.client("sqs")
-        found = sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
-        return [json.loads(one["Body"])["Subject"] for one in found]
-
-
-def test_a_start_raises_and_a_stop_leaves_nothing(scene):
-    scene.raised(2)
-    scene.halt()
-    scene.until([])
-    scene.later(minutes=5)
-
-    assert (scene.reap().failures, scene.states()) == ((), [])
-    assert scene.object(FENCE_KEY)["state"] == "stopped"
-    assert sorted(scene.told()) == [
-        f"Tandem {scene.guarded.environment}: fleet being stopped", f"Tandem {scene.guarded.environment}: fleet gone",
-    ]  # fmt: skip
-
-
-def test_the_labels_of_the_run_stand_on_the_node_group(scene):
-    scene.raised()
-    found = scene.endpoint.client("eks").describe_nodegroup(
-        clusterName=scene.guarded.cluster, nodegroupName=scene.guarded.node_group
-    )["nodegroup"]["labels"]
-
-    assert LABEL.items() <= found.items()
-
-
-# each path alone
-
-
-def test_the_one_shot_stop_alone_ends_the_fleet_at_its_deadline(scene):
-    scene.raised()
-    scene.later(hours=2, minutes=1)
-
-    assert scene.until([]) == []
-    with pytest.raises(TandemError, match="the lease of run r1 ended"):
-        scene.start()
-
-
-def test_the_reaper_alone_ends_the_fleet_at_its_deadline(scene):
-    scene.raised()
-    scene.clients.scheduler.delete_schedule(GroupName=scene.guarded.schedule_group, Name="stop-r1")
-    scene.later(hours=2, minutes=1)
-    before = scene.states()
-    scene.reap()
-
-    assert (before, scene.until([])) == (["running"], [])
 
 
 # machines that do not go
@@ -242,28 +177,3 @@ def test_a_start_that_cannot_arm_raises_nothing(scene, proxy, impatient, operati
     with pytest.raises(ExternalError, match="nothing was raised"):
         scene.start()
     assert scene.states() == []
-
-
-def test_a_stop_while_a_raise_is_under_way_has_the_last_word(scene, monkeypatch):
-    from tandem.guard import fleet_start  # noqa: PLC0415 - the module, to come in between
-
-    size_group = fleet_start._FleetStart._set_group_size
-
-    def halt_first(self, labels):
-        scene.halt()
-        size_group(self, labels)
-
-    monkeypatch.setattr(fleet_start._FleetStart, "_set_group_size", halt_first)
-
-    with pytest.raises(InputError, match="stopped while it was being raised"):
-        scene.start()
-    assert scene.until([]) == []
-
-
-# the functions
-
-
-@pytest.mark.parametrize("name", ["stop", "reap"])
-def test_a_function_packs_all_that_it_imports_and_no_more(name):
-    lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
-    assert lines == sorted(closure([f"lambdas.{name}.handler"]))
