@@ -98,10 +98,8 @@ def _add_key(scope: Construct, environment: Environment) -> str:
 
 def _list_publishers(environment: Environment) -> dict[str, Conditions]:
     """Return the services that tell people, and under which conditions."""
-    return {
-        CLOUDWATCH: guard_rights.alarm_conditions(environment),
-        BUDGETS: guard_rights.budget_conditions(environment),
-    }
+    alarms, budget = guard_rights.alarm_conditions(environment), guard_rights.budget_conditions(environment)
+    return {CLOUDWATCH: alarms, BUDGETS: budget}
 
 
 def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:

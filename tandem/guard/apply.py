@@ -62,14 +62,13 @@ class PassReport:
         }  # fmt: skip
 
 
-@dataclass(kw_only=True)
+@dataclass
 class _StopPass:
     """One pass at work: fence, scale down, terminate, publish, tell. Never raises for AWS: see `PassReport.failures`.
 
     Args:
         who: stops, where there is no fence yet.
         run: that is stopped; None takes the lease's.
-        read_at_s: when a reading or writing of the fence began that shows it as it is known.
     """
 
     clients: AwsClients
@@ -77,13 +76,16 @@ class _StopPass:
     fleet: FleetState
     plan: StopPlan
     who: str
-    read_at_s: float
     run: str | None = None
     actions: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     terminated_ids: tuple[str, ...] = ()
     suspended_groups: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Take the look's beginning: a reading or writing of the fence began then that shows it as it is known."""
+        self.read_at_s = self.fleet.read_start_s
 
     def stop(self) -> None:
         """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
@@ -305,9 +307,7 @@ def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> 
         is_settled = not plan.reasons or fleet.is_fenced or "lease" in fleet.unknown
         if is_settled or _is_lease_unchanged(clients, config, fleet):
             break
-    stop_pass = _StopPass(
-        clients=clients, config=config, fleet=fleet, plan=plan, who=REAPER, read_at_s=fleet.read_start_s
-    )
+    stop_pass = _StopPass(clients, config, fleet, plan, REAPER)
     if plan.reasons:
         stop_pass.stop()
     return stop_pass.finish(publishes_metrics=True)
@@ -339,9 +339,7 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
     """
     fleet = observe_fleet(clients, config, now)
     plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)
-    stop_pass = _StopPass(
-        clients=clients, config=config, fleet=fleet, plan=plan, who=shorten_sentence(who),
-        run=shorten_sentence(run) if run else None, read_at_s=fleet.read_start_s,
-    )  # fmt: skip
+    run = shorten_sentence(run) if run else None
+    stop_pass = _StopPass(clients, config, fleet, plan, shorten_sentence(who), run)
     stop_pass.stop()
     return stop_pass.finish(publishes_metrics=publishes_metrics)

@@ -50,10 +50,7 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
             raise
         change = "deploy the Guard stack, or log in as one that may size the node group"
         raise ExternalError("it is not there", where=where, change=change) from error
-    try:
-        report = json.loads(answer["Payload"].read())
-    except ValueError:
-        report = {}
+    report = json.loads(answer["Payload"].read())
     if "FunctionError" in answer:
         reason = report.get("errorMessage", answer["FunctionError"])
         advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
