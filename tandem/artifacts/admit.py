@@ -16,20 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tandem.artifacts import files as local_files
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspection import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import parse_model_references, read_artifact_key, read_compile_command
-from tandem.artifacts.manifest import (
-    ACCEPTED_FIELD,
-    MANIFEST_NAME,
-    MAX_NAMES,
-    Manifest,
-    ManifestFile,
-    describe_mismatch,
-    parse_manifest,
-    require_target,
-    shorten_list,
-)
 from tandem.errors import ExternalError, StaleError
 from tandem.spec.artifact_key import ArtifactKey
 
@@ -60,14 +50,14 @@ def run(options: argparse.Namespace) -> int:
     key, models, command = read_artifact_key(), parse_model_references(options.model), read_compile_command()
     manifest = _read_manifest(options.stored, f"the artifact {key.name} is missing", f"compile it: {command}")
     source = options.stored / manifest.folder
-    _refuse_faults(describe_mismatch(manifest, key), options.stored / MANIFEST_NAME)
+    _refuse_faults(sets.describe_mismatch(manifest, key), options.stored / sets.MANIFEST_NAME)
     _require_files(source, manifest, command)
     if key.nxdi is not None:
         _require_config(source, key, manifest)
     for model in models:
         where = options.models / model.path
         model_manifest = _read_manifest(where, f"the model {model.name} is not staged", f"stage it: {model.command}")
-        require_target(model_manifest, model, str(where / MANIFEST_NAME))
+        sets.require_target(model_manifest, model, str(where / sets.MANIFEST_NAME))
         _require_files(where / model_manifest.folder, model_manifest, model.command)
     for sentence in manifest.made.get("unproven") or ():
         log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
@@ -78,18 +68,18 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read_manifest(folder: Path, problem: str, change: str) -> Manifest:
-    path = folder / MANIFEST_NAME
+def _read_manifest(folder: Path, problem: str, change: str) -> sets.Manifest:
+    path = folder / sets.MANIFEST_NAME
     with _translate_mount_errors(path):
         try:
             body = path.read_bytes()
         except FileNotFoundError:
             change = f"{change}; then delete this pod"
             raise StaleError(f"{problem}: it has no manifest", where=str(path), change=change) from None
-    return parse_manifest(body, str(path))
+    return sets.parse_manifest(body, str(path))
 
 
-def _require_config(source: Path, key: ArtifactKey, manifest: Manifest) -> None:
+def _require_config(source: Path, key: ArtifactKey, manifest: sets.Manifest) -> None:
     """Hold the runtime's own record of its settings against the key: the manifest's fields are what was asked for.
 
     What a person took the artifact in in spite of (tandem/artifacts/artifact_import.py) is a warning.
@@ -97,7 +87,7 @@ def _require_config(source: Path, key: ArtifactKey, manifest: Manifest) -> None:
     with _translate_mount_errors(source / CONFIG):
         config = read_config(source)
     lines = [config] if isinstance(config, str) else list(config_differences(config, key))
-    accepted = manifest.made.get(ACCEPTED_FIELD)
+    accepted = manifest.made.get(sets.ACCEPTED_FIELD)
     accepted_lines = {str(fault) for fault in accepted} if isinstance(accepted, list) else set()
     for line in filter(accepted_lines.__contains__, lines):
         log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
@@ -114,10 +104,10 @@ def _refuse_faults(lines: Sequence[str], where: Path) -> None:
         raise StaleError(problem, where=str(where), change=change)
 
 
-def _require_files(folder: Path, manifest: Manifest, command: str) -> None:
+def _require_files(folder: Path, manifest: sets.Manifest, command: str) -> None:
     """Refuse a set with a file that is missing or has another size."""
 
-    def check_file(file: ManifestFile) -> str:
+    def check_file(file: sets.ManifestFile) -> str:
         with _translate_mount_errors(folder / file.path):
             try:
                 size = (folder / file.path).stat().st_size
@@ -128,11 +118,12 @@ def _require_files(folder: Path, manifest: Manifest, command: str) -> None:
     with ThreadPoolExecutor(COPY_THREADS) as pool:
         problems = list(filter(None, pool.map(check_file, manifest.files)))
     if problems:
-        problem = f"{manifest.name} is not whole: {shorten_list(problems, MAX_NAMES)}"
-        raise StaleError(problem, where=str(folder), change=f"remove {MANIFEST_NAME}, then make it again: {command}")
+        problem = f"{manifest.name} is not whole: {sets.shorten_list(problems, sets.MAX_NAMES)}"
+        change = f"remove {sets.MANIFEST_NAME}, then make it again: {command}"
+        raise StaleError(problem, where=str(folder), change=change)
 
 
-def _link_artifact(source: Path, artifact: Path, _manifest: Manifest) -> None:
+def _link_artifact(source: Path, artifact: Path, _manifest: sets.Manifest) -> None:
     """Point `current` at the mount, in one step."""
     current, new_link = artifact / CURRENT_NAME, artifact / f".{CURRENT_NAME}.new"
     with local_files.translate_disk_errors(new_link):
@@ -141,7 +132,7 @@ def _link_artifact(source: Path, artifact: Path, _manifest: Manifest) -> None:
         new_link.replace(current)
 
 
-def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
+def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> None:
     """Copy to local disk and name it `current` when the last file is whole."""
     current, mark_path, files = artifact / CURRENT_NAME, artifact / ADMISSION_MARK, manifest.files
     digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
@@ -164,7 +155,7 @@ def _copy_artifact(source: Path, artifact: Path, manifest: Manifest) -> None:
         mark_path.write_text(digest)
 
 
-def _copy_file(source_folder: Path, target_folder: Path, file: ManifestFile) -> None:
+def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile) -> None:
     """Copy one file and give it its name when its content is what the manifest says."""
     source, target = source_folder / file.path, target_folder / file.path
     partial_path = target.with_name(f".{target.name}.copying")
@@ -179,7 +170,7 @@ def _copy_file(source_folder: Path, target_folder: Path, file: ManifestFile) -> 
         if (size, digest.hexdigest()) != (file.size, file.sha256):
             partial_path.unlink()
             problem = f"its content is not what the manifest says: {size} bytes, SHA-256 {digest.hexdigest()}"
-            change = f"remove {MANIFEST_NAME} from the artifact's prefix, then compile it: {read_compile_command()}"
+            change = f"remove the artifact's {sets.MANIFEST_NAME}, then compile it: {read_compile_command()}"
             raise StaleError(f"{problem} for {file.sha256}", where=str(source), change=change)
         partial_path.chmod(local_files.OPEN_FILE_MODE)
         partial_path.replace(target)

@@ -24,11 +24,11 @@ from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fiel
 
 if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
+    from tandem.artifacts.needs import BucketNeed
 
 Differences = Mapping[str, tuple[object, object]]
 
 MAX_SUGGESTIONS = 3  # names proposed for a word that is none
-MIN_DIGEST_CHARACTERS = 4  # characters; fewer are a typing error rather than a digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +67,16 @@ def compute_key_name(fields: Mapping[str, Any]) -> str | None:
 
 
 def find_nearest_key(
-    name: str, fields: Mapping[str, Any], candidates: Iterable[KeySide]
-) -> tuple[KeySide, Differences] | None:
-    """Return the key that differs from this one in the fewest fields, with what differs; None without others.
+    name: str, fields: Mapping[str, Any], candidates: Iterable[BucketNeed]
+) -> tuple[BucketNeed, Differences] | None:
+    """Return the need that differs from this one in the fewest fields, with what differs; None without others.
 
     Args:
         name: this key's own name, which is passed over.
         fields: its plain fields, told first in each pair.
         candidates: where to look.
     """
-    ranking = [(side, compare_key_fields(fields, side.fields)) for side in candidates if side.name != name]
+    ranking = [(need, compare_key_fields(fields, need.fields)) for need in candidates if need.name != name]
     return min(ranking, key=lambda pair: (len(pair[1]), pair[0].name), default=None)
 
 
@@ -120,12 +120,8 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
         by_name.setdefault(side.name, side)
         if word in (side.name, *side.aliases):
             return side
-    may_be_digest = len(word) >= MIN_DIGEST_CHARACTERS
-    matches = [
-        side
-        for name, side in by_name.items()
-        if name.startswith(word) or (may_be_digest and name.rpartition("-")[2].startswith(word))
-    ]
+    starts = {name: (name, name.rpartition("-")[2]) for name in by_name}  # of the name, and of its digest
+    matches = [by_name[name] for name in starts if any(start.startswith(word) for start in starts[name])]
     if len(matches) > 1:
         names = ", ".join(sorted(side.name for side in matches))
         raise InputError(f"{word!r} means {len(matches)} keys", change=f"write more of one: {names}")

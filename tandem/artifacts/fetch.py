@@ -19,24 +19,11 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts import driver
+from tandem.artifacts import driver, job_env
+from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import create_open_folder, require_disk_space
-from tandem.artifacts.job_env import (
-    ModelReference,
-    add_bucket_argument,
-    parse_model_references,
-    read_artifact_key,
-    read_holder,
-)
 from tandem.artifacts.lease import hold_lease
-from tandem.artifacts.manifest import (
-    LEASE_NAME,
-    Manifest,
-    files_prefix,
-    find_stored_set,
-    manifest_key,
-)
 from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
@@ -51,7 +38,7 @@ MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver.attempts import main\
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fetch`."""
-    add_bucket_argument(parser)
+    job_env.add_bucket_argument(parser)
     parser.add_argument("--model", action="append", required=True, help="organisation/name@revision; repeatable")
     parser.add_argument("--models", type=Path, required=True, help="folder for the models")
     parser.add_argument("--work", type=Path, required=True, help="folder for the driver, and for what it says")
@@ -68,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
         StaleError: what is stored under the key's name is something else.
         ExternalError: S3 failed, the disk has too little room, or another job holds the lease.
     """
-    key, models, holder = read_artifact_key(), parse_model_references(options.model), read_holder()
+    key, models = job_env.read_artifact_key(), job_env.parse_model_references(options.model)
+    holder = job_env.read_holder()
     create_open_folder(options.work)
     (options.work / PRESENT_NAME).unlink(missing_ok=True)
     new_file = options.work / f".{ARCHIVE_NAME}.new"  # whole or not at all, and in any case: the next container runs it
@@ -78,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
     store = open_store(options.bucket)
     if _skip_if_stored(store, key, options.work):
         return 0
-    lease_key = f"{key.prefix}/{LEASE_NAME}"
+    lease_key = f"{key.prefix}/{sets.LEASE_NAME}"
     with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s, keep=True) as lease:
         if not _skip_if_stored(store, key, options.work):  # by whoever held it before us
             _download_models(store, models, options.models)
@@ -88,19 +76,19 @@ def run(options: argparse.Namespace) -> int:
 
 def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
     """Whether the artifact is stored already; if so the next containers are told."""
-    manifest = find_stored_set(store, key)
+    manifest = sets.find_stored_set(store, key)
     if manifest is not None:
-        (work / PRESENT_NAME).write_text(f"{store.url(manifest_key(key.prefix))}\n")
+        (work / PRESENT_NAME).write_text(f"{store.url(sets.manifest_key(key.prefix))}\n")
     return manifest is not None
 
 
-def _download_models(store: ObjectStore, models: Sequence[ModelReference], folder: Path) -> None:
+def _download_models(store: ObjectStore, models: Sequence[job_env.ModelReference], folder: Path) -> None:
     """Receive every file of every model; what is whole already stays as it is."""
-    manifests: dict[ModelReference, Manifest] = {}
+    manifests: dict[job_env.ModelReference, sets.Manifest] = {}
     for model in models:
-        if (manifest := find_stored_set(store, model)) is None:
-            problem, where = f"the model {model.name} is not staged: it has no manifest", manifest_key(model.prefix)
-            raise InputError(problem, where=store.url(where), change=f"stage it: {model.command}")
+        if (manifest := sets.find_stored_set(store, model)) is None:
+            problem, where = f"the model {model.name} is not staged", store.url(sets.manifest_key(model.prefix))
+            raise InputError(f"{problem}: it has no manifest", where=where, change=f"stage it: {model.command}")
         manifests[model] = manifest
     create_open_folder(folder)
     files = [(folder / model.path / file.path, file.size) for model in models for file in manifests[model].files]
@@ -109,7 +97,7 @@ def _download_models(store: ObjectStore, models: Sequence[ModelReference], folde
     require_disk_space(folder, needed_bytes, "bringing the models and making the artifact")
     for model, manifest in manifests.items():
         start_s = time.monotonic()
-        download_files(store, files_prefix(model.prefix, manifest), folder / model.path, manifest.files)
+        download_files(store, sets.files_prefix(model.prefix, manifest), folder / model.path, manifest.files)
         seconds = round(time.monotonic() - start_s, 1)
         log_event("model is there", model=model.name, files=len(manifest.files), bytes=manifest.size, seconds=seconds)
 

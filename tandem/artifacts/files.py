@@ -50,18 +50,17 @@ class LocalFiles:
         self.sizes = {name: paths[name].stat().st_size for name in sorted(paths)}  # bytes, by path
         self._hashed_files: dict[str, ManifestFile] = {}
 
-    def hash_file(self, name: str, check_cancel: Callable[[], None] = lambda: None) -> ManifestFile:
+    def hash_file(self, name: str) -> ManifestFile:
         """Return one file with its size and SHA-256.
 
         Args:
             name: one of `sizes`; no two threads may ask for the same one at once.
-            check_cancel: called before each piece is read; raises when the work is not to go on.
 
         Raises:
             InputError: it cannot be read.
         """
         if name not in self._hashed_files:
-            size, sha256 = _hash_content(self.folder / name, check_cancel)
+            size, sha256 = _hash_content(self.folder / name)
             self._hashed_files[name] = ManifestFile(path=name, size=size, sha256=sha256)
         return self._hashed_files[name]
 
@@ -81,15 +80,14 @@ def compute_sha256(path: Path) -> str:
     Raises:
         InputError: the file cannot be read.
     """
-    return _hash_content(path, lambda: None)[1]
+    return _hash_content(path)[1]
 
 
-def _hash_content(path: Path, check_cancel: Callable[[], None]) -> tuple[int, str]:
+def _hash_content(path: Path) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
     try:
         with path.open("rb", buffering=0) as source:
             while piece := source.read(READ_BYTES):
-                check_cancel()
                 digest.update(piece)
                 size += len(piece)
     except OSError as error:

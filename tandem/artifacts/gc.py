@@ -22,7 +22,7 @@ from tandem.artifacts.inventory import StoredSet, read_inventory, read_stored_se
 from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
 from tandem.artifacts.manifest import NewerSchemaError
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError
 
 MIN_AGE_DAYS = 30
 LEASE_S = 60.0
@@ -198,13 +198,14 @@ def _delete_objects(store: s3.ObjectStore, lease: WriteLease, prefix: str, keys:
     store.delete(keys)
 
 
-def has_versioning(store: s3.ObjectStore) -> bool | None:
-    """Return whether a delete leaves the bytes behind as an old version; None where that may not be asked."""
-    try:
-        with store.translate_errors("GetBucketVersioning", ""):
-            answer = store.client.get_bucket_versioning(Bucket=store.bucket)
-    except TandemError:
-        return None
+def has_versioning(store: s3.ObjectStore) -> bool:
+    """Return whether a delete leaves the bytes behind as an old version.
+
+    Raises:
+        TandemError: S3 does not say it.
+    """
+    with store.translate_errors("GetBucketVersioning", ""):
+        answer = store.client.get_bucket_versioning(Bucket=store.bucket)
     return answer.get("Status") in {"Enabled", "Suspended"}
 
 

@@ -133,12 +133,8 @@ class HubSnapshot:
         if code == "GatedRepo":
             reason = f"the token in the secret {token.secret} does not open it{quote}" if token else "no token was sent"
             problem = f"the model is gated and {reason}"
-            change = (
-                f"accept the licence at {self.page} with the token's own account and wait for its approval; store a "
-            )
-            change += (
-                f"token that may read gated repositories in the secret of the environment ({SECRET_NAME_VARIABLE})"
-            )
+            change = f"accept the licence at {self.page} with the token's own account, wait for its approval, store "
+            change += f"a token that may read gated models in the environment's secret ({SECRET_NAME_VARIABLE})"
             return HubAccessError(problem, where=self.where, change=change)
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"

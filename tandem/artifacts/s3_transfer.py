@@ -65,9 +65,8 @@ def upload_files(
     """
 
     def upload_path(path: str) -> None:
-        store.require_not_halted()
         check()
-        file = files.hash_file(path, store.require_not_halted)
+        file = files.hash_file(path)
         store.require_not_halted()
         check()
         _upload_content(store, files.folder / path, f"{prefix}/{path}", file.sha256)
@@ -184,13 +183,8 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
         files: which, with size and SHA-256, of a manifest: no path of it leads out of the folder by itself.
 
     Raises:
-        ExternalError: the disk has too little room, before anything is received; or as `download_object`.
-        StaleError: as `download_object`.
+        TandemError: as `download_object` raises it.
     """
-    with local_files.translate_disk_errors(folder):
-        local_files.create_open_folder(folder)
-        missing = sum(file.size for file in files if local_files.read_file_size(folder / file.path) != file.size)
-        local_files.require_disk_space(folder, missing, f"receiving {store.url(prefix)}")
 
     def download_file(file: ManifestFile) -> None:
         store.require_not_halted()

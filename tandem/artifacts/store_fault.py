@@ -58,20 +58,6 @@ _KIND_FAULTS: dict[FaultKind, tuple[type[TandemError], str]] = {
     "unreachable": (ExternalError, f"check S3's VPC endpoint, the network policy and DNS; then {RETRY_ADVICE}"),
     "no credentials": (ExternalError, f"in a pod: {_IDENTITY_ADVICE}; {_LOGIN_ADVICE}"),
 }
-# codes of objects and their keys -> the fault's sentence and what to do
-_OBJECT_FAULTS = (
-    (
-        {"BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch"},
-        "what arrived is not what was to be sent: the file changed meanwhile, or connection or disk corrupts data",
-        "make sure that nothing writes to the file; then run again, on another node if it repeats",
-    ),
-    (
-        {"InvalidObjectState"},
-        "the object was moved to an archive class",
-        "restore it, and take models/ and artifacts/ out of the lifecycle rule that archives",
-    ),
-    ({"NoSuchKey", "404"}, "there is no such object", "run the job that makes it"),
-)
 
 
 def convert_error(error: BaseException, operation: str, bucket: str, key: str) -> TandemError:
@@ -87,14 +73,13 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
     where, said = f"s3://{bucket}/{key}", describe_error(error)
     if isinstance(error, _PARTIAL_BODY_ERRORS):
         return ExternalError(f"the connection ended within the data ({said})", where=where, change=RETRY_ADVICE)
-    fault, code = explain_fault(error, operation), error_code(error)
+    fault = explain_fault(error, operation)
     if str(getattr(error, "operation_name", "")).startswith("AssumeRole"):  # of STS, before S3 was asked anything
         return ExternalError(f"AWS does not accept these credentials ({said})", where=where, change=_CREDENTIALS_ADVICE)
     if fault.kind == "denied" and isinstance(error, boto.ClientError):
         return _build_denial_fault(str(error.response["Error"].get("Message", "")), operation, bucket, key)
-    for codes, problem, change in _OBJECT_FAULTS:
-        if code in codes:
-            return ExternalError(f"{problem} ({said})", where=where, change=change)
+    if error_code(error) in {"NoSuchKey", "404"}:
+        return ExternalError(f"there is no such object ({said})", where=where, change="run the job that makes it")
     fault_class, change = _KIND_FAULTS.get(fault.kind, _DEFAULT_FAULT)
     return fault_class(fault.problem, where=where, change=change)
 

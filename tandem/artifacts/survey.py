@@ -7,11 +7,11 @@ that nobody needs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from tandem.artifacts.explain import KeySide, describe_differences, find_nearest_key
+from tandem.artifacts.explain import describe_differences, find_nearest_key
 from tandem.artifacts.inventory import StoredSet
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
 from tandem.artifacts.needs import BucketNeed
@@ -67,16 +67,20 @@ def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) ->
     commands: tuple[str, ...] = () if is_in_progress or state in {"present", "newer", "unread"} else (need.command,)
     if commands and state == "damaged":
         commands = (quote_command("aws", "s3", "rm", f"s3://{bucket}/{need.prefix}/{MANIFEST_NAME}"), *commands)
+    return replace(_build_row(need, stored_set, state, why), used_by=need.used_by, commands=commands)
+
+
+def _build_row(
+    target: BucketNeed | StoredSet, stored_set: StoredSet | None, state: State, why: tuple[str, ...]
+) -> SurveyRow:
     return SurveyRow(
-        kind=need.kind,
-        name=need.name,
-        prefix=need.prefix,
+        kind=target.kind,
+        name=target.name,
+        prefix=target.prefix,
         state=state,
-        used_by=need.used_by,
         size=stored_set.size if stored_set else 0,
         written=stored_set.last_write_at if stored_set else None,
         why=why,
-        commands=commands,
     )
 
 
@@ -99,29 +103,19 @@ def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyR
         state, why = "not ours", ("neither manifest nor lease: left alone",)
     elif state == "present" and stored_set.manifest is not None:
         state, why = "stale", _compare_with_needs(stored_set.manifest, needs)
-    return SurveyRow(
-        kind=stored_set.kind,
-        name=stored_set.name,
-        prefix=stored_set.prefix,
-        state=state,
-        size=stored_set.size,
-        written=stored_set.last_write_at,
-        why=why,
-    )
+    return _build_row(stored_set, stored_set, state, why)
 
 
 def _compare_with_needs(manifest: Manifest, needs: Sequence[BucketNeed]) -> tuple[str, ...]:
     """Say in what a set that nobody needs differs from the nearest that somebody does."""
-    sides = [
-        KeySide(name=need.name, fields=need.fields, where="needed") for need in needs if need.kind == manifest.kind
-    ]
+    needs = [need for need in needs if need.kind == manifest.kind]
     fields = manifest.fields
     if manifest.kind == "model":
         fields = {field: fields.get(field) for field in ("id", "revision")}
-        sides = [side for side in sides if side.fields["id"] == fields["id"]]
-    match = find_nearest_key(manifest.name, fields, sides)
+        needs = [need for need in needs if need.fields["id"] == fields["id"]]
+    match = find_nearest_key(manifest.name, fields, needs)
     if match is None:
         return (f"no experiment uses this {manifest.kind}",)
-    nearest_side, differences = match
-    heading = (f"nearest needed {nearest_side.name}:",) if manifest.kind == "artifact" else ()
+    nearest_need, differences = match
+    heading = (f"nearest needed {nearest_need.name}",) if manifest.kind == "artifact" else ()
     return (*heading, *describe_differences(differences))

@@ -140,8 +140,6 @@ class ArtifactUpload:
     def _describe_provenance(self, outcome: CompileOutcome) -> dict[str, Any]:
         """Return how the artifact came to be: a run that goes on after a kill says the same."""
         notes = read_json_variable(UNPROVEN_VARIABLE, list, "[]")
-        if not all(isinstance(sentence, str) for sentence in notes):
-            raise InputError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
         models: dict[str, str | None] = {}  # to the SHA-256 of its manifest, None where it has none any more
         for name in filter(None, (self.key.target, self.key.draft)):
             manifest_object = self.store.read(sets.manifest_key(f"models/{name.replace('@', '/')}"))

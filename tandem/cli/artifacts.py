@@ -38,6 +38,7 @@ from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.variant_key import compute_artifact_key
 
 if TYPE_CHECKING:
+    from tandem.artifacts.gc import SetRemoval
     from tandem.artifacts.inventory import StoredSet
     from tandem.artifacts.store import ObjectStore
 
@@ -134,22 +135,24 @@ def collect_garbage(
     used_names |= _require_stored_names(keep, stored_sets)
     cutoff, versions = now - timedelta(days=days), has_versioning(store)
     plan = plan_removals(stored_sets, used_names, cutoff)
-    stdout, outcomes, size = sys.stdout, [(removal, "would delete") for removal in plan.removals], plan.size
+    preview: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
+    outcomes, rows = iter(execute_plan(store, plan, used_names, cutoff) if delete else preview), []
     if not selection.as_json:
-        report.print_plan(context, plan, days=days, now=now, delete=delete)
-    if delete:
-        outcomes = []
-        with contextlib.redirect_stdout(sys.stderr):  # of whoever waits for a lease
-            for removal, outcome in execute_plan(store, plan, used_names, cutoff):
-                outcomes.append((removal, outcome))
-                if not selection.as_json:
-                    print(f"{outcome}: {removal.stored_set.prefix}", file=stdout, flush=True)
-        size = sum(removal.size for removal, outcome in outcomes if outcome == DELETION_RESULT)
+        report.print_heading(context, days)
+    while True:
+        with contextlib.redirect_stdout(sys.stderr):  # what is logged of whoever holds a lease
+            removal, outcome = next(outcomes, (None, ""))
+        if removal is None:
+            break
+        rows.append(report.removal_as_dict(removal, outcome, context))
+        if not selection.as_json:
+            report.print_removal(rows[-1])
+    size = sum(row["size"] for row in rows if row["outcome"] in {DELETION_RESULT, "would delete"})
     if selection.as_json:
         settings = {"cutoff": cutoff.isoformat(), "dry_run": not delete, "versions_kept": versions}
-        print_json(report.gc_as_dict(context, plan, outcomes, size) | settings)
-    elif plan.removals:
-        report.print_summary(context, size, versions=versions, delete=delete)
+        print_json(report.gc_as_dict(context, plan, rows, size) | settings)
+    else:
+        report.print_summary(context, plan, size, versions=versions, delete=delete)
     return print_fault(plan.read_fault) if plan.read_fault else ExitCode.DONE
 
 

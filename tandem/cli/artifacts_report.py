@@ -6,7 +6,7 @@ stands on a line of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -55,9 +55,7 @@ def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> 
     if row.written is not None:
         parts = [f"{format_bytes(row.size)}, {_format_age(row.written, now)}{_format_cost(row.size, context)}"]
     parts += [format_users(row.used_by)] if row.used_by else []
-    heads = [phrase for phrase in row.why if phrase.endswith(":")]  # a line of its own each
-    reasons = [phrase for phrase in row.why if phrase not in heads]
-    yield from (("", line) for line in (", ".join(parts), *heads, ", ".join(reasons)) if line)
+    yield from (("", line) for line in (", ".join(parts), ", ".join(row.why)) if line)
 
 
 def listing_as_dict(context: BucketContext, rows: Sequence[SurveyRow], now: datetime) -> dict[str, Any]:
@@ -82,61 +80,57 @@ def _row_as_dict(row: SurveyRow, context: BucketContext, now: datetime) -> dict[
     return {**asdict(row), "written": written, "age_days": age_days, **cost}
 
 
-def print_plan(context: BucketContext, plan: GcPlan, *, days: int, now: datetime, delete: bool) -> None:
-    """Say what of at least `days` goes, and what stays."""
+def print_heading(context: BucketContext, days: int) -> None:
+    """Say what may go."""
     verb, age = "do" if context.sharing else "does", format_count(days, "day")
     print_line(f"s3://{context.bucket}: what {context.subject} {verb} not use, older than {age}")
-    print_line("nothing to delete" if not plan.removals else "deleting" if delete else "would delete")
-    for removal in plan.removals:
-        parts = [removal.description, format_bytes(removal.size), _format_age(removal.stored_set.last_write_at, now)]
-        print_line(f"  {removal.stored_set.name}")
-        print_rows([(", ".join(parts),)], indent=4)
-    if plan.retentions:
-        print_line("kept, though nobody uses it")
+
+
+def print_removal(row: dict[str, Any]) -> None:
+    """Say what becomes of one set, told as `removal_as_dict` does."""
+    print_line(f"{row['outcome']}: {row['prefix']}")
+    print_rows([(f"{row['what']}, {format_bytes(row['size'])}",)], indent=4)
+
+
+def print_summary(context: BucketContext, plan: GcPlan, size: int, *, versions: bool, delete: bool) -> None:
+    """Say what stays, how much goes, and when that is really so; `versions`: a delete leaves old ones."""
+    artifacts, cost = context.environment.artifacts, _format_cost(size, context, with_price=True)
     for stored_set, reason in plan.retentions:
-        print_line(f"  {stored_set.name}")
+        print_line(f"kept, though nobody uses it: {stored_set.prefix}")
         print_rows([(f"{format_bytes(stored_set.size)}, {reason}",)], indent=4)
-
-
-def print_summary(context: BucketContext, size: int, *, versions: bool | None, delete: bool) -> None:
-    """Say how much goes, and when that is really so; `versions`: a delete leaves old ones, None for unknown."""
-    artifacts = context.environment.artifacts
-    print_line(
-        f"{'freed' if delete else 'would free'} {format_bytes(size)}{_format_cost(size, context, with_price=True)}"
-    )
-    if versions is not False:
-        condition = "the bucket keeps versions:" if versions else "if the bucket keeps versions,"
+    print_line(f"{'freed' if delete else 'would free'} {format_bytes(size)}{cost}")
+    if versions and plan.removals:
         end = f"for {artifacts.noncurrent_days} days more (artifacts.noncurrent_days)"
         end = end if artifacts.existing_bucket is None else "for until its own lifecycle rules remove them"
-        print_line(f"{condition} they are paid {end}")
+        print_line(f"the bucket keeps versions: they are paid {end}")
     if not delete:
         print_line("a server that runs from other files is not seen: keep what it loads by --keep NAME")
         print_line("nothing was deleted; --delete does it")
 
 
-def gc_as_dict(
-    context: BucketContext, plan: GcPlan, outcomes: Iterable[tuple[SetRemoval, str]], size: int
-) -> dict[str, Any]:
-    """Return the same as the plain values that --json prints."""
-    removals = [
-        {
-            "prefix": removal.stored_set.prefix,
-            "what": removal.description,
-            "size": removal.size,
-            "objects": len(removal.objects),
-            "uploads": len(removal.uploads),
-            "usd_per_month": _compute_usd_month(removal.size, context),
-            "outcome": outcome,
-        }
-        for removal, outcome in outcomes
-    ]
-    retentions = [
-        {"prefix": stored_set.prefix, "size": stored_set.size, "why": reason} for stored_set, reason in plan.retentions
-    ]
-    place = {"bucket": context.bucket, "environments": [context.environment.name, *context.sharing]}
-    return place | {
-        "removals": removals,
-        "kept": retentions,
+def removal_as_dict(removal: SetRemoval, outcome: str, context: BucketContext) -> dict[str, Any]:
+    """Return one set that goes as the plain values that --json prints."""
+    return {
+        "prefix": removal.stored_set.prefix,
+        "what": removal.description,
+        "size": removal.size,
+        "objects": len(removal.objects),
+        "uploads": len(removal.uploads),
+        "usd_per_month": _compute_usd_month(removal.size, context),
+        "outcome": outcome,
+    }
+
+
+def gc_as_dict(context: BucketContext, plan: GcPlan, rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
+    """Return all that a gc did as the plain values that --json prints."""
+    return {
+        "bucket": context.bucket,
+        "environments": [context.environment.name, *context.sharing],
+        "removals": rows,
+        "kept": [
+            {"prefix": stored_set.prefix, "size": stored_set.size, "why": reason}
+            for stored_set, reason in plan.retentions
+        ],
         "size": size,
         "usd_per_month": _compute_usd_month(size, context),
     }
@@ -158,14 +152,8 @@ def import_as_dict(manifest: Manifest, key: ArtifactKey, context: BucketContext,
 
 
 def format_users(users: tuple[str, ...]) -> str:
-    """Name who uses something: a variant that is alone, an experiment with the number of its variants."""
-    by_experiment: dict[str, list[str]] = {}
-    for user in users:
-        by_experiment.setdefault(user.rpartition("/")[0], []).append(user)
-    texts = [
-        group[0] if len(group) == 1 else f"{name} ({len(group)} variants)" for name, group in by_experiment.items()
-    ]
-    return f"used by {', '.join(texts)}"
+    """Name who uses something: the first, and how many more there are."""
+    return f"used by {users[0]}{f' and {len(users) - 1} more' if users[1:] else ''}"
 
 
 def _format_age(write_time: datetime, now: datetime) -> str:

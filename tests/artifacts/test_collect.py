@@ -182,11 +182,6 @@ def test_a_bucket_that_keeps_versions_is_known(store, status, kept):
     assert has_versioning(store) is kept
 
 
-def test_whether_versions_are_kept_may_stay_unknown(proxied, proxy):
-    proxy.use(FaultRule(operation="GetBucketVersioning", fault=ACCESS_DENIED_FAULT))
-    assert has_versioning(proxied) is None
-
-
 def test_the_module_deletes_nothing_unless_told_to(store, run):
     put_set(store, KEY, "run")
     before = keys(store)

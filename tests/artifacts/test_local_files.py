@@ -8,8 +8,7 @@ import os
 import pytest
 from stored_sets import list_files
 
-from tandem.artifacts.files import LocalFiles
-from tandem.errors import ExternalError, InputError
+from tandem.errors import InputError
 
 MIB = 1 << 20
 
@@ -25,21 +24,6 @@ def test_every_file_is_found_with_its_size_and_sha256(tmp_path):
         ("a", 0, hashlib.sha256(b"").hexdigest()),
         ("b/x.y", 3, hashlib.sha256(b"abc").hexdigest()),
     ]
-
-
-def test_a_hash_that_nobody_waits_for_any_more_ends(tmp_path):
-    (tmp_path / "f").write_bytes(bytes(MIB))
-    files, asked = LocalFiles(tmp_path), []
-
-    def going():
-        asked.append(1)
-        if len(asked) == 2:
-            raise ExternalError("another file failed", change="x")
-
-    with pytest.raises(ExternalError):
-        files.hash_file("f", going)
-    assert len(asked) == 2
-    assert files.hash_file("f") == list_files(tmp_path)[0]
 
 
 @pytest.mark.parametrize("target", ["a", "/etc/passwd", "nowhere", "."])

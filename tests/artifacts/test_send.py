@@ -180,10 +180,10 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
         if moment == "done" and request.operation == "CompleteMultipartUpload" and request.path.endswith("/large"):
             there.set()
 
-    def slowly(path, going):
+    def slowly(path):
         if path.name == "small":
             assert there.wait(60), "nothing was sent before everything was hashed"
-        return hash_one(path, going)
+        return hash_one(path)
 
     proxy.moment_callback = watch
     monkeypatch.setattr(files, "_hash_content", slowly)
@@ -199,9 +199,9 @@ def test_what_is_sent_again_is_hashed_once(proxied, proxy, blob, monkeypatch):
     blob("b", 20)
     hashed, hash_one = [], files._hash_content
 
-    def counted(path, going):
+    def counted(path):
         hashed.append(path.name)
-        return hash_one(path, going)
+        return hash_one(path)
 
     monkeypatch.setattr(files, "_hash_content", counted)
     local = LocalFiles(folder)

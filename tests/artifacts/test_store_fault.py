@@ -34,8 +34,6 @@ def answered(code, message="said", status=400, operation="PutObject", key="model
         ("ExpiredToken", ExternalError, r"expired .*Pod Identity"),
         ("InvalidAccessKeyId", ExternalError, r"does not accept these credentials"),
         ("SignatureDoesNotMatch", ExternalError, r"does not accept these credentials"),
-        ("BadDigest", ExternalError, r"what arrived is not what was to be sent"),
-        ("InvalidObjectState", ExternalError, r"archive class .*restore it"),
         ("PermanentRedirect", InputError, r"another region .*AWS_REGION"),
         ("NoSuchKey", ExternalError, r"no such object"),
         ("SomethingNew", ExternalError, r"PutObject was refused \(SomethingNew: said\)"),

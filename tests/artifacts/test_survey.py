@@ -87,7 +87,7 @@ def test_a_model_may_say_more_than_is_needed():
         (
             [ARTIFACT],
             artifact(OTHER.prefix, key=OTHER),
-            (f"nearest needed {KEY.name}:", "max_num_seqs 2 -> 1", "num_speculative_tokens 5 -> 0"),
+            (f"nearest needed {KEY.name}", "max_num_seqs 2 -> 1", "num_speculative_tokens 5 -> 0"),
         ),
     ],
 )
