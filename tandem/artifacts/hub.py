@@ -208,7 +208,7 @@ class HubSnapshot:
 
         Args:
             entry: one of `entries`.
-            on_progress: called with the bytes of each piece, negative for bytes thrown away; may raise to stop.
+            on_progress: called with the bytes of each piece; may raise to stop.
 
         Returns:
             the file, and the SHA-256 of its content.
@@ -231,7 +231,6 @@ class HubSnapshot:
             if is_whole:
                 return path, sha256
             log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
-            on_progress(-read_file_size(path))
             path.unlink()
         problem = f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists"
         raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
@@ -248,9 +247,7 @@ class HubSnapshot:
         with library.get_session().stream("GET", url, headers=headers, timeout=TIMEOUT_S) as answer:
             library.hf_raise_for_status(answer)
             is_partial = answer.status_code == PARTIAL_CONTENT
-            if present and not is_partial:
-                on_progress(-present)
-                present = 0
+            present = present if is_partial else 0
             with translate_disk_errors(path):
                 file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:

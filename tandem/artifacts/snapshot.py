@@ -45,14 +45,8 @@ SERVER_FILES = MODEL_FILES | TOKENIZER_TABLES | TOKENIZER_VOCABULARIES | TOKENIZ
 # names that are left out -> why; the first that fits
 EXCLUSION_REASONS = {
     "*/*": "in a subfolder, where no server looks",
-    ".*": "of the repository, not of the model",
     f"*{TENSOR_SUFFIX}": "tensors that the index does not name",
-    "*.safetensors.index.json": "an index of tensors that are not staged",
     **dict.fromkeys(("*.bin", "*.pt", "*.pth", "*.pkl", "*.ckpt"), "a pickle, which can run code when it is read"),
-    "*.py": "code of the repository, which no server here runs",
-    **dict.fromkeys(("*.onnx", "*.onnx_data", "*.gguf", "*.h5", "*.msgpack", "*.ot"), "weights of another runtime"),
-    **dict.fromkeys(("*.md", "*.txt", "*.pdf", "LICENSE*", "NOTICE*"), "a text for people"),
-    **dict.fromkeys(("*.png", "*.jpg", "*.jpeg", "*.svg", "*.gif", "*.webp"), "an image"),
     "*": "nothing that a server reads",
 }
 

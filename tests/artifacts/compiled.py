@@ -56,7 +56,7 @@ def write_outcome(work, **changes):
     attempts = [{"kind": "transient", "exit": 70, "seconds": 3.5, "line": "x"},
                 {"kind": "compiled", "exit": 0, "seconds": 12.25, "line": ""}]  # fmt: skip
     said = {"schema_version": 1, "request": "r", "result": "compiled", "began": 1.0, "boot": "b",
-            "attempts": attempts, "where": "device", "unproven": ["said by the driver"], "tail": []}  # fmt: skip
+            "attempts": attempts, "where": "device", "unproven": ["said by the driver"]}  # fmt: skip
     work.mkdir(parents=True, exist_ok=True)
     (work / "outcome.json").write_text(json.dumps(said | changes))
     return work

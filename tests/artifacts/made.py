@@ -26,9 +26,6 @@ QUIET = StandInSettings(
     crash_attempts=(),
     incomplete_output="",
     marks_graph_failure=False,
-    hangs_forever=False,
-    delay_s=0,
-    ignores_sigterm=False,
     state_folder="",
 )
 

@@ -165,15 +165,13 @@ class CompileDriver:
             kind, line = self._wait_for_end(group)
         finally:
             group.kill_all()
-        status, tail = group.status(), list(group.lines.tail)
-        self.outcome.tail = tail
+        status = group.status()
         if kind is None and line:
             folder = next(path for path in (options.output, *options.output.parents) if path.exists())
             free_bytes = shutil.disk_usage(folder).free
             kills, signs = program.count_oom_kills(options.memory_events) - kills_before, group.lines.sign_lines
-            last_line = tail[-1] if tail else ""
             kind, sign_line = failure.classify_failure(
-                signs, last_line, status or 0, oom_kills=kills, free_bytes=free_bytes
+                signs, group.lines.last_line, status or 0, oom_kills=kills, free_bytes=free_bytes
             )
             line = sign_line if kind is not failure.UNKNOWN else f"{line}: {sign_line}"
         return self._record_attempt(kind, line, status, time.monotonic() - start_s)

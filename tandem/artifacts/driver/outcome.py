@@ -51,7 +51,6 @@ class CompileOutcome:
     attempts: list[CompileAttempt] = field(default_factory=list)
     where: str = "device"
     unproven: list[str] = field(default_factory=list)
-    tail: list[str] = field(default_factory=list)
 
     @property
     def failure(self) -> dict[str, Any] | None:

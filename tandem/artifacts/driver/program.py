@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,14 +21,14 @@ from tandem.artifacts.driver.failure import SIGN_PATTERNS
 
 LINGER_TIMEOUT_S = 10.0  # for what the program left behind
 POLL_INTERVAL_S = 0.2
-TAIL_LINES, LINE_BYTES = 40, 4096
+LINE_BYTES = 4096
 
 
 class OutputLines:
-    """What the program prints: passed on as it comes, searched for signs, its end kept."""
+    """What the program prints: passed on as it comes, searched for signs, its last line kept."""
 
     def __init__(self) -> None:
-        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self.last_line = ""
         self.sign_lines: dict[int, str] = {}  # index in SIGNS -> the first line that has it
         self._rest = b""
 
@@ -50,7 +49,7 @@ class OutputLines:
 
     def _add_line(self, raw: bytes) -> None:
         if line := raw[:LINE_BYTES].decode(errors="replace").rstrip():
-            self.tail.append(line)
+            self.last_line = line
             for index, pattern in enumerate(SIGN_PATTERNS):
                 if pattern.search(line):
                     self.sign_lines.setdefault(index, line)

@@ -121,7 +121,7 @@ def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: S
     for tag in app.graphs:
         _compile_graph(tag, app, stand_in_settings, attempt)
     stand_in_settings.crash_if_due(attempt)
-    _write_graph(folder / "model.pt", app, is_short=stand_in_settings.incomplete_output == "truncated-graph")
+    _write_graph(folder / "model.pt", app)
     settings = app.config["neuron_config"]
     if not settings["save_sharded_checkpoint"] or settings["skip_sharding"]:
         _print_line("SKIPPING pre-sharding the checkpoints. The checkpoints will be sharded during load time.")
@@ -129,8 +129,6 @@ def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: S
     (folder / "weights").mkdir(exist_ok=True)
     for rank in range(settings["tp_degree"]):
         is_last = rank == settings["tp_degree"] - 1
-        if is_last and stand_in_settings.incomplete_output == "missing-rank":
-            continue
         path = folder / f"weights/tp{rank}_sharded_checkpoint.safetensors"
         _write_tensors(path, rank, app.identity)
         if is_last and stand_in_settings.incomplete_output == "truncated-shard":
@@ -196,14 +194,12 @@ def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSet
     _print_line(f"Compiled {tag}. Compiler status PASS")
 
 
-def _write_graph(path: Path, app: NxdiApplication, *, is_short: bool) -> None:
+def _write_graph(path: Path, app: NxdiApplication) -> None:
     """Write a zip as torch.jit does: stored, the directory at its end."""
     members = {"data.pkl": app.identity, "code/__torch__.py": "", "constants.pkl": "", "version": "3\n"}
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
             archive.writestr(zipfile.ZipInfo(f"model/{name}", _ZIP_DATE), content)
-    if is_short:
-        path.write_bytes(path.read_bytes()[:-40])
 
 
 def _write_tensors(path: Path, rank: int, identity: str) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +25,7 @@ CRASH_KINDS = {
     "disk-full": ("OSError: [Errno 28] No space left on device: 'model.pt'", 1),
     "unknown": ("RuntimeError: something that nobody has seen before", 1),
 }  # fmt: skip
-INCOMPLETE_OUTPUTS = ("missing-rank", "truncated-shard", "truncated-graph", "half-graph")
+INCOMPLETE_OUTPUTS = ("truncated-shard",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +35,6 @@ class StandInSettings:
     Args:
         crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash; empty for all.
         incomplete_output: one of HALVES. failed_graph: mark a graph as failed in the compiler's cache, and go on.
-        hangs_forever: never end. slow_s: seconds before anything is written. ignore_sigterm: end by SIGKILL alone.
         state_folder: folder that outlives an attempt, in which attempts are counted.
     """
 
@@ -44,9 +42,6 @@ class StandInSettings:
     crash_attempts: tuple[int, ...]
     incomplete_output: str
     marks_graph_failure: bool
-    hangs_forever: bool
-    delay_s: float
-    ignores_sigterm: bool
     state_folder: str
 
     @classmethod
@@ -66,21 +61,18 @@ class StandInSettings:
             crash_attempts=tuple(int(attempt) for attempt in _read_variable("CRASH_AT").split(",") if attempt),
             incomplete_output=incomplete_output,
             marks_graph_failure=_read_variable("FAILED_GRAPH") == "1",
-            hangs_forever=_read_variable("HANG") == "1",
-            delay_s=float(_read_variable("SLOW_S") or 0),
-            ignores_sigterm=_read_variable("IGNORE_SIGTERM") == "1",
             state_folder=_read_variable("STATE"),
         )
 
     def start_attempt(self) -> int:
-        """Count this attempt and do what happens before anything is written; the attempt, from 1."""
-        if self.ignores_sigterm:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        attempt = self._count_attempt()
-        time.sleep(self.delay_s)
-        while self.hangs_forever:
-            time.sleep(3600)
-        return attempt
+        """Count this attempt; its number, from 1."""
+        if not self.state_folder:
+            return 1
+        file = Path(self.state_folder) / "attempts"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as attempts_file:
+            attempts_file.write("x")
+        return len(file.read_text())
 
     def is_crash(self, attempt: int) -> bool:
         """Whether this attempt is to fail."""
@@ -96,15 +88,6 @@ class StandInSettings:
         if status < 0:
             os.kill(os.getpid(), -status)
         raise SystemExit(status)
-
-    def _count_attempt(self) -> int:
-        if not self.state_folder:
-            return 1
-        file = Path(self.state_folder) / "attempts"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as attempts_file:
-            attempts_file.write("x")
-        return len(file.read_text())
 
 
 def _read_variable(name: str) -> str:

@@ -57,8 +57,7 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
     options = _parse_options(program, sys.argv[1:] if argv is None else argv)
     settings = StandInSettings.read()
     stop_event = threading.Event()
-    if not settings.ignores_sigterm:
-        signal.signal(signal.SIGTERM, lambda *_: stop_event.set())
+    signal.signal(signal.SIGTERM, lambda *_: stop_event.set())
     attempt = settings.start_attempt()
     try:
         speculation = _check_speculation(program, options)
