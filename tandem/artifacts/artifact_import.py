@@ -10,7 +10,6 @@ import argparse
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
@@ -135,11 +134,5 @@ def run(options: argparse.Namespace) -> int:
     else:
         manifest, is_new = import_artifact(store, options.folder, key, wait_s=options.wait_s)
     event = "adopted" if is_new else "present: left alone"
-    about: dict[str, Any] = {
-        "prefix": key.prefix,
-        "files": len(manifest.files),
-        "size": manifest.size,
-        "made": manifest.made,
-    }
-    log_event(event, artifact=key.name, **about)
+    log_event(event, artifact=key.name, files=len(manifest.files), size=manifest.size, made=manifest.made)
     return 0

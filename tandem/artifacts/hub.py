@@ -305,12 +305,9 @@ def read_hub_address() -> str:
     """
     address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
     parts = urlsplit(address)
-    if parts.username or parts.password:
-        change = f"give the address alone; a token comes by {SECRET_NAME_VARIABLE}"
-        raise InputError("HF_ENDPOINT has a user or password in it", change=change)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
-        change = "give the hub's, as https://hub.internal"
-        raise InputError("HF_ENDPOINT is no http address", where=address, change=change)
+    if parts.username or parts.password or parts.scheme not in {"http", "https"} or not parts.hostname:
+        change = f"give the hub's alone, as https://hub.internal; a token comes by {SECRET_NAME_VARIABLE}"
+        raise InputError("HF_ENDPOINT is no http address, or has a user or password in it", change=change)
     return address
 
 
@@ -402,9 +399,7 @@ def read_token(name: str) -> HubToken:
         change = "create or restore it with the hub's token, or declare its right name; allow this pod's role "
         change += "secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
         raise (InputError if is_input else ExternalError)(problem, where=where, change=change) from None
-    if not isinstance(text, str):
-        raise InputError("the secret is binary", where=where, change="store the token as text")
-    if text.lstrip().startswith("{"):
+    if isinstance(text, str) and text.lstrip().startswith("{"):
         try:
             text = json.loads(text).get("token")
         except ValueError:  # its message would quote the text

@@ -81,7 +81,7 @@ class WriteLease:
         self._token, self._write_count = uuid.uuid4().hex, 0
         self._etag = ""
         self._end_s = 0.0  # by CLOCK, counted from before the write was asked for
-        self._loss_reason = ""
+        self._is_lost = False  # or deleted: nothing more is written
         self._write_lock = threading.Lock()
         self._stop_event = threading.Event()
         self.renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
@@ -92,11 +92,10 @@ class WriteLease:
         Raises:
             LeaseConflictError: it was taken over, or could not be renewed in time; nothing more may be written.
         """
-        if not self._loss_reason and time.clock_gettime(CLOCK) >= self._end_s:
-            self._loss_reason = f"it could not be renewed within {self._ttl_s:g} s"
-        if self._loss_reason:
+        self._is_lost = self._is_lost or time.clock_gettime(CLOCK) >= self._end_s
+        if self._is_lost:
             change = "nothing more was written; run again, it goes on where this run ended"
-            problem = f"the lease was lost: {self._loss_reason}"
+            problem = f"the lease was lost: it could not be renewed within {self._ttl_s:g} s, or another writer has it"
             raise LeaseConflictError(problem, where=self._store.url(self._key), change=change)
 
     def confirm(self) -> None:
@@ -111,8 +110,7 @@ class WriteLease:
 
     def _extend(self) -> None:
         with self._write_lock:
-            if not self._loss_reason and not self.take(self._etag):
-                self._loss_reason = "another writer has taken it over"
+            self._is_lost = self._is_lost or not self.take(self._etag)
 
     def take(self, etag: str | None) -> bool:
         """Write ourselves into the object in the place of what has this ETag; whether it is ours."""
@@ -141,21 +139,20 @@ class WriteLease:
         deletes", read on 2026-11-21); it takes s3:DeleteObject and s3:GetObject.
         """
         with self._write_lock:
-            if self._store.delete_if(self._key, self._etag):
-                self._loss_reason = "it was deleted"
+            self._is_lost = self._is_lost or self._store.delete_if(self._key, self._etag)
 
     def stop(self, *, release: bool) -> None:
         """Renew no more, and say in the object that it is free."""
         self._stop_event.set()
         self.renewal.join()
-        if release and not self._loss_reason:
+        if release and not self._is_lost:
             try:
                 self._write(_build_lease_body("released", self.holder), self._etag)
             except TandemError as error:  # what was done is done, and the lease ends by itself
                 self._warn("lease not released", error)
 
     def _renew(self) -> None:
-        while not self._loss_reason and not self._stop_event.wait(self._ttl_s / RENEWALS_PER_TTL):
+        while not self._is_lost and not self._stop_event.wait(self._ttl_s / RENEWALS_PER_TTL):
             try:
                 self._extend()
             except TandemError as error:

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tandem.artifacts.files import LocalFiles
-from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import InputError
 
@@ -80,9 +79,6 @@ def choose_files(source: SnapshotSource) -> tuple[tuple[SnapshotEntry, ...], dic
     if CONFIG_NAME not in entries:
         change = "name the model's own repository and revision, or the snapshot's own folder"
         raise InputError(f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where, change=change)
-    for name in {MANIFEST_NAME, LEASE_NAME}.intersection(entries):
-        problem = f"the snapshot holds a file {name}, which is the name of a file of the store"
-        raise InputError(problem, where=where, change="take the snapshot as its authors published it")
     bodies = {
         name: source.receive(entries[name], lambda _size: None)[0].read_bytes()
         for name in (CONFIG_NAME, INDEX_NAME)

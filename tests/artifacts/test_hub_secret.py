@@ -51,7 +51,7 @@ def test_what_is_no_token_is_refused_without_showing_it(make, text):
 
 
 def test_a_binary_secret_is_refused(make):
-    with pytest.raises(InputError, match="the secret is binary"):
+    with pytest.raises(InputError, match="the secret holds no token"):
         read_token(make(SecretBinary=VALUE.encode()))
 
 

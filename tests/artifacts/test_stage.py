@@ -281,10 +281,6 @@ def drop(*names):
     return act
 
 
-def own_name(folder):
-    (folder / MANIFEST_NAME).write_text("{}")
-
-
 def no_config(folder):
     (folder / "config.json").write_text("<html>")
 
@@ -298,9 +294,8 @@ def no_config(folder):
         (drop("*.safetensors", "*.safetensors.index.json"), "has 0 safetensors files"),
         (drop(SHARDS[2]), f"the index names {SHARDS[2]}"),
         (drop("model.safetensors.index.json"), "no model.safetensors.index.json"),
-        (own_name, MANIFEST_NAME),
     ],
-    ids=["no config", "bad config", "pickles only", "missing shard", "no index", "our own name"],
+    ids=["no config", "bad config", "pickles only", "missing shard", "no index"],
 )
 @pytest.mark.parametrize("source", ["hub", "folder"])
 def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(stage, held, published, case, source):
