@@ -152,8 +152,8 @@ def import_as_dict(manifest: Manifest, key: ArtifactKey, context: BucketContext,
 
 
 def format_users(users: tuple[str, ...]) -> str:
-    """Name who uses something: the first, and how many more there are."""
-    return f"used by {users[0]}{f' and {len(users) - 1} more' if users[1:] else ''}"
+    """Name who uses something."""
+    return f"used by {', '.join(users)}"
 
 
 def _format_age(write_time: datetime, now: datetime) -> str:
