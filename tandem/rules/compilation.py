@@ -96,10 +96,9 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     for name, limit in _compile_limits(context).items():
         value = getattr(context.experiment.compile, name)
         if value is not None and value > limit:
-            got = context.format_value(f"compile.{name}", value)
             legal = f"at most {limit} on a {context.instance_name}"
             change = f"write {name}: {limit} in the experiment, or null, which is a server's"
-            yield RuleFinding(context.path, got, legal, change, context.instance.allocatable_cpu_m)
+            yield context.find(f"compile.{name}", value, legal, change, context.instance.allocatable_cpu_m)
 
 
 @RULES.warn("compiles-side-by-side", _DEADLINE, "2026-11-22")
@@ -115,10 +114,10 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
         if share <= limit < share * count:
             fitting = limit // share
             asks = f"{count} compiles that the devices admit at once ask for {share * count} of a node's {limit}"
-            got = f"{context.format_value(f'compile.{name}', share)}: {asks}; {count - fitting} would wait"
+            got = f"{share}: {asks}; {count - fitting} would wait"
             legal = f"at most {limit // count}, or no more than {fitting} compiles at once"
             change = f"create {fitting} of the Jobs, and the next when one has ended: a deadline runs from the start"
-            yield RuleFinding(context.path, got, legal, change, context.instance.allocatable_cpu_m)
+            yield context.find(f"compile.{name}", got, legal, change, context.instance.allocatable_cpu_m)
 
 
 @RULES.refuse("disk-fits", _DISK, "2026-11-21")
@@ -148,6 +147,6 @@ def _find_late_deadline(context: HostingContext) -> Iterable[RuleFinding]:
     settings, guard_hours = context.experiment.compile, context.environment.guard.max_hours
     needed_hours, most = settings.deadline_hours + TRANSFER_HOURS, max(guard_hours - TRANSFER_HOURS, 1)
     if settings.where == "device" and needed_hours > guard_hours:
-        got = context.format_value("compile.deadline_hours", settings.deadline_hours)
         change = f"write deadline_hours: {most} in the experiment, or guard.max_hours: {needed_hours}"
-        yield RuleFinding(context.path, got, f"at most {most} with guard.max_hours {guard_hours}", change)
+        legal = f"at most {most} with guard.max_hours {guard_hours}"
+        yield context.find("compile.deadline_hours", settings.deadline_hours, legal, change)

@@ -10,12 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from tandem.rules.rule import index_paths
+from tandem.rules.rule import RuleFinding, index_paths
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.figure import DataFigure
 from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
 from tandem.spec.record import UnknownValueError
@@ -147,9 +148,11 @@ class HostingContext(ExperimentContext):
         devices, counts = self.experiment.serving.devices, self.instance.device_counts.value
         return min((count for count in counts if count >= devices), default=max(counts, default=0))
 
-    def format_value(self, key: str, value: object) -> str:
-        """Spell a value of the experiment for an error in the environment's file."""
-        return f"{self.experiment.name!r} with {key} {value}"
+    def find(
+        self, key: str, value: object, allowed: str, change: str, figure: DataFigure[Any] | None = None
+    ) -> RuleFinding:
+        """Return a finding on a value of the experiment, told in the environment's file."""
+        return RuleFinding(self.path, f"{self.experiment.name!r} with {key} {value}", allowed, change, figure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

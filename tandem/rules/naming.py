@@ -13,6 +13,7 @@ from tandem.spec import names
 from tandem.spec.artifact_key import DIGEST_CHARACTERS
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, GitopsDelivery
 from tandem.spec.names import NOTIFY
+from tandem.spec.record import UnknownValueError
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
@@ -63,28 +64,32 @@ def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]
             yield RuleFinding(path, text, legal, "write your own: this one came with a copied file")
 
 
-def _parse_repo_url(context: EnvironmentContext) -> SplitResult | None:
-    """Return the repository's URL; None where there is none, or where another rule refuses it."""
-    delivery = context.environment.delivery
+def _gitops_delivery(context: EnvironmentContext) -> GitopsDelivery:
+    if not isinstance(context.environment.delivery, GitopsDelivery):
+        raise UnknownValueError("delivery.repo_url")
+    return context.environment.delivery
+
+
+def _parse_repo_url(context: EnvironmentContext) -> SplitResult:
+    """Return the parts of the repository's URL; of what is none, none."""
     try:
-        return urlsplit(delivery.repo_url) if isinstance(delivery, GitopsDelivery) else None
+        return urlsplit(_gitops_delivery(context).repo_url)
     except ValueError:
-        return None
+        return urlsplit("")
 
 
 @RULES.refuse("repository-readable", "RFC 3986", "2005-01-01")
 def _find_unreadable_url(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The repository's URL has a host."""
-    delivery, url = context.environment.delivery, _parse_repo_url(context)
-    if isinstance(delivery, GitopsDelivery) and (url is None or not url.hostname):
-        yield RuleFinding("delivery.repo_url", repr(delivery.repo_url), "a URL with a host", "write the clone URL")
+    if not _parse_repo_url(context).hostname:
+        got = repr(_gitops_delivery(context).repo_url)
+        yield RuleFinding("delivery.repo_url", got, "a URL with a host", "write the clone URL")
 
 
 @RULES.warn("repository-real", "RFC 2606", "1999-06-01")
 def _find_placeholder_host(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The repository's host is not one reserved for examples."""
-    url = _parse_repo_url(context)
-    host = (url.hostname or "") if url else ""
+    host = _parse_repo_url(context).hostname or ""
     if any(host == name or host.endswith(f".{name}") for name in EXAMPLE_DOMAINS):
         change = "write its URL: the controller will find nothing there"
         yield RuleFinding("delivery.repo_url", f"the placeholder host {host}", "your repository", change)
@@ -94,7 +99,7 @@ def _find_placeholder_host(context: EnvironmentContext) -> Iterable[RuleFinding]
 def _find_url_credentials(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The repository's URL carries no credentials."""
     url = _parse_repo_url(context)
-    if url is not None and (url.password is not None or (url.scheme == "https" and url.username is not None)):
+    if url.password is not None or (url.scheme == "https" and url.username is not None):
         change = "delete them, and give the controller a secret of its own: manifests are committed"
         got = "a user name or password in the URL"  # never the URL itself, which is printed and stored
         yield RuleFinding("delivery.repo_url", got, "a URL without credentials", change)
@@ -103,9 +108,7 @@ def _find_url_credentials(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("path-own", "Tandem's own: each cluster would apply the other's manifests", "2026-11-21")
 def _find_shared_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No two environments sync the same folder."""
-    delivery, keys = context.environment.delivery, ("repo_url", "revision", "path")
-    if not isinstance(delivery, GitopsDelivery):
-        return
+    delivery, keys = _gitops_delivery(context), ("repo_url", "revision", "path")
     source = [getattr(delivery, key) for key in keys]
     for peer in context.other_environments:
         if source == [getattr(peer.delivery, key, None) for key in keys]:
@@ -117,11 +120,11 @@ def _find_shared_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.warn("path-rendered", "charts/tree.py: manifests/<environment>", "2026-11-21")
 def _find_unrendered_path(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The folder that is synced is the one that is rendered: its last part is the environment's name."""
-    delivery, name = context.environment.delivery, context.environment.name
-    if isinstance(delivery, GitopsDelivery) and delivery.path.rpartition("/")[2] != name:
+    path, name = _gitops_delivery(context).path, context.environment.name
+    if path.rpartition("/")[2] != name:
         legal = f"a folder named {name}, as `tandem render` writes it"
-        change = f"write manifests/{name}, or copy what is rendered to {delivery.path} with every commit"
-        yield RuleFinding("delivery.path", delivery.path, legal, change)
+        change = f"write manifests/{name}, or copy what is rendered to {path} with every commit"
+        yield RuleFinding("delivery.path", path, legal, change)
 
 
 @RULES.refuse_repeats("hosted-once", "Tandem's own: an experiment is one namespace", "2026-11-21")
@@ -190,9 +193,8 @@ def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFindin
     """The key of the bucket lies in its region."""
     key, region = context.environment.artifacts.kms_key_arn, context.environment.region
     if key is not None and key.split(":")[3] != region:
-        legal = f"a key in {region}: S3 takes none of another region"
-        change = f"write the ARN of a key in {region}"
-        yield RuleFinding("artifacts.kms_key_arn", f"a key in {key.split(':')[3]}", legal, change)
+        got, legal = f"a key in {key.split(':')[3]}", f"a key in {region}: S3 takes none of another region"
+        yield RuleFinding("artifacts.kms_key_arn", got, legal, f"write the ARN of a key in {region}")
 
 
 @RULES.refuse("tags-fit", _TAGS, "2026-11-21")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 from collections.abc import Iterable, Iterator
@@ -9,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwork
+from tandem.spec.record import UnknownValueError
 
 # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
 LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
@@ -26,18 +28,24 @@ _FOREIGN = "Tandem's own: an access entry for a principal of another account is 
 RULES = RuleList()
 
 
-def _parse_network(cidr: str) -> ipaddress.IPv4Network | None:
-    """Return the range, or None where its text is none (an octet over 255, bits set after the prefix)."""
+def _parse_network(cidr: str) -> ipaddress.IPv4Network:
+    """Return the range; its text may be none (an octet over 255, bits set after the prefix)."""
     try:
         return ipaddress.IPv4Network(cidr)
     except ValueError:
-        return None
+        raise UnknownValueError(cidr) from None
 
 
 def _is_inside(cidr: str, blocks: Iterable[ipaddress.IPv4Network]) -> bool:
-    """Return whether a range lies in one of the blocks; what is no range lies in none."""
+    """Return whether a range lies in one of the blocks."""
     network = _parse_network(cidr)
-    return network is not None and any(network.subnet_of(block) for block in blocks)
+    return any(network.subnet_of(block) for block in blocks)
+
+
+def _new_network(context: EnvironmentContext) -> NewNetwork:
+    if not isinstance(context.environment.network, NewNetwork):
+        raise UnknownValueError("network")
+    return context.environment.network
 
 
 def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
@@ -54,32 +62,29 @@ def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
 def _find_invalid_ranges(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every address range is one, with no bits set after its prefix."""
     for path, cidr in _yield_ranges(context):
-        if _parse_network(cidr) is None:
-            try:
-                change = f"write {ipaddress.IPv4Network(cidr, strict=False)}"
-            except ValueError:
-                change = "write four numbers up to 255, and a prefix up to /32"
+        change = "write four numbers up to 255, and a prefix up to /32"
+        with contextlib.suppress(ValueError):
+            change = f"write {ipaddress.IPv4Network(cidr, strict=False)}"
+        if change != f"write {cidr}":
             yield RuleFinding(path, cidr, "the first address of a range, and its prefix", change)
 
 
 @RULES.refuse("range-size", "EC2 API Reference, CreateVpc", "2026-11-21")
 def _find_wrong_range_size(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The range of a new VPC is from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}."""
-    network = context.environment.network
-    block = _parse_network(network.cidr) if isinstance(network, NewNetwork) else None
-    if block is not None and not LARGEST_PREFIX <= block.prefixlen <= SMALLEST_PREFIX:
-        prefix = min(max(block.prefixlen, LARGEST_PREFIX), SMALLEST_PREFIX)
+    block = _parse_network(_new_network(context).cidr)
+    prefix = min(max(block.prefixlen, LARGEST_PREFIX), SMALLEST_PREFIX)
+    if prefix != block.prefixlen:
         change = f"write {ipaddress.IPv4Network((block.network_address, prefix), strict=False)}"
-        legal = f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}"
-        yield RuleFinding("network.cidr", network.cidr, legal, change)
+        yield RuleFinding("network.cidr", str(block), f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}", change)
 
 
 @RULES.refuse("range-private", "RFC 1918", "1996-02-01")
 def _find_public_range(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The range of a new VPC is private."""
-    network = context.environment.network
-    if isinstance(network, NewNetwork) and _parse_network(network.cidr) and not _is_inside(network.cidr, PRIVATE):
-        yield RuleFinding("network.cidr", network.cidr, f"inside {join_values(PRIVATE)}", "write 10.42.0.0/16")
+    cidr = _new_network(context).cidr
+    if not _is_inside(cidr, PRIVATE):
+        yield RuleFinding("network.cidr", cidr, f"inside {join_values(PRIVATE)}", "write 10.42.0.0/16")
 
 
 @RULES.refuse("zones-two", _EKS, "2026-11-21")
@@ -107,7 +112,7 @@ def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
     network = context.environment.network
     blocks = [_parse_network(cidr) for cidr in network.cidrs] if isinstance(network, ExistingNetwork) else []
     for index, block in enumerate(blocks[1:]):
-        overlaps = [first for first in blocks[: index + 1] if first and block and first.overlaps(block)]
+        overlaps = [first for first in blocks[: index + 1] if first.overlaps(block)]
         if overlaps:
             got, legal = f"{block}, which overlaps {overlaps[0]}", "ranges that do not overlap, as EC2 admits them"
             yield RuleFinding(f"network.secondary_cidrs[{index}]", got, legal, "delete one")
@@ -116,8 +121,7 @@ def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("closed-needs-endpoints", _CLOSED, "2026-11-21")
 def _find_missing_endpoints(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A network without NAT has the interface endpoints."""
-    network = context.environment.network
-    if isinstance(network, NewNetwork) and context.is_closed() and not network.has_interface_endpoints:
+    if context.is_closed() and not _new_network(context).has_interface_endpoints:
         change = "delete it, or nat: single: nodes must reach the AWS services to join"
         yield RuleFinding("network.interface_endpoints", "false with nat none", "true or null with nat none", change)
 
@@ -135,8 +139,7 @@ def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No admitted range is wider than /{WIDEST_PREFIX}."""
     for path, cidr in index_paths("cluster.endpoint.cidrs", context.environment.cluster.endpoint.cidrs):
-        block = _parse_network(cidr)
-        if block is not None and block.prefixlen < WIDEST_PREFIX:
+        if _parse_network(cidr).prefixlen < WIDEST_PREFIX:
             change = "name the ranges your people come from, or write access: private"
             yield RuleFinding(path, cidr, f"a prefix of /{WIDEST_PREFIX} or longer", change)
 
@@ -165,7 +168,7 @@ def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Who reaches the API's private address comes from a private range or a security group."""
     private = (*PRIVATE, SHARED)
     for path, client in index_paths("cluster.endpoint.clients", context.environment.cluster.endpoint.clients):
-        if _parse_network(client) is not None and not _is_inside(client, private):
+        if not client.startswith("sg-") and not _is_inside(client, private):
             legal = f"inside {join_values(private)}: no other address arrives at the API's private one"
             change = "delete it, or with access: public write it into cluster.endpoint.cidrs"
             yield RuleFinding(path, client, legal, change)

@@ -104,9 +104,9 @@ def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type can bind a claim of so many devices."""
     devices, counts = context.experiment.serving.devices, context.instance.device_counts
     if devices not in counts.value:
-        got, legal = context.format_value("serving.devices", devices), join_values(counts.value)
+        legal = f"{join_values(counts.value)} on {context.instance_name}"
         change = f"host an experiment with devices: {context.bindable_devices()}, or another instance type"
-        yield RuleFinding(context.path, got, f"{legal} on {context.instance_name}", change, counts)
+        yield context.find("serving.devices", devices, legal, change, counts)
 
 
 @RULES.refuse("cores-bound", _DRA, "2026-08-21")
@@ -114,12 +114,11 @@ def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
     """The TP degree is at most the logical cores of the largest claim that the instance type can bind."""
     serving, devices = context.experiment.serving, context.bindable_devices()
     per_device = context.logical_cores() // serving.devices
-    cores, claim = devices * per_device, f"{devices} devices of {per_device} logical cores"
-    if devices < serving.devices and serving.tensor_parallel_size > cores:
-        got = context.format_value("serving.tensor_parallel_size", serving.tensor_parallel_size)
-        legal = f"at most {cores}: a claim on {context.instance_name} holds {claim}"
+    cores, degree, counts = devices * per_device, serving.tensor_parallel_size, context.instance.device_counts
+    if devices < serving.devices and degree > cores:
+        legal = f"at most {cores}: a {context.instance_name} binds {devices} devices of {per_device} logical cores"
         change = f"host an experiment with tensor_parallel_size: {cores}, or another instance type"
-        yield RuleFinding(context.path, got, legal, change, context.instance.device_counts)
+        yield context.find(_DEGREE, degree, legal, change, counts)
 
 
 @RULES.refuse("group-published", _LOOKUP, "2026-08-21")
@@ -127,11 +126,9 @@ def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type publishes groups of the size claimed."""
     group, groups = context.experiment.serving.device_group, context.instance.device_groups
     if group is not None and group not in groups.value:
-        got = context.format_value("serving.device_group", group)
         legal = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
-        change = "a claim for this group would stay pending for ever: host an experiment with device_group: "
-        change += join_values(groups.value or ("null",))
-        yield RuleFinding(context.path, got, legal, change, groups)
+        change = "host an experiment with one of these: a claim for this group would stay pending for ever"
+        yield context.find("serving.device_group", group, legal, change, groups)
 
 
 @RULES.warn("group-named", _DRA, "2026-08-21")
@@ -142,10 +139,9 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
     fitting = min((size for size in groups.value if size >= devices), default=None)
     is_bindable = devices in context.instance.device_counts.value  # another rule refuses the rest
     if devices > 1 and is_bindable and fitting is not None and (group is None or group > fitting):
-        got = context.format_value("serving.device_group", group or "null") + f" for {devices} devices"
-        legal = f"the smallest group that holds them: {fitting}"
+        got, legal = f"{group or 'null'} for {devices} devices", f"the smallest group that holds them: {fitting}"
         change = f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves"
-        yield RuleFinding(context.path, got, legal, change, groups)
+        yield context.find("serving.device_group", got, legal, change, groups)
 
 
 @RULES.refuse("shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
@@ -175,10 +171,9 @@ def _find_large_request(context: HostingContext, setting: str, figure: DataFigur
     if limit and total:
         share = limit[0] * context.bindable_devices() // total
         if value * limit[1] > share:
-            got = context.format_value(f"serving.{setting}", value)
             legal = f"at most {share // limit[1]}, its devices' share of a {context.instance_name}"
             change = f"write {setting}: {share // limit[1]} in the experiment"
-            yield RuleFinding(context.path, got, legal, change, figure)
+            yield context.find(f"serving.{setting}", value, legal, change, figure)
 
 
 @RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")

@@ -99,9 +99,9 @@ def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     kubernetes = context.catalogue.kubernetes
     drivers = {version: kubernetes.minors[version].neuron_driver.value for version in _list_minors(kubernetes)}
     fits = [name for name, value in drivers.items() if value and _parse_version(value) >= _parse_version(minimum.value)]
-    got = context.format_value("runtime", context.runtime.name) + f", on a node image with driver {driver}"
+    got = f"{context.runtime.name}, on a node image with driver {driver}"
     change = f"write cluster.kubernetes: one of {join_values(fits)}"
-    yield RuleFinding(context.path, got, f"driver {minimum.value} or newer", change, minimum)
+    yield context.find("runtime", got, f"driver {minimum.value} or newer", change, minimum)
 
 
 @RULES.refuse("kubectl-skew", "kubernetes.io/releases/version-skew-policy, kubectl", "2026-11-22")

@@ -96,17 +96,10 @@ class ArtifactKey:
         Raises:
             ValueError: a field is missing or unknown; the message names it.
         """
-        field_names = {field.name for field in fields(cls)}
-        missing, unknown = sorted(field_names - set(values)), sorted(set(values) - field_names)
-        if missing or unknown:
-            problems = [f"without {', '.join(missing)}"] if missing else []
-            problems += [f"with the unknown {', '.join(unknown)}"] if unknown else []
-            raise ValueError(f"an artifact key {' and '.join(problems)}")
-        return cls(**values)
-
-    def differences(self, other_key: ArtifactKey) -> dict[str, tuple[object, object]]:
-        """Return the fields that differ, each with this key's and the other's value."""
-        return compare_key_fields(self.as_fields(), other_key.as_fields())
+        try:
+            return cls(**values)
+        except TypeError as error:  # which names the fields that are missing, or one that is unknown
+            raise ValueError(f"no artifact key: {error}") from None
 
     def _canonical(self) -> str:
         # asdict would copy each at any depth

@@ -10,9 +10,8 @@ import pytest
 from dxf import DXF
 
 from tandem.cli.image_digests import ResolveError, UnknownTagError, resolve_digest, resolve_digests
-from tandem.spec.document import read_document
+from tandem.spec.figure import read_data_file
 from tandem.spec.platform import DigestTable
-from tandem.spec.record import parse_record
 
 DIGEST = "sha256:" + "ab" * 32
 
@@ -47,7 +46,7 @@ def plain_http(host: str, repository: str) -> DXF:
 def test_a_resolved_digest_is_read_back_by_the_catalogue(host, tmp_path):
     file = tmp_path / "digests.yaml"
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
-    digests = parse_record(DigestTable, read_document(file))
+    digests = read_data_file(DigestTable, file)
     figure = digests.digests[f"{host}/neuron/server:1.0"]
     assert digests.find_digest(f"{host}/neuron/server:1.0") == DIGEST
     assert figure.source.where.startswith(host)
@@ -61,7 +60,7 @@ def test_resolving_keeps_what_was_known(host, tmp_path):
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
 
-    assert parse_record(DigestTable, read_document(file)).find_digest("a.example/b:1") == "sha256:00"
+    assert read_data_file(DigestTable, file).find_digest("a.example/b:1") == "sha256:00"
 
 
 def test_an_unknown_tag_is_named_and_the_file_left_alone(host, tmp_path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 from closure import closure, libraries
@@ -113,41 +112,6 @@ def test_every_library_that_a_command_imports_is_installed() -> None:
 
 def test_nothing_is_installed_that_no_command_needs() -> None:
     assert pinned() - required(imported()) == set()
-
-
-class TestTheClosure:
-    @pytest.fixture
-    def root(self, tmp_path: Path) -> Path:
-        for file, source in {
-            "tandem/__init__.py": "",
-            "tandem/artifacts/__init__.py": "",
-            "tandem/artifacts/stage.py": "from tandem.spec import names\ndef f():\n    import tandem.spec.late\n",
-            "tandem/spec/__init__.py": "",
-            "tandem/spec/names.py": (
-                "from typing import TYPE_CHECKING\nimport yaml\nfrom tandem.spec.key import Key\n"
-                "if TYPE_CHECKING:\n    from tandem.spec.types import T\n"
-            ),
-            "tandem/spec/key.py": "class Key: ...",
-            "tandem/spec/late.py": "",
-            "tandem/spec/types.py": "",
-            "tandem/spec/other.py": "",
-        }.items():
-            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / file).write_text(source)
-        return tmp_path
-
-    def test_follows_imports_of_imports_also_inside_functions(self, root: Path) -> None:
-        found = closure(["tandem.artifacts.stage"], root)
-        assert {"tandem/spec/names.py", "tandem/spec/key.py", "tandem/spec/late.py"} <= found
-
-    def test_leaves_out_what_nobody_imports_or_only_a_type_checker(self, root: Path) -> None:
-        assert closure(["tandem.artifacts.stage"], root) & {"tandem/spec/other.py", "tandem/spec/types.py"} == set()
-
-    def test_takes_the_packages_on_the_way(self, root: Path) -> None:
-        assert {"tandem/__init__.py", "tandem/spec/__init__.py"} <= closure(["tandem.artifacts.stage"], root)
-
-    def test_names_libraries(self, root: Path) -> None:
-        assert libraries(closure(["tandem.artifacts.stage"], root), root) == {"typing", "yaml"}
 
 
 def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> None:

@@ -9,7 +9,6 @@ import copy
 import re
 from datetime import UTC, date, datetime
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from tandem.rules import check_workspace
@@ -258,11 +257,3 @@ def _lines(data: Any, path: str = "") -> dict[str, int]:
         child = f"{path}[{key}]" if isinstance(key, int) else f"{path}.{key}" if path else key
         lines |= _lines(value, child)
     return lines
-
-
-def write(folder: Path, name: str, text: str | bytes) -> Path:
-    """Write a file of a test and return its path."""
-    path = folder / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from committed import EXPERIMENTS, environment, experiment, known
 
-from tandem.spec.artifact_key import DIGEST_CHARACTERS, ArtifactKey
+from tandem.spec.artifact_key import DIGEST_CHARACTERS, ArtifactKey, compare_key_fields
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.figure import DataFigure, FigureSource
@@ -65,6 +65,10 @@ def revision(id_: str) -> Catalogue:
     return replace(known(), models={**known().models, id_: moved})
 
 
+def differences(own: ArtifactKey, other: ArtifactKey) -> dict[str, tuple[object, object]]:
+    return compare_key_fields(own.as_fields(), other.as_fields())
+
+
 CHANGES: dict[str, Callable[[], ArtifactKey]] = {
     "runtime": lambda: key(catalogue=runtime(name="nxdi-v0b")),
     "image_repository": lambda: key(catalogue=image(repository="public.ecr.aws/neuron/other")),
@@ -102,7 +106,7 @@ def test_every_field_has_a_change_or_is_constant() -> None:
 def test_a_change_of_one_setting_changes_its_field_and_the_digest(field: str) -> None:
     before, after = key(), CHANGES[field]()
     followers = {"tensor_parallel_size": {"draft_tensor_parallel_size"}, "mode": {"neuron_config"}}
-    assert {name.partition(".")[0] for name in before.differences(after)} == {field, *followers.get(field, set())}
+    assert {name.partition(".")[0] for name in differences(before, after)} == {field, *followers.get(field, set())}
     assert before.digest != after.digest
 
 
@@ -170,8 +174,8 @@ def test_the_readable_name_ends_with_the_digest() -> None:
 
 def test_a_mismatch_names_the_field_or_the_entry_inside_it() -> None:
     other = key(catalogue=spelling(constant_neuron_config={}))
-    assert key().differences(key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}
-    assert key().differences(other) == {"neuron_config.save_sharded_checkpoint": (True, None)}
+    assert differences(key(), key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}
+    assert differences(key(), other) == {"neuron_config.save_sharded_checkpoint": (True, None)}
 
 
 def test_a_key_survives_its_plain_fields() -> None:
@@ -181,9 +185,9 @@ def test_a_key_survives_its_plain_fields() -> None:
 def test_plain_fields_that_lack_one_or_have_a_strange_one_are_refused_by_its_name() -> None:
     fields_ = key().as_fields()
 
-    with pytest.raises(ValueError, match="without mode"):
+    with pytest.raises(ValueError, match="mode"):
         ArtifactKey.from_fields({name: value for name, value in fields_.items() if name != "mode"})
-    with pytest.raises(ValueError, match="the unknown colour"):
+    with pytest.raises(ValueError, match="colour"):
         ArtifactKey.from_fields(fields_ | {"colour": "blue"})
 
 

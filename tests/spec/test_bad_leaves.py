@@ -109,7 +109,6 @@ def together(kind: str, name: str) -> list[str]:
 
 
 CHOICES = [(kind, path, name) for kind, path, leaf in LEAVES if chooses(leaf) for name in dict.fromkeys(wrong(leaf))]
-WRONGS = [(kind, path, name) for kind, path, leaf in LEAVES for name in dict.fromkeys(wrong(leaf))]
 
 
 @pytest.mark.parametrize("kind", WHOLE)
@@ -131,16 +130,6 @@ def test_rejects_a_wrong_type_at_each_key_of_a_file(kind: str, name: str, folder
 
 @pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=[" ".join(each) for each in CHOICES])
 def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(kind: str, path: str, name: str, folder: Path) -> None:
-    assert_rejected_alone(kind, path, name, folder)
-
-
-@pytest.mark.proof  # a thousand files
-def test_rejects_a_wrong_type_at_its_key_alone(folder: Path) -> None:
-    for kind, path, name in WRONGS:
-        assert_rejected_alone(kind, path, name, folder)
-
-
-def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None:
     found = faults(folder, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
     assert [stripped(fault.path, known={path}) for fault in found] == [path], name
     assert all((found[0].got, found[0].allowed, found[0].change, found[0].line))
