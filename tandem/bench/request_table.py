@@ -8,7 +8,6 @@ code: what is resampled or summed in the order of codes is the same whichever re
 
 from __future__ import annotations
 
-import gc
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,7 +49,6 @@ _NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of c
 }
 Key = TypeVar("Key")
 NewKey = TypeVar("NewKey")
-_ColumnParts = dict[tuple[str, str], list[NDArray[Any]]]  # group and name of a column to its blocks
 
 
 class PromptKey(NamedTuple):
@@ -116,8 +114,7 @@ class RequestTable:
         failed: which have an error.
         hit_token_limit: which ended because of max_tokens (finish_reason length).
         output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
-        line_offsets: where in the file each line begins, in bytes.
-        end_offset: where its last whole line ends.
+        line_offsets, line_ends: where in the file each line begins and ends, in bytes.
         torn_lines: a sentence on a last line that was cut, and is no row.
         raw_tokens: completion tokens as the record has them, contradicted or not.
         suspects: by word of request_metrics.SUSPECTS, which records contradict themselves so.
@@ -157,7 +154,7 @@ class RequestTable:
     output: Digests
     ids: Digests
     line_offsets: IntArray
-    end_offset: int = 0
+    line_ends: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
     torn_lines: tuple[str, ...] = ()
     raw_tokens: Values = field(default_factory=lambda: np.empty(0))
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
@@ -254,23 +251,16 @@ def read_request_table(folder: Path) -> RequestTable:
     """
     run, torn_lines = manifest.read_manifest(folder), list[str]()
     codes = {name: _number_names() for name in _NAMES}
-    parts: _ColumnParts = defaultdict(list)
-    row_count = end_offset = 0
-    was_enabled = gc.isenabled()
-    gc.disable()  # the records of a block can form no cycle
-    try:
-        for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
-            _add_block(block, codes, parts, row_count)
-            row_count += len(block.records)
-            end_offset = block.offset + sum(block.sizes)
-    finally:
-        if was_enabled:
-            gc.enable()
-    if not parts:
-        _add_block(RecordBlock([], 0, []), codes, parts, 0)
-    groups: dict[str, dict[str, Any]] = {"columns": {}, "figures": {}, "suspects": {}}
-    for group, name in list(parts):
-        groups[group][name] = np.concatenate(parts.pop((group, name)))
+    blocks: list[dict[str, dict[str, NDArray[Any]]]] = []
+    row_count = 0
+    for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
+        blocks.append(_read_columns(block, codes, row_count))
+        row_count += len(block.records)
+    blocks = blocks or [_read_columns(RecordBlock([], 0, []), codes, 0)]
+    groups: dict[str, Any] = {
+        group: {name: np.concatenate([block[group][name] for block in blocks]) for name in blocks[0][group]}
+        for group in blocks[0]
+    }
     columns = groups.pop("columns")
     arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
     first_names = {
@@ -284,13 +274,14 @@ def read_request_table(folder: Path) -> RequestTable:
         names[plural], columns[name] = _sort_names(codes[name], columns[name], leading, required_names)
     names["loads"] = tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"])
     names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
-    names |= {"folder": folder, "run": run, "end_offset": end_offset, "torn_lines": tuple(torn_lines)}
-    table = RequestTable(figures=groups["figures"], suspects=groups["suspects"], **names, **columns)
+    table = RequestTable(folder=folder, run=run, torn_lines=tuple(torn_lines), **groups, **names, **columns)
     return _add_process_starts(table)
 
 
-def _add_block(block: RecordBlock, codes: Mapping[str, dict[Any, int]], parts: _ColumnParts, row_count: int) -> None:
-    """Add the columns of one block, so that no more than one block's texts are held."""
+def _read_columns(
+    block: RecordBlock, codes: Mapping[str, dict[Any, int]], row_count: int
+) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the columns of one block, so that no more than one block's texts are held."""
     records, metrics = block.records, compute_request_metrics(block.records)
     start_s = collect_column(records, "start_s")
     texts = (record.text if record.reasoning is None else f"{record.reasoning}\0{record.text}" for record in records)
@@ -314,12 +305,11 @@ def _add_block(block: RecordBlock, codes: Mapping[str, dict[Any, int]], parts: _
         "ids": hash_texts(token_ids),
         "request_digest": hash_texts(record.request_id.encode() for record in records),
         "line_offsets": block.offset + np.cumsum([0, *block.sizes])[:-1],
+        "line_ends": block.offset + np.cumsum(block.sizes, dtype=np.intp),
         "gaps_ms": metrics.gaps_ms,
         "gap_owners": (metrics.gap_owners + row_count).astype(np.int32),
     }
-    for group, group_columns in (("columns", columns), ("figures", metrics.values), ("suspects", metrics.suspects)):
-        for name, column in group_columns.items():
-            parts[group, name].append(column)
+    return {"columns": columns, "figures": metrics.values, "suspects": metrics.suspects}
 
 
 def _add_process_starts(table: RequestTable) -> RequestTable:

@@ -64,16 +64,13 @@ def publish_folder(
         report = _publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)
     code = ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
     url, counts = f"s3://{destination.bucket}/{destination.prefix}", (len(report.rounds), report.sent, report.stored)
-    document: dict[str, object] = {
-        "namespace": destination.namespace,
-        "experiment": destination.experiment,
-        "run": destination.run_id,
-    }
-    document |= {"results": url, "rounds": report.rounds, "batches": report.sent, "objects": report.stored}
-    messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
     rounds, requests, objects = map(format_count, counts, ("round", "request", "object"))
     text = f"{rounds} in {requests} to {destination.namespace}, {objects} to {url}"
-    print_result({**document, **messages, "exit_code": int(code)}, [text], as_json=selection.as_json)
+    place = {"namespace": destination.namespace, "experiment": destination.experiment, "run": destination.run_id}
+    totals = {"rounds": report.rounds, "batches": report.sent, "objects": report.stored}
+    messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
+    document = {**place, "results": url, **totals, **messages, "exit_code": int(code)}
+    print_result(document, [text], as_json=selection.as_json)
     _print_messages(report)
     return code
 
@@ -102,29 +99,20 @@ def find_target(
             change=f"publish it there: {quote_command('--env', str(run.environment))}",
         )
     inputs = read_legal_inputs(selection.narrow((environment_name,)))
-    environment, arms = inputs.environments()[0], [arm.name for arm in run.arms]
-    hosted = inputs.list_experiments(environment)
-    variants = {experiment.name: [variant.name for variant in experiment.all_variants()] for experiment in hosted}
-    matches = [name for name, variant_names in variants.items() if set(arms) <= set(variant_names)]
+    environment, arms = inputs.environments()[0], {arm.name for arm in run.arms}
     name = experiment_name or run.experiment
-    if name is None and len(matches) > 1:
-        problem = f"{' and '.join(matches)} have these arms alike"
-        raise BenchError(problem, where="--experiment", change="name the one that was measured")
-    if name is None and not matches:
+    hosted = [inputs.find_experiment(environment, name)] if name else inputs.list_experiments(environment)
+    variants = {experiment.name: [variant.name for variant in experiment.all_variants()] for experiment in hosted}
+    matches = [experiment for experiment in hosted if arms <= set(variants[experiment.name])]
+    if len(matches) != 1:
         names_text = "; ".join(f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items())
         raise BenchError(
-            f"no experiment of {environment_name} has the arms {', '.join(arms)} ({names_text or 'it hosts none'})",
+            f"the arms {', '.join(sorted(arms))} are variants of {len(matches)} experiments of {environment_name}, and "
+            f"must be of one ({names_text or 'it hosts none'})",
             where="the run's arms",
-            change="name the environment that hosts what was measured; arms have their names of --baseline NAME=URL",
+            change="name the environment and, by --experiment NAME, the experiment that was measured",
         )
-    experiment = inputs.find_experiment(environment, name or matches[0])
-    known_names = variants[experiment.name]
-    unknown_arms = [arm for arm in arms if arm not in known_names]
-    if unknown_arms:
-        problem = f"{name} has no variant {' and no '.join(unknown_arms)}; its variants are {', '.join(known_names)}"
-        change = "name the experiment that was measured: --experiment NAME"
-        raise BenchError(problem, where="the run's arms", change=change)
-    return environment, experiment
+    return environment, matches[0]
 
 
 def require_server_kind(run_manifest: RunManifest, environment: Environment, *, is_simulation: bool) -> None:

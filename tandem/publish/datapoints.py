@@ -92,7 +92,7 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
         changes[turn.round].append((turn, change))
     minutes = _find_minutes(run, table.start_s, table.end_s)
     turn_minutes = _find_turn_minutes(table, minutes, scrapes)
-    controls, edges = manifest.control_round_numbers(run), np.append(table.line_offsets, table.end_offset)
+    controls = manifest.control_round_numbers(run)
     for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
         mask, values = table.round == number, defaultdict[SeriesMinute, list[Values]](list)
         rows, round_table = np.flatnonzero(mask), table.select(mask)
@@ -109,7 +109,9 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
             number=number,
             is_complete=_is_round_complete(table, number, is_control=number in controls),
             values={minute: np.concatenate(arrays) for minute, arrays in values.items()},
-            ranges=tuple((int(edges[part[0]]), int(edges[part[-1] + 1])) for part in parts if len(part)),
+            ranges=tuple(
+                (int(table.line_offsets[part[0]]), int(table.line_ends[part[-1]])) for part in parts if len(part)
+            ),
         )
 
 

@@ -132,7 +132,7 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, en
         ({"environment": "native-us-east-2", "experiment": "qwen3-native"}, (), "publish it there: --env native-us-e"),
         ({"environment": ENV, "experiment": "post"}, ("--experiment", "dev"), f"{ENV}/post were measured"),
         ({}, ("--experiment", "dev"), "hosts no experiment 'dev'"),
-        ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "qwen-vllm, other"),
+        ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "other, qwen-vllm are variants of 0"),
         ({}, ("--env", "nowhere"), "nowhere"),
         ({"simulated": True}, (), f"add it: figures go to {APART}"),
         ({"simulated": False}, ("--simulated",), "no arm of this run is a simulated server"),
