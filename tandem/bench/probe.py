@@ -27,7 +27,7 @@ from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL
 from tandem.bench.reply import ServerReply, read_page
-from tandem.bench.simulation import SIMULATED_HEADER, read_announcement
+from tandem.bench.simulation import SIMULATED_HEADER, is_announced
 
 EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
 ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
@@ -116,19 +116,18 @@ async def probe_server(
         version = _decode_page(reply).get("version")
     except EventError as error:
         version_note = f"its version is not known: {error.detail}" if error.word == "endless" else None
-    announcement = read_announcement((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by)
     arm = msgspec.structs.replace(
         arm,
         offers=offers,
         server_version=version if isinstance(version, str) else None,
         owned_by=owned_by,
-        simulated=announcement.is_simulator,
+        simulated=is_announced((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by),
         server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
     )
     return ProbeResult(
         arm=arm,
         models=names or frozenset({server.model, server_answer.model or server.model}),
-        notes=tuple(note for note in (version_note, announcement.note) if note),
+        notes=(version_note,) if version_note else (),
     )
 
 

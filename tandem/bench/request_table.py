@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from tandem.bench import counters, manifest
 from tandem.bench.columns import BoolArray, IntArray, collect_column
-from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
 from tandem.bench.quantiles import Values
@@ -234,15 +233,6 @@ class RequestTable:
         return len(self.arm)
 
 
-class RequestOutput(NamedTuple):
-    """What one request was answered."""
-
-    text: str
-    reasoning: str | None
-    token_ids: tuple[int, ...] | None
-    logprobs: Any
-
-
 def read_request_table(folder: Path) -> RequestTable:
     """Read a run.
 
@@ -360,20 +350,10 @@ def hash_texts(texts: Iterable[bytes]) -> Digests:
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
-def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestOutput]:
-    """Yield what was answered to the requests named, in the order asked.
-
-    Raises:
-        BenchError: the file changed since it was read.
-    """
-    decoder, path = msgspec.json.Decoder(RequestRecord), table.folder / RECORDS_FILE
-    with path.open("rb") as file:
+def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestRecord]:
+    """Yield the records of the requests named, in the order asked."""
+    decoder = msgspec.json.Decoder(RequestRecord)
+    with (table.folder / RECORDS_FILE).open("rb") as file:
         for row in rows:
             file.seek(int(table.line_offsets[row]))
-            try:
-                record = decoder.decode(file.readline())
-            except msgspec.DecodeError as error:
-                problem = f"the records changed while they were read: {error}"
-                raise BenchError(problem, where=str(path), change="report again") from error
-            logprobs = msgspec.json.decode(record.logprobs)
-            yield RequestOutput(record.text, record.reasoning, record.token_ids, logprobs)
+            yield decoder.decode(file.readline())

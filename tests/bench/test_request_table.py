@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 from measured import compute_record_metrics, failed, record, write_run
@@ -72,18 +71,6 @@ def test_outputs_are_read_from_where_they_stand(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
     assert [output.text for output in read_outputs(seen, [1, 0])] == ["two", "é" * 100]
     assert next(read_outputs(seen, [1])).token_ids == (5,)
-
-
-def test_log_probabilities_come_as_the_server_gave_them(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path, [record(logprobs=msgspec.Raw(b'[{"token":"a","logprob":-0.5}]'))]))
-    assert next(read_outputs(seen, [0])).logprobs == [{"token": "a", "logprob": -0.5}]
-
-
-def test_a_file_that_changed_meanwhile_is_named(tmp_path: Path) -> None:
-    seen = read_request_table(write_run(tmp_path, [record(), record()]))
-    (tmp_path / "records.jsonl").write_text("{}\n")
-    with pytest.raises(BenchError, match="the records changed while they were read"):
-        list(read_outputs(seen, [1]))
 
 
 def scrape(began_s: float, **changes: object) -> MetricsScrape:

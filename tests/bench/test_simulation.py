@@ -79,13 +79,10 @@ def test_one_simulated_arm_makes_a_run_simulated() -> None:
         (None, [*OTHERS, {"id": "other", "owned_by": SIMULATOR_OWNER}], False),
     ],
 )
-def test_one_announcement_makes_a_server_simulated_and_a_contradiction_is_noted(
+def test_one_announcement_makes_a_server_simulated(
     header: str | None, models: list[dict[str, str]], simulated: bool
 ) -> None:
-    came = found(header, models)
-    contradicts = header == "0" and simulated
-    notes = ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",) * contradicts
-    assert (came.arm.simulated, came.notes) == (simulated, notes)
+    assert found(header, models).arm.simulated is simulated
 
 
 def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed: Ran) -> None:

@@ -30,7 +30,7 @@ from tandem.bench.llmperf import results
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
 from tandem.bench.llmperf.tool import MAX_CHARACTERS, REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
 from tandem.bench.record import RecordWriter
-from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, read_announcement
+from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, is_announced
 
 START_TIMEOUT_S = 300.0  # of one call: to import, to connect, to have its workers started
 POLL_S = 0.2
@@ -250,6 +250,6 @@ def _ask_simulated(server: LlmperfServer) -> bool | None:
         with urllib.request.urlopen(f"{server.base}/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
             cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]
             headers, owners = (answer.headers.get(SIMULATED_HEADER),), [card.get("owned_by") for card in cards]
-            return any(read_announcement(headers, owner).is_simulator for owner in owners or [None])
+            return any(is_announced(headers, owner) for owner in owners or [None])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return None

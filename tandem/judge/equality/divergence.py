@@ -13,10 +13,12 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tandem.bench.fault import BenchError
-from tandem.bench.request_table import RequestOutput, RequestTable, read_outputs
+from tandem.bench.record import RequestRecord
+from tandem.bench.request_table import RequestTable, read_outputs
 from tandem.judge.equality.output_pairs import OutputPairs
 from tandem.judge.schema import HistogramBin
 from tandem.judge.text_format import clean_text
@@ -124,7 +126,7 @@ def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any
     return next((place for place, (first, second) in enumerate(pairs) if first != second), len(first_units))
 
 
-def _join_text(output: RequestOutput) -> str:
+def _join_text(output: RequestRecord) -> str:
     return output.text if output.reasoning is None else f"{output.reasoning}\0{output.text}"
 
 
@@ -147,8 +149,8 @@ class _TokenStep(NamedTuple):
     alternatives: dict[str, float]
 
 
-def _is_near_tie(baseline: RequestOutput, variant: RequestOutput, position: int | None) -> bool | None:
-    steps = [_parse_steps(output.logprobs) for output in (baseline, variant)]
+def _is_near_tie(baseline: RequestRecord, variant: RequestRecord, position: int | None) -> bool | None:
+    steps = [_parse_steps(msgspec.json.decode(output.logprobs)) for output in (baseline, variant)]
     sizes = [len(output.token_ids or ()) for output in (baseline, variant)]
     if position is None or list(map(len, steps)) != sizes:
         position = find_first_difference(*([step.token for step in side] for side in steps))
