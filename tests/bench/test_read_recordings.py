@@ -23,11 +23,6 @@ def choices(recording: Recording) -> list[dict]:
     return [choice for event in recording.events for choice in event["choices"]]
 
 
-def test_there_are_recordings_of_both_apis_and_of_refusals() -> None:
-    paths = {recorded(name).head["request"]["path"] for name in RECORDINGS}
-    assert (paths, len(REFUSALS) > 0) == ({"/v1/chat/completions", "/v1/completions"}, True)
-
-
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_a_recorded_stream_is_read_as_its_events_say(name: str) -> None:
     recording, answer = recorded(name), answered(name)

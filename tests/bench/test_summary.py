@@ -309,40 +309,6 @@ def test_a_torn_last_line_is_a_note(tmp_path: Path, cut: int) -> None:
     assert any(note.startswith("records.jsonl:2: the last line is torn after ") for note in found.notes)
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [(b"{}", "no record"), (b'{"schema":3}', "schema 3"), (b"", "no record"), (b"\xff", "no record")],
-)
-def test_a_bad_line_is_refused_by_its_number_wherever_it_stands(tmp_path: Path, line: bytes, problem: str) -> None:
-    path = write_run(tmp_path, [record(request_id=f"r-{number}") for number in range(50)]) / "records.jsonl"
-    lines = path.read_bytes().splitlines()
-    path.write_bytes(b"\n".join([*lines[:31], line, *lines[31:], b""]))
-
-    with pytest.raises(BenchError, match=problem) as refused:
-        summary.summarize_run(tmp_path)
-
-    assert refused.value.where == f"{path}:32"
-
-
-def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path) -> None:
-    records = [
-        record(
-            request_id=f"r-{number}", arm=("base", "spec")[number // 7 % 2], class_=("chat", "repeat")[number % 2],
-            round=number // 40, slot=number // 7 % 4, start_s=1000.0 + number / 7, completion_tokens=7 + number % 3,
-        )
-        for number in range(400)
-    ]  # fmt: skip
-    path = write_run(tmp_path, records) / "records.jsonl"
-    summary.write_summary(tmp_path)
-    ours = (tmp_path / "summary.json").read_bytes()
-
-    path.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in path.read_text().splitlines()))
-
-    assert b'"chunk_s": [0.1, 0.2,' in path.read_bytes()
-    summary.write_summary(tmp_path)
-    assert (tmp_path / "summary.json").read_bytes() == ours
-
-
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
 def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, missing: str) -> None:
     (write_run(tmp_path, [record()]) / missing).unlink()

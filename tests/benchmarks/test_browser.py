@@ -82,15 +82,6 @@ def test_a_tab_shows_what_its_view_says(view: Any) -> None:
     assert media["features"] == [{"name": "prefers-color-scheme", "value": view.scheme}]
 
 
-def test_a_page_is_used_on_a_desktop_in_light() -> None:
-    assert (USED.scheme, USED.screen) == ("light", "desktop")
-
-
-def test_what_a_script_evaluates_to_is_returned() -> None:
-    played = loads(**{"Runtime.evaluate": {"result": {"result": {"value": 7}}}})
-    assert use(played, lambda opened: opened.value("3 + 4")) == 7
-
-
 def test_a_script_that_fails_is_told() -> None:
     played = loads(**{"Runtime.evaluate": {"result": {"result": {}, "exceptionDetails": {"text": "x is not defined"}}}})
     with pytest.raises(RuntimeError, match="x is not defined"):
@@ -119,17 +110,6 @@ def test_words_on_the_console_are_faults(event: dict[str, Any], said: str) -> No
         return opened.seen
 
     assert [said in fault for fault in faults(FINE, use(played, act), PAGE)] == [True]
-
-
-def test_a_word_that_is_no_warning_is_no_fault() -> None:
-    word = {"method": "Log.entryAdded", "params": {"entry": {"level": "info", "text": "told"}}}
-    played = Played({}, {"Page.navigate": [word]})
-
-    async def act(opened: Tab) -> Seen:
-        await opened.ask("Page.navigate", url=PAGE)
-        return opened.seen
-
-    assert faults(FINE, use(played, act), PAGE) == []
 
 
 def test_a_request_to_anywhere_is_a_fault_and_the_page_itself_is_none() -> None:

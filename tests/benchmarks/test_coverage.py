@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 
 import coverage
 import coverage_world
@@ -39,30 +38,11 @@ def test_medians_of_few_requests_call_servers_that_are_alike(rows: dict[str, Row
     assert rows["medians of 8"].false > 0.3
 
 
-def test_tasks_of_another_seed_have_seeds_of_their_own() -> None:
-    first, other = ({number for _, number in coverage.list_tasks(1000, seed)} for seed in (0, 1))
-    assert (len(first), len(other), first & other) == (4, 4, set())
-
-
-def test_tasks_have_all_runs() -> None:
-    assert [size for size, _ in coverage.list_tasks(600, 3)] == [250, 250, 100]
-
-
 def test_a_task_of_another_seed_draws_other_runs() -> None:
     told = Known(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
     first, again, other = (coverage.said(told, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS))
     assert first == again
     assert first != other
-
-
-def test_a_seed_below_zero_is_refused(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(sys, "argv", ["coverage.py", "--seed", "-1"])
-
-    with pytest.raises(SystemExit) as ended:
-        coverage.main()
-
-    assert ended.value.code == 2
-    assert "-1 is below 0" in capsys.readouterr().err
 
 
 def test_a_row_beyond_its_bounds_misses_the_promise() -> None:

@@ -13,11 +13,7 @@ import foreign_servers
 import pytest
 from foreign_servers import (
     HERE,
-    MEASUREMENTS,
-    PROMPTS,
     REQUESTS,
-    ROOT,
-    STREAMS,
     ForeignError,
     ForeignServer,
     Measurement,
@@ -28,10 +24,7 @@ from foreign_servers import (
     read_logged_ms,
     read_xpyd_sim_log,
     running,
-    section,
 )
-
-from tandem.bench.suites.suite import load_suite
 
 # as llama.cpp printed it on 2026-11-22
 LLAMA_CPP = """\
@@ -69,14 +62,6 @@ def listening(*, name: str = "s", port: str = "{port}") -> ForeignServer:
     return ForeignServer(name=name, command=command, log=f"{name}.log")
 
 
-@pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
-def test_every_measurement_asks_288_requests(measurement: Measurement) -> None:
-    prompts = load_suite(ROOT / "benchmarks" / "real_prompts.jsonl").prompts
-    per_class = PROMPTS // len(measurement.classes)
-    assert PROMPTS * (len(measurement.servers) * measurement.rounds + 2) == REQUESTS
-    assert all(sum(prompt.class_ == name for prompt in prompts) >= per_class for name in measurement.classes)
-
-
 def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path: Path) -> None:
     (tmp_path / "log").write_text(LLAMA_CPP)
     assert read_llama_cpp_log(tmp_path / "log") == [pytest.approx(16.92)]
@@ -96,24 +81,6 @@ def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_table_is_right_within_two_percent_and_without_failures(changes: dict[str, object], right: bool) -> None:
     assert is_right([row(**changes)]) is right
-
-
-def test_requests_of_two_arms_are_one_measurement() -> None:
-    assert is_right([row(requests=160), row(requests=128)])
-
-
-def test_line_has_names_reconnections_and_both_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    package = tmp_path / "node_modules" / "@dwmkerr" / "mock-llm" / "package.json"
-    package.parent.mkdir(parents=True)
-    package.write_text('{"version": "0.1.29"}')
-    monkeypatch.setattr(foreign_servers, "ENVIRONMENT", tmp_path)
-
-    lines = section([row(names="owned_by `x`", tpot_ms=9.9)], ["python", "x.py"], 11.5)
-
-    assert ", load 11.5; " in lines[0]
-    assert "`xllamacpp==2026.10.11549`" in lines[0]
-    assert "`@dwmkerr/mock-llm==0.1.29`" in lines[0]
-    assert "| m | s | owned_by `x` | 288 | 0 | 2 | 9.900, 10.000 | -1.00% |" in lines
 
 
 def logging(folder: Path, requests: int) -> ForeignServer:
@@ -171,9 +138,3 @@ def test_held_server_and_its_children_end_with_their_starter() -> None:
         assert held.wait(20) != 0
 
     assert is_gone(child)
-
-
-def test_recordings_are_of_the_servers_that_are_measured() -> None:
-    heads = [json.loads(path.read_text().splitlines()[0]) for path in sorted(STREAMS.glob("*.jsonl"))]
-    assert [head["server"]["owned_by"] for head in heads] == ["llamacpp", "llamacpp", "openai", "xpyd-sim"]
-    assert len(heads) == sum(len(measurement.servers) for measurement in MEASUREMENTS)

@@ -12,12 +12,11 @@ import others
 import pytest
 import real
 import real_table
-from real_table import Run, contradictions, effect_table, seen, texts
+from real_table import Run, contradictions, seen, texts
 
 from tandem.bench.counters import CounterChange
 from tandem.bench.fault import BenchError
 from tandem.bench.record import split_chunks
-from tandem.bench.suites.suite import load_suite
 
 RECORDED = Path(__file__).parent / "real_run"
 WINDOWS = {"base": 0, "ngram": 7}
@@ -33,10 +32,6 @@ def with_counts(run: Run, arm: str, **counts: float) -> Run:
     first = run.of(arm)[0]
     changed = replace(first, change=CounterChange({**first.change.counts, **counts}))
     return replace(run, turns=tuple(changed if turn is first else turn for turn in run.turns))
-
-
-def test_every_turn_of_the_recorded_run_is_one_request(run):
-    assert {len(turn.records) for turn in run.turns} == {1}
 
 
 def test_streams_and_counters_of_the_recorded_run_agree_in_every_request(run):
@@ -96,15 +91,6 @@ def test_drafts_on_the_arm_without_speculation_are_a_contradiction(run):
     assert contradictions(with_counts(run, "base", drafts=1)) == ["base: its window is 0, and it counted 1 drafts"]
 
 
-def test_a_failed_request_is_said(run):
-    assert contradictions(replace(run, failed=2)) == ["2 requests failed"]
-
-
-def test_the_table_has_a_row_for_each_class_and_one_for_all(run):
-    names = [line.split("|")[1].strip() for line in effect_table(run)[2:]]
-    assert names == [*run.classes, "all"]
-
-
 def test_llmperfs_definition_hides_what_speculation_gives(run):
     base, ngram = seen(run.of("base")), seen(run.of("ngram"))
     by_tokens, by_chunks = base.tpot_ms / ngram.tpot_ms, base.llmperf_ms / ngram.llmperf_ms
@@ -128,21 +114,11 @@ def test_the_tables_of_an_earlier_measurement_need_no_server(capsys):
     assert "| all |" in capsys.readouterr().out
 
 
-def test_a_folder_without_a_measurement_is_bad_input(tmp_path, capsys):
-    assert real.main(["--report", str(tmp_path), "--no-docs"]) == real.BAD_INPUT
-    assert "facts.json" in capsys.readouterr().err
-
-
 def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(others, "look", lambda: 0.5)
     monkeypatch.setattr(real, "ensure_python", pytest.fail)
     assert real.main(["--out", str(tmp_path), "--no-docs"]) == real.WORLD_FAILED
     assert "other programs take 50%" in capsys.readouterr().err
-
-
-def test_the_suite_fits_a_turn_of_one_request_in_abba():
-    suite = load_suite(real.SUITE)
-    assert {len(suite.class_prompts(name)) % 2 for name in suite.classes} == {0}  # two halves of as many requests each
 
 
 def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import worlds
-from between_marks import MEASUREMENT, marks
 from world_records import World
 from worlds import WORLDS, ReportSummary, WorldRow
 
@@ -78,16 +77,3 @@ def test_gain_found_in_98_of_100_reports_misses_the_promise() -> None:
     found = [summary(word="faster within one start")]
     assert missed(BY_NAME["true 1.5"], *found * 98, summary(), summary()) == {"words"}
     assert missed(BY_NAME["true 1.5"], *found * 99, summary()) == set()
-
-
-def test_missed_promise_is_bold_in_the_table() -> None:
-    row = WorldRow(BY_NAME["plain"], [summary(false_cell=True)])
-    assert "| **100.0%** |" in worlds.format_table([row])[-1]
-
-
-def test_every_world_has_a_name_of_its_own() -> None:
-    assert len(BY_NAME) == len(WORLDS) == 20
-
-
-def test_document_has_a_place_for_the_table() -> None:
-    assert all(mark in MEASUREMENT.read_text() for mark in marks("worlds"))
