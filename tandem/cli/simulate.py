@@ -178,10 +178,9 @@ def _print_servers(urls: Mapping[str, str], settings: Mapping[str, SimulatorSett
     rows: list[dict[str, object]] = []
     lines = []
     for name, url in urls.items():
-        own = settings[name]
-        row = {"name": name, "url": url, "model": own.model, "law": own.law}
-        rows.append({**row, "num_speculative_tokens": own.num_speculative_tokens})
-        speculation = f"up to {own.num_speculative_tokens} drafted" if own.uses_speculation else "plain decoding"
+        own, window = settings[name], settings[name].num_speculative_tokens
+        rows.append({"name": name, "url": url, "model": own.model, "law": own.law, "num_speculative_tokens": window})
+        speculation = f"up to {window} drafted" if window else "plain decoding"
         lines.append(f"{name} {url} {own.model}, {speculation}, step {own.step_ms[0]:g} ms")
     print_result({"servers": rows}, [*lines, "ready"], as_json=as_json)
     if not as_json:

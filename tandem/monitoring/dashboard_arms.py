@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, CloudWatchMetric
-from tandem.monitoring import widget
 from tandem.monitoring.scope import ExperimentScope
 from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, MetricLine, Statistic
 from tandem.spec import names
@@ -41,10 +40,7 @@ class DashboardArms:
         self.visible_variants = ((self.baseline,) if self.baseline else ()) + self.variants
         classes = (*experiment_scope.classes, ALL_VALUES)
         concurrencies = tuple(str(streams) for streams in reversed(experiment_scope.concurrencies))
-        self.variables = (
-            widget.DashboardVariable(dimension="PromptClass", label="Prompt class", values=classes),
-            widget.DashboardVariable(dimension="Concurrency", label="Concurrency", values=concurrencies),
-        )
+        self.variables = {"PromptClass": classes, "Concurrency": concurrencies}
         self.default_choice = classes[0], concurrencies[0]
 
     def color(self, variant: Variant) -> str:

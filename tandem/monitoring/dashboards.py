@@ -33,7 +33,7 @@ reference, read 2026-11-21) and of what the CDK renders (aws-cdk-lib 2.275.0, aw
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tandem.monitoring import widget
@@ -48,6 +48,9 @@ MAX_WIDGETS, MAX_METRICS = 500, 2500
 # No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation
 # quotas), and each quote is escaped in it: of larger bodies not three would fit.
 MAX_BODY_BYTES = 250_000
+ValuePatterns = Mapping[tuple[str, str], str]
+"""A dimension and its chosen value -> what stands for it in graphs that vary."""
+_VARIABLE_LABELS = {"PromptClass": "Prompt class", "Concurrency": "Concurrency"}
 _PATTERN = "chosen_{}"  # stands for the chosen value of a dimension; no real value is written so
 _MARK_COLOR = "#687078"  # of a vertical mark: seen on white and on dark, no arm's color
 
@@ -65,7 +68,20 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
         dashboard: what is drawn.
         region: where its metrics are; dashboards are global in an account, so each graph says it.
     """
-    variables = [_build_variable_json(variable) for variable in dashboard.variables]
+    patterns = {(key, values[0]): _PATTERN.format(key) for key, values in dashboard.variables.items()}
+    variables = [
+        {
+            "type": "pattern",
+            "pattern": _PATTERN.format(dimension),
+            "inputType": "select",
+            "id": dimension,
+            "label": _VARIABLE_LABELS[dimension],
+            "defaultValue": values[0],
+            "visible": True,
+            "values": [{"value": value, "label": value} for value in values],
+        }
+        for dimension, values in dashboard.variables.items()
+    ]
     rows: list[list[GraphWidget | TextWidget]] = [[]]  # filled from left to right in reading order: no boxes overlap
     for content in dashboard.widgets:
         if rows[-1] and sum(member.width for member in rows[-1]) + content.width > widget.COLUMNS:
@@ -74,7 +90,7 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
     boxes: list[dict[str, Any]] = []
     for row in rows:
         y = max((box["y"] + box["height"] for box in boxes), default=0)
-        boxes += _place_row(row, y, region, dashboard.variables)
+        boxes += _place_row(row, y, region, patterns)
     return {
         "start": dashboard.start,
         "periodOverride": "inherit",  # the periods of the graphs hold, whatever range is looked at
@@ -84,7 +100,7 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
 
 
 def _place_row(
-    row: Sequence[GraphWidget | TextWidget], y: int, region: str, variables: tuple[widget.DashboardVariable, ...]
+    row: Sequence[GraphWidget | TextWidget], y: int, region: str, patterns: ValuePatterns
 ) -> Iterator[dict[str, Any]]:
     """Yield a row: graphs of one height above captions of one height, and texts beside them as high as both."""
     graphs = [content for content in row if isinstance(content, GraphWidget)]
@@ -97,7 +113,7 @@ def _place_row(
         place = {"x": x, "y": y, "width": content.width}
         text_place = {**place, "height": row_height}
         if isinstance(content, GraphWidget):
-            properties = _build_graph_json(content, region, variables if content.varies else ())
+            properties = _build_graph_json(content, region, patterns if content.varies else {})
             yield {"type": "metric", **place, "height": graph_height, "properties": properties}
             text_place |= {"y": y + graph_height, "height": row_height - graph_height}
         text = build_caption(content) if isinstance(content, GraphWidget) else content.markdown
@@ -122,27 +138,12 @@ def find_limit_faults(dashboard: Dashboard) -> Iterator[str]:
             yield f"{amount} {noun}; at most {limit}"
 
 
-def _build_variable_json(variable: widget.DashboardVariable) -> dict[str, Any]:
-    return {
-        "type": "pattern",
-        "pattern": _PATTERN.format(variable.dimension),
-        "inputType": "select",
-        "id": variable.dimension,
-        "label": variable.label,
-        "defaultValue": variable.values[0],
-        "visible": True,
-        "values": [{"value": value, "label": value} for value in variable.values],
-    }
-
-
-def _build_graph_json(
-    graph: GraphWidget, region: str, variables: tuple[widget.DashboardVariable, ...]
-) -> dict[str, Any]:
+def _build_graph_json(graph: GraphWidget, region: str, patterns: ValuePatterns) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "title": graph.title,
         "region": region,
         "view": "singleValue" if graph.view == "numbers" else "timeSeries",
-        "metrics": [_build_line_json(line, variables, graph.period_s) for line in graph.lines],
+        "metrics": [_build_line_json(line, patterns, graph.period_s) for line in graph.lines],
         "period": graph.period_s,
     }
     if graph.view == "numbers":
@@ -155,12 +156,9 @@ def _build_graph_json(
     }
 
 
-def _build_line_json(
-    line: MetricLine | MathExpression, variables: tuple[widget.DashboardVariable, ...], period_s: int
-) -> list[Any]:
+def _build_line_json(line: MetricLine | MathExpression, patterns: ValuePatterns, period_s: int) -> list[Any]:
     values = {"id": line.id, "label": line.label, "color": line.color, "visible": None if line.is_visible else False}
     options = {name: value for name, value in values.items() if value is not None}
-    patterns = {(variable.dimension, variable.values[0]): _PATTERN.format(variable.dimension) for variable in variables}
     if isinstance(line, MetricLine):
         dimensions = [part for pair in line.dimensions for part in (pair[0], patterns.get(pair, pair[1]))]
         return [line.namespace, line.metric, *dimensions, {"stat": line.statistic, **options}]
@@ -171,12 +169,12 @@ def _build_line_json(
 
 
 def _build_annotations(marks: tuple[GraphMark, ...]) -> dict[str, Any]:
-    directions: dict[str, list[tuple[str, object]]] = {
-        "horizontal": [(mark.label, mark.value) for mark in marks if mark.value is not None],
-        "vertical": [(mark.label, mark.moment) for mark in marks if mark.moment is not None],
+    rows = {
+        direction: [
+            {"label": mark.label, "value": getattr(mark, name), "color": _MARK_COLOR}
+            for mark in marks
+            if getattr(mark, name) is not None
+        ]
+        for direction, name in (("horizontal", "value"), ("vertical", "moment"))
     }
-    return {
-        direction: [{"label": label, "value": value, "color": _MARK_COLOR} for label, value in values]
-        for direction, values in directions.items()
-        if values
-    }
+    return {direction: values for direction, values in rows.items() if values}

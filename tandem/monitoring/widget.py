@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -158,31 +159,18 @@ def count_text_rows(markdown: str, width: int) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DashboardVariable:
-    """A choice at the head of a dashboard that replaces the value of one dimension in every graph that varies.
-
-    Args:
-        dimension: PromptClass or Concurrency.
-        label: for people.
-        values: to choose from; the first is chosen.
-    """
-
-    dimension: str
-    label: str
-    values: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
     """One dashboard.
 
     Args:
         name: unique in the account: letters, digits, dash and underscore.
         widgets: in reading order; placed left to right, 24 columns; each graph has its sentence under it.
+        variables: choices at its head, PromptClass or Concurrency -> values, the first chosen: it replaces the value of
+            that dimension in every graph that varies.
         start: what it shows when opened, back from now: an ISO 8601 duration with a minus.
     """
 
     name: str
     widgets: tuple[GraphWidget | TextWidget, ...]
-    variables: tuple[DashboardVariable, ...] = ()
+    variables: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     start: str = "-PT12H"

@@ -122,9 +122,9 @@ def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_specu
 
 
 def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
-    classes, loads = post().variables
-    assert classes.values == (*suite("post").classes, *suite("real").classes, ALL_VALUES)
-    assert loads.values == ("4", "1")
+    classes, loads = post().variables.values()
+    assert classes == (*suite("post").classes, *suite("real").classes, ALL_VALUES)
+    assert loads == ("4", "1")
 
 
 def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 from hosted import REGION, drawn
 
 from tandem.monitoring.dashboards import build_body
-from tandem.monitoring.widget import Dashboard, DashboardVariable, GraphMark, GraphWidget, MathExpression, MetricLine
+from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget, MathExpression, MetricLine
 
 SPACE = "Tandem/home"
-CLASSES = DashboardVariable(dimension="PromptClass", label="Prompt class", values=("json", "open", "all"))
+CLASSES = {"PromptClass": ("json", "open", "all")}
 SEARCH = f'SEARCH(\'{{"{SPACE}",Variant,PromptClass}} MetricName="ttft_ms" PromptClass="json"\', \'p50\', 300)'
 
 
@@ -32,9 +32,9 @@ def graph(**given: Any) -> GraphWidget:
     return GraphWidget(**whole | given)
 
 
-def properties(one: GraphWidget, *variables: DashboardVariable) -> dict[str, Any]:
+def properties(one: GraphWidget, variables: dict[str, tuple[str, ...]] | None = None) -> dict[str, Any]:
     """The properties of the one metric widget of a dashboard."""
-    whole = build_body(Dashboard(name="one", widgets=(one,), variables=variables), REGION)
+    whole = build_body(Dashboard(name="one", widgets=(one,), variables=variables or {}), REGION)
     (widget,) = [widget for widget in whole["widgets"] if widget["type"] == "metric"]
     found: dict[str, Any] = widget["properties"]
     return found
