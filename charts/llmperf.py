@@ -26,7 +26,7 @@ INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
 MAX_MEASURE_S = 2 * 3600  # then no further call is begun, however slow the servers are
 S3_RETRY_S = 1800
-# beside those: a node, Ray's tries (20 minutes), the call under way (18); what is over takes the files along
+# beside those: a node, Ray's start (10 minutes), the call under way (18); what is over takes the files along
 DEADLINE_S = MAX_MEASURE_S + S3_RETRY_S + 5400
 RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
 # no CPU limit: throttling would be measured as the servers' latency
