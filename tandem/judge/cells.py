@@ -220,6 +220,4 @@ def _plan_samples(
         if verdict.word == "no evidence" and not verdict.opposition and not cells[place].bar_reason
     ]
     spreads = [power.split_variance(cells[place].pairs, cells[place].estimate) for place in places]
-    targets = targets.select(places)
-    plans = zip(power.plan_prompts(spreads, targets), power.plan_rounds(spreads, targets), strict=True)
-    return dict(zip(places, plans, strict=True))
+    return dict(zip(places, power.plan_samples(spreads, targets.select(places)), strict=True))

@@ -13,6 +13,7 @@ token must besides differ by more than MAX_LAG_S, below which the client speaks.
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from operator import itemgetter
 from typing import Literal
@@ -165,13 +166,11 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
     if cpu > MAX_CLIENT_CPU:
         return f"the client took {cpu:.0%} of a CPU, and its event loop has one"
     values_ms = table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))[table.round == load.round]
-    values_ms = values_ms[np.isfinite(values_ms)]
-    if lag_s <= MAX_LAG_S or not len(values_ms) or lag_s <= MARGIN * float(np.median(values_ms)) / _MS:
+    median_ms = float(np.median(values_ms[np.isfinite(values_ms)])) if np.isfinite(values_ms).any() else math.inf
+    if lag_s <= max(MAX_LAG_S, MARGIN * median_ms / _MS):
         return ""
-    return (
-        f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten, beside a median request "
-        f"of {np.median(values_ms):.0f} ms"
-    )
+    late = f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten"
+    return f"{late}, beside a median request of {median_ms:.0f} ms"
 
 
 def _check_placement(table: RequestTable) -> CheckFinding:

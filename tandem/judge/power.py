@@ -104,20 +104,13 @@ def compute_detectable_effect(se: Values, df: Values, targets: DecisionTargets) 
     return effects
 
 
-def plan_prompts(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[int | None]:
-    """Return how many prompts in all would decide each cell; None where no number up to MOST_PROMPTS would."""
-    prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
-    rounds = np.array([max(parts.round_count, 1) for parts in spreads], np.intp)
-
-    return _find_fewest(prompts, MOST_PROMPTS, partial(_mask_decidable, spreads, targets, round_counts=rounds))
-
-
-def plan_rounds(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[int | None]:
-    """Return how many rounds in all would decide each cell; None where no number up to MOST_ROUNDS would."""
-    prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
-    rounds = np.array([parts.round_count or MOST_ROUNDS for parts in spreads], np.intp)  # no plan without rounds
-
-    return _find_fewest(rounds, MOST_ROUNDS, partial(_mask_decidable, spreads, targets, prompts))
+def plan_samples(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[tuple[int | None, int | None]]:
+    """Return how many prompts, and how many rounds, would decide each cell; None where no number within reach would."""
+    prompts, rounds = (np.array([parts[place] for parts in spreads], np.intp) for place in (0, 1))
+    decide = partial(_mask_decidable, spreads, targets)
+    more_prompts = _find_fewest(prompts, MOST_PROMPTS, partial(decide, round_counts=np.maximum(rounds, 1)))
+    known_rounds = np.where(rounds > 0, rounds, MOST_ROUNDS)  # no plan without rounds
+    return list(zip(more_prompts, _find_fewest(known_rounds, MOST_ROUNDS, partial(decide, prompts)), strict=True))
 
 
 def _find_fewest(current: IntArray, limit: int, decide: Callable[[IntArray], BoolArray]) -> list[int | None]:
@@ -136,9 +129,9 @@ def _mask_decidable(
 ) -> BoolArray:
     """Return which cells so many prompts and rounds would decide, as faster or slower or as the same."""
     prompts, rounds = prompt_counts.astype(float), round_counts.astype(float)
-    by_prompt = np.array([parts.prompt_variance for parts in spreads]) / prompts
-    by_round = np.array([parts.round_variance for parts in spreads]) / rounds
-    own_variance = by_prompt + np.array([parts.residual_variance for parts in spreads]) / (prompts * rounds)
+    by_prompt, by_round, by_residual = (np.array([parts[place] for parts in spreads]) for place in (2, 3, 4))
+    by_round = by_round / rounds
+    own_variance = by_prompt / prompts + by_residual / (prompts * rounds)
     # Satterthwaite's degrees of freedom of a sum of two variances
     weights = own_variance**2 / (prompts - 1) + by_round**2 / np.maximum(rounds - 1, 1)
     variance = own_variance + by_round

@@ -45,15 +45,6 @@ class _ChartLine(NamedTuple):
     kind: int
 
 
-class _WindowMedian(NamedTuple):
-    """The median of one series in one window of time; `part` counts the unbroken parts of its line."""
-
-    at_s: float
-    value: float
-    n: int
-    part: int
-
-
 def build_time_series_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
     """Return the section; where it cannot be drawn, with why."""
     sentence, charts = "No request is recorded, so there is nothing to draw over time.", []
@@ -75,8 +66,8 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
         for name, title, caption in figures:
             values = requests.figures.get(name, np.full(len(requests), np.nan))
-            points = {line.name: _compute_medians(values, at_s, line.mask, window_s) for line in chart_lines}
-            if any(points.values()):
+            points = [point for line in chart_lines for point in _compute_medians(line, values, at_s, window_s)]
+            if points:
                 charts.append(_build_figure_chart((name, title, caption), chart_lines, points))
         windows = f"Each point is the median of the requests begun within {window_s:,} s."
         sentence = f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT
@@ -107,33 +98,28 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
             yield _ChartLine(fmt.shorten_text(f"{class_name}, {name}"), mask, arm, kind)
 
 
-def _compute_medians(values: Values, at_s: Values, mask: BoolArray, window_s: int) -> list[_WindowMedian]:
-    """Return the medians of the windows that have a value; one that is far from the last begins a new part."""
-    rows = np.flatnonzero(mask & np.isfinite(values))
+def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, window_s: int) -> list[dict[str, Any]]:
+    """Return the medians of a line's windows that have a value; one that is far from the last begins a new part."""
+    rows = np.flatnonzero(chart_line.mask & np.isfinite(values))
     rows = rows[np.argsort(np.floor(at_s[rows] / window_s), kind="stable")]
     edges = np.flatnonzero(np.diff(np.floor(at_s[rows] / window_s))) + 1
-    medians: list[_WindowMedian] = []
+    points: list[dict[str, Any]] = []
     for window in np.split(rows, edges) if len(rows) else ():
-        mean_s, part = float(at_s[window].mean()), medians[-1].part if medians else 1
-        part += bool(medians) and mean_s - medians[-1].at_s > _MAX_GAP_WINDOWS * window_s
-        medians.append(_WindowMedian(mean_s, float(np.median(values[window])), len(window), part))
-    return medians
+        at_ms, median = 1000 * float(at_s[window].mean()), float(np.median(values[window]))
+        is_far = bool(points) and at_ms - points[-1]["at"] > 1000 * _MAX_GAP_WINDOWS * window_s
+        part = points[-1]["part"] + is_far if points else 1
+        points.append({"series": chart_line.name, "at": at_ms, "value": median, "n": len(window), "part": part})
+    return points
 
 
 def _build_figure_chart(
-    texts: tuple[str, str, str], chart_lines: list[_ChartLine], points: dict[str, list[_WindowMedian]]
+    texts: tuple[str, str, str], chart_lines: list[_ChartLine], points: list[dict[str, Any]]
 ) -> ReportChart:
     metric, title, caption = texts
-    rows = (
-        (
-            name,
-            str(np.datetime64(int(window.at_s), "s")).replace("T", " "),
-            f"{window.n:,}",
-            fmt.format_number(window.value),
-        )
-        for name, windows in points.items()
-        for window in windows
-    )
+    rows = []
+    for point in points:
+        moment = str(np.datetime64(int(point["at"] / 1000), "s")).replace("T", " ")
+        rows.append((point["series"], moment, f"{point['n']:,}", fmt.format_number(point["value"])))
     heads = ("Series", "UTC", "Requests", f"Median, {fmt.metric_unit(metric)}")
     return ReportChart(
         name=f"over-time-{metric.replace('_', '-')}",
@@ -145,14 +131,9 @@ def _build_figure_chart(
     )
 
 
-def _build_line_spec(chart_lines: list[_ChartLine], points: dict[str, list[_WindowMedian]], width: int) -> VegaSpec:
-    values = [
-        {"at": window.at_s * 1000, "value": window.value, "series": name, "part": window.part}
-        for name, windows in points.items()
-        for window in windows
-    ]
-    times_s = [window.at_s for windows in points.values() for window in windows]
-    span_s, columns = max(times_s) - min(times_s), 1 if width < HALF_PX else 2
+def _build_line_spec(chart_lines: list[_ChartLine], points: list[dict[str, Any]], width: int) -> VegaSpec:
+    span_s = (max(point["at"] for point in points) - min(point["at"] for point in points)) / 1000
+    columns = 1 if width < HALF_PX else 2
     time_format = "%m-%d %H:%M" if span_s > _DAY_S else "%H:%M:%S" if span_s < _SHORT_S else "%H:%M"
     clock = {"format": time_format, "grid": False, "title": "UTC", "labelOverlap": True, "tickCount": 3 * columns}
     x = {"field": "at", "type": "temporal", "scale": {"type": "utc"}, "axis": clock}
@@ -174,4 +155,4 @@ def _build_line_spec(chart_lines: list[_ChartLine], points: dict[str, list[_Wind
         build_layer("point", {"shape": shape}, filled=True, size=36, opacity=1),
     ]
     encoding = {"x": x, "y": y, "color": color}
-    return charts.build_fit_spec(width, 230, data={"values": values}, encoding=encoding, layer=layers)
+    return charts.build_fit_spec(width, 230, data={"values": points}, encoding=encoding, layer=layers)

@@ -5,10 +5,9 @@ import pytest
 from observed import Truth, drawn
 from scipy import special
 
-from tandem.judge import power
 from tandem.judge.interval import LogRatioEstimate, estimate_log_ratio
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.power import DecisionTargets, VarianceParts, compute_detectable_effect, plan_prompts, split_variance
+from tandem.judge.power import DecisionTargets, VarianceParts, compute_detectable_effect, plan_samples, split_variance
 
 MARGIN = math.log(1.05)
 
@@ -21,6 +20,14 @@ def asked(log=0.0, floor=0.0, alpha=0.05, margin=MARGIN):
 
 def only(prompts=12, sd=0.2):
     return [VarianceParts(prompts, 0, sd**2, 0.0, 0.0)]
+
+
+def plan_prompts(spreads, targets):
+    return [prompts for prompts, _ in plan_samples(spreads, targets)]
+
+
+def plan_rounds(spreads, targets):
+    return [rounds for _, rounds in plan_samples(spreads, targets)]
 
 
 def test_the_smallest_speed_up_is_found_four_times_out_of_five():
@@ -69,19 +76,19 @@ def test_a_spread_that_ten_thousand_prompts_do_not_narrow_has_no_number():
 def test_more_prompts_do_not_narrow_what_differs_between_starts():
     of_starts = [VarianceParts(12, 6, prompt_variance=0.001, round_variance=0.02, residual_variance=0.001)]
     assert plan_prompts(of_starts, asked(0.04)) == [None]
-    (rounds,) = power.plan_rounds(of_starts, asked(0.04))
+    (rounds,) = plan_rounds(of_starts, asked(0.04))
     assert 6 < rounds < 200
 
 
 def test_more_rounds_do_not_narrow_what_differs_between_prompts():
     of_prompts = [VarianceParts(12, 3, prompt_variance=0.04, round_variance=0.0, residual_variance=0.0001)]
-    assert power.plan_rounds(of_prompts, asked(0.1)) == [None]
+    assert plan_rounds(of_prompts, asked(0.1)) == [None]
     assert plan_prompts(of_prompts, asked(0.1)) != [None]
 
 
 def test_a_run_of_one_round_cannot_say_how_many_would_do():
-    assert power.plan_rounds(only(), asked(0.1)) == [None]
-    assert power.plan_rounds(only(), asked(5.0)) == [None]
+    assert plan_rounds(only(), asked(0.1)) == [None]
+    assert plan_rounds(only(), asked(5.0)) == [None]
 
 
 def test_what_must_stand_beside_more_cells_takes_more_prompts():

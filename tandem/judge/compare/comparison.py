@@ -322,7 +322,6 @@ def _summarize_run(side: _RunSide) -> RunSummary:
         created_utc=run.created_utc,
         requests=int(side.arm_rows.sum()),
         failed=int(is_failed.sum()),
-        floors=bool(side.controls.floors),
         simulated=run.simulated,
         void=side.controls.void,
     )

@@ -22,7 +22,6 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         run: its id. folder: its folder, without the path. created_utc: when it began.
         requests, failed: of the arms that are compared.
-        floors: whether it measured its baseline against itself.
         simulated: whether an arm is a simulated server; None where nobody asked.
         void: why nothing may be concluded from it; empty where that is not so.
     """
@@ -32,7 +31,6 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     requests: int
     failed: int
-    floors: bool
     simulated: bool | None = None
     void: tuple[str, ...] = ()
 
