@@ -13,7 +13,7 @@ from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
 from tandem.spec.catalogue import DATA
 from tandem.spec.environment import Environment
-from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
+from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses, pull_name
 
 
 def images(
@@ -90,4 +90,10 @@ def _list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> I
             name, _, version = use.mirrored.rpartition(":")
             yield quote_command("helm", "pull", f"oci://{name}", "--version", version, "--destination", "/tmp")  # noqa: S108
         else:
-            yield quote_command("docker", "pull", "--platform", "linux/amd64", use.pull_reference)
+            yield quote_command(
+                "docker",
+                "pull",
+                "--platform",
+                "linux/amd64",
+                pull_name(use.reference, use.digest, environment.registry_mirrors),
+            )

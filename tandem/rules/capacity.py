@@ -9,7 +9,7 @@ from tandem.rules.contexts import DateContext, EnvironmentContext
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.spec import names
 from tandem.spec.budgets import budget_tag_key, compute_run_usd, needs_manual_budget
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, CapacitySettings
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
 EAST_OF_UTC = timedelta(hours=14)  # where a day begins first; a price may be read there on a day that UTC has not
@@ -237,27 +237,14 @@ def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("capacity.efa", "true", legal, change)
 
 
-def _format_purchase(capacity: CapacitySettings) -> str:
-    return f"{capacity.instance_type} {capacity.kind}"
-
-
 @RULES.warn("price-own", "Tandem's own: every cost that is shown follows from it", "2026-11-22")
 def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The price of a node-hour is of the declared instance type and kind."""
     capacity = context.environment.capacity
-    purchase, price_of = _format_purchase(capacity), capacity.usd_per_hour_of
-    if price_of is not None:
-        if price_of != purchase:
-            change = f"read the price of {purchase} and write it, its day and what it is of"
-            yield RuleFinding("capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change)
-        return
-    for peer in context.other_environments:
-        is_equal = capacity.usd_per_hour == peer.capacity.usd_per_hour > 0
-        if is_equal and _format_purchase(peer.capacity) != purchase:
-            got = f"{capacity.usd_per_hour:g}, the price of {_format_purchase(peer.capacity)} in {peer.name}"
-            change = f"read the price of {purchase}, and write usd_per_hour_of: {purchase}"
-            yield RuleFinding("capacity.usd_per_hour", got, f"the price of {purchase}", change)
-            return
+    purchase, price_of = f"{capacity.instance_type} {capacity.kind}", capacity.usd_per_hour_of
+    if price_of is not None and price_of != purchase:
+        change = f"read the price of {purchase} and write it, its day and what it is of"
+        yield RuleFinding("capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change)
 
 
 @RULES.warn("block-over", _BLOCK_DURATIONS, "2026-11-21")

@@ -42,11 +42,6 @@ class ImageUse:
     used_by: tuple[str, ...]
 
     @property
-    def pull_reference(self) -> str:
-        """What is pulled: the name behind the mirror, by digest once one is known."""
-        return f"{self.mirrored}@{self.digest}" if self.digest else self.mirrored
-
-    @property
     def registry(self) -> str:
         """The host that publishes it."""
         return self.reference.partition("/")[0]

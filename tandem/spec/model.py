@@ -32,7 +32,6 @@ class ModelConfig(DataFile):
     draft_vocabulary: DataFigure[int | None] | None = Field(default=None, description="rows of a head's own output")
     max_position_embeddings: DataFigure[int | None] = Field(description="longest sequence it was made for, in tokens")
     tokenizer: DataFigure[str] = Field(description="name shared by models with the same tokenizer")
-    tied_embeddings: DataFigure[bool | None] = Field(description="input and output embeddings are one")
     dtype: DataFigure[str | None] = Field(description="type of the published weights")
     bytes: DataFigure[int | None] = Field(description="size of the published weights, in bytes")
     gated: DataFigure[bool | None] = Field(description="the hub asks for a token")

@@ -56,11 +56,6 @@ class ProjectImage:
         return f"{self.folder}/Dockerfile"
 
     @property
-    def requirements(self) -> str:
-        """Return the path of the packages that it installs."""
-        return f"{self.folder}/requirements.txt"
-
-    @property
     def allow_list(self) -> str:
         """Return the path of the list of all that a build sees."""
         return f"{self.dockerfile}.dockerignore"

@@ -321,7 +321,7 @@ def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, said)
     [
         ("TANDEM_ARTIFACT_KEY", "", "is not set"),
         ("TANDEM_ARTIFACT_KEY", "{", "is no JSON"),
-        ("TANDEM_ARTIFACT_KEY", '{"runtime": "x"}', "an artifact key without"),
+        ("TANDEM_ARTIFACT_KEY", '{"runtime": "x"}', "no artifact key"),
         ("TANDEM_STAGE_JOBS", "[", "is no JSON"),
     ],
 )

@@ -129,16 +129,6 @@ def test_images_lists_the_runtime_image_and_the_chart(specs, capsys):
     assert (kinds[0], "chart" in kinds) == ("image", True)
 
 
-def test_images_shows_the_mirror_beside_the_published_name(specs, capsys):
-    host = "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"
-    spoil(specs, "log_retention_days: 90", f"registry_mirrors: {{public.ecr.aws: {host}}}\nlog_retention_days: 90")
-
-    main(["images", "--json", "post-us-east-2", *folders(specs)])
-
-    uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    assert all(use["mirrored"].startswith(host) for use in uses if use["reference"].startswith("public.ecr.aws"))
-
-
 def test_images_seed_pulls_each_image_through_its_mirror(specs, capsys):
     host = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
     path = specs / "environments" / "post-us-east-2.yaml"
@@ -154,16 +144,6 @@ def test_images_seed_pulls_each_image_through_its_mirror(specs, capsys):
     assert {words[0] for words in pulls} == {"docker", "helm"}
     assert all(host in words[4 if words[0] == "docker" else 2] for words in pulls)
     assert not any("library/python" in " ".join(words) for words in pulls)
-
-
-def test_images_resolve_as_json_is_json(specs, capsys, monkeypatch):
-    monkeypatch.setattr(
-        "tandem.cli.image_digests.resolve_digests", lambda references, _: dict.fromkeys(references, "d")
-    )
-
-    main(["images", "--resolve", "--json", "post-us-east-2", *folders(specs)])
-
-    assert set(json.loads(capsys.readouterr().out)["digests"].values()) == {"d"}
 
 
 def test_images_with_strict_gives_1_while_an_image_is_unpinned(specs):

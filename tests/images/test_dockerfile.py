@@ -104,7 +104,7 @@ def pins(file: str) -> dict[str, str]:
     return {package.name: package.version for package in read_lock(ROOT / file)}
 
 
-@pytest.mark.parametrize("file", [TOOLS.requirements, "images/llmperf/npm-requirements.txt"])
+@pytest.mark.parametrize("file", [f"{TOOLS.folder}/requirements.txt", "images/llmperf/npm-requirements.txt"])
 def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
     tested = pins("requirements.txt")
     assert {name: version for name, version in pins(file).items() if tested.get(name) != version} == {}

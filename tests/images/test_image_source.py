@@ -22,8 +22,8 @@ ENTRIES = {
 }
 SBOM = {"images/sbom.py", "images/sbom-requirements.txt"}
 RECIPES = {
-    TOOLS: {TOOLS.dockerfile, TOOLS.requirements, *SBOM},
-    LLMPERF: {LLMPERF.dockerfile, LLMPERF.requirements, "images/llmperf/npm-requirements.txt", *SBOM},
+    TOOLS: {TOOLS.dockerfile, f"{TOOLS.folder}/requirements.txt", *SBOM},
+    LLMPERF: {LLMPERF.dockerfile, f"{LLMPERF.folder}/requirements.txt", "images/llmperf/npm-requirements.txt", *SBOM},
 }
 each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.name)
 
@@ -76,7 +76,7 @@ def test_two_images_share_no_tag(image: ProjectImage) -> None:
 
 
 def pinned(image: ProjectImage = TOOLS) -> set[str]:
-    return {package.name for package in read_lock(ROOT / image.requirements)}
+    return {package.name for package in read_lock(ROOT / f"{image.folder}/requirements.txt")}
 
 
 @cache

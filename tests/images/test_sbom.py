@@ -51,7 +51,9 @@ def write(folder: Path, *words: str) -> dict[str, Any]:
 
 
 def test_it_names_each_package_of_the_lock_with_its_version(sbom: dict[str, Any]) -> None:
-    assert versions(sbom, "pypi") == {package.name: package.version for package in read_lock(ROOT / TOOLS.requirements)}
+    assert versions(sbom, "pypi") == {
+        package.name: package.version for package in read_lock(ROOT / f"{TOOLS.folder}/requirements.txt")
+    }
 
 
 def test_it_names_the_base_by_its_digest(sbom: dict[str, Any]) -> None:

@@ -83,7 +83,7 @@ def model(id_: str, **figures: Any) -> ModelConfig:
     values: dict[str, Any] = {
         "kind": "causal-lm", "revision": "0" * 40, "family": "qwen3", "layers": 64, "attention_heads": 64,
         "kv_heads": 8, "head_dim": 128, "hidden_size": 5120, "intermediate_size": 25600, "vocabulary": 151936,
-        "max_position_embeddings": 40960, "tokenizer": "qwen3", "tied_embeddings": False, "dtype": "bfloat16",
+        "max_position_embeddings": 40960, "tokenizer": "qwen3", "dtype": "bfloat16",
         "bytes": 65_500_000_000, "gated": False,
     }  # fmt: skip
     head_of = figures.pop("head_of", None)

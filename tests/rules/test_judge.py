@@ -146,7 +146,6 @@ PRICED = {"usd_per_gb_month": 0.02}
 SUBNET = "subnet-0123456"
 PAGER = {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:123456789012:pager"}
 LARGE = {"devices": 8, "device_group": 8, "tensor_parallel_size": 32, "cpu": 90, "memory_gib": 256}
-ON_SPOT = {"capacity.kind": "spot", "capacity.reservation_id": None, "twin.capacity.kind": "capacity-block"}
 TOO_LARGE = ["device-count", "cores-bound", "group-published", "cpu-fits", "memory-fits"]
 
 
@@ -208,7 +207,6 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"observability.alarm_subscriptions": [PAGER]},
         ["example-leftover observability.alarm_subscriptions[0].endpoint"],
     ),
-    "the price of a block on a spot node": (ON_SPOT, ["price-own capacity.usd_per_hour"]),
     "buckets too short for the longest sequence": (
         {"serving.tuning.token_generation_buckets": [512]},
         ["buckets-complete serving.tuning.token_generation_buckets"],
