@@ -32,7 +32,6 @@ MANIFESTS = Path("manifests")  # where `tandem render` writes by default
 SERVERS_FILE, KEYS_FILE = "serve/serve.yaml", "storage/storage.yaml"  # below an experiment's folder there
 REFUSAL_TEXT = "refused above"
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
-NO_KEYS = "rendered by a release that wrote no keys"
 
 Verdict = Literal["same artifact", "recompiles", "new", "gone"]
 Number = TypeVar("Number", int, float)
@@ -215,7 +214,7 @@ def _read_rendered_keys(servers: Path, storage: Path) -> PlaceKeys:
             fields_by_server[body["metadata"]["name"]] = dict(json.loads(key).items())  # what is no mapping has none
     except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return UNREADABLE
-    return fields_by_server or NO_KEYS
+    return fields_by_server or UNREADABLE
 
 
 def _load_documents(file: Path, word: str) -> Iterator[Any]:

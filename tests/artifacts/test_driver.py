@@ -625,24 +625,6 @@ def test_a_server_that_ends_before_it_is_healthy_has_failed(bench, port):
     assert "before it was healthy: nothing to see" in last(run.stdout)["line"]
 
 
-def test_what_answers_in_another_protocol_is_not_healthy(bench, port):
-    bench.says(
-        f"""
-import socket
-with socket.create_server(("127.0.0.1", {port})) as listening:
-    asked, _ = listening.accept()
-asked.recv(65536)
-asked.sendall(b"220 mail\\r\\n")
-asked.close()
-sys.exit(3)
-"""
-    )
-
-    run = bench.run(*until_healthy(port), "--attempts", "1")
-
-    assert (run.returncode, bench.classes) == (3, ["unknown"])
-
-
 def test_a_server_that_does_not_end_is_killed_and_the_artifact_says_so(bench, port):
     bench.says(SERVER + f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nserve({port})\nfinish()\ntime.sleep(60)")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -176,17 +175,6 @@ def test_a_failed_graph_in_the_compilers_cache_is_refused(fused, tmp_path):
     assert f"{folder}: the compiler marked it as failed" in refusal(fused, key_of(), tmp_path / "cache")
 
 
-def test_many_faults_are_counted(fused):
-    shutil.rmtree(fused)
-    fused.mkdir()
-    key = replace(key_of(), max_num_seqs=8)
-    nxdi_artifact(fused)
-    for number in range(20):
-        (fused / f"tmp{number}").touch()
-
-    assert " more\n" in refusal(fused, key)
-
-
 def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
     (note,) = require_valid_artifact(native_artifact(tmp_path / "current"), native_key())
     assert "without compiling" in note
@@ -210,23 +198,6 @@ def test_a_native_graph_that_is_not_finished_is_refused(tmp_path, name, act, sai
 def test_a_native_cache_root_without_a_graph_is_refused(tmp_path):
     (tmp_path / "current").mkdir()
     assert "it holds no finished graph" in refusal(tmp_path / "current", native_key())
-
-
-def test_a_graph_that_no_zip_reader_reads_is_refused_by_name(fused):
-    """A directory entry of an unknown compression is neither cut off nor damaged by the reader's own words."""
-    graph = fused / "model.pt"
-    body = bytearray(graph.read_bytes())
-    for mark, at in ((b"PK\x01\x02", 10), (b"PK\x03\x04", 8)):
-        found = body.index(mark)
-        body[found + at : found + at + 2] = (99).to_bytes(2, "little")
-    graph.write_bytes(bytes(body))
-
-    assert "model.pt: cut off or damaged" in refusal(fused, key_of())
-
-
-def test_a_configuration_nested_beyond_reading_is_refused_by_name(fused):
-    (fused / "neuron_config.json").write_text("[" * 200_000)
-    assert "neuron_config.json: it cannot be read" in refusal(fused, key_of())
 
 
 def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path):

@@ -242,19 +242,6 @@ def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxie
 
 
 @pytest.mark.endpoint
-def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
-    with hold_lease(proxied, KEY, "job-a", 60, 0) as lease:
-        proxy.use(
-            FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1),
-            FaultRule(operation="PutObject", fault=DropFault()),
-        )
-        with pytest.raises(ExternalError):
-            lease.confirm()
-        proxy.use()
-    assert state(proxied)["state"] == "released"
-
-
-@pytest.mark.endpoint
 def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeypatch):
     awake, slept = time.monotonic, [0.0]
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + slept[0])

@@ -217,12 +217,6 @@ def test_a_broken_manifest_is_said_to_be_not_compared(specs, tmp_path, capsys, t
     assert (code, "its manifest cannot be read" in out) == (0, True)
 
 
-def test_manifests_without_keys_are_said_to_be_not_compared(specs, tmp_path, capsys):
-    manifests = rendered(specs, tmp_path / "manifests")
-    (manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml").write_text("kind: Service\n")
-    assert "rendered by a release that wrote no keys" in check(specs, manifests, capsys)[1]
-
-
 def test_a_key_of_another_release_differs_in_the_field_that_is_new(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     file = manifests / ENVIRONMENT / "post" / "storage" / "storage.yaml"

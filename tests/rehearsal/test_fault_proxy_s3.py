@@ -72,27 +72,3 @@ def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service):
              "cloudwatch": "list_metrics", "eks": "list_clusters"}  # fmt: skip
     proxy.use(FaultRule(fault=THROTTLING_FAULT))
     assert code(getattr(endpoint.client(service, proxy.url), calls[service])) == "ThrottlingException"
-
-
-def test_a_large_body_passes_without_being_held(endpoint, proxy, s3, bucket, tmp_path):
-    """Beside the endpoint's own memory, the proxy's process must not grow by the object."""
-    path = tmp_path / "large"
-    with path.open("wb") as file:
-        file.truncate(20 * PART)
-    before = resident()
-    s3.upload_file(str(path), bucket, "k")
-    with (tmp_path / "back").open("wb") as back:
-        for piece in s3.get_object(Bucket=bucket, Key="k")["Body"].iter_chunks(PART // 8):
-            back.write(piece)
-    grown = resident() - before
-
-    assert sum(one.request_bytes for one in proxy.requests("UploadPart")) == 20 * PART
-    assert (tmp_path / "back").stat().st_size == 20 * PART
-    assert grown < 12 * PART  # ten parts are under way at once in the client, which is in this process too
-    endpoint.client("s3").delete_object(Bucket=bucket, Key="k")
-
-
-def resident():
-    """Bytes of memory of this process."""
-    with open("/proc/self/statm") as file:  # noqa: PTH123 - no path of the project's
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -160,20 +160,6 @@ def test_the_first_line_says_that_it_is_no_runtime(nxdi: Image, what: str) -> No
     assert first(run).startswith("STAND-IN: this is no ")
 
 
-@pytest.mark.parametrize(
-    ("variables", "said"),
-    [
-        ({"NEURON_LOGICAL_NC_CONFG": "2"}, "NEURON_LOGICAL_NC_CONFG is not in the list"),
-        ({"NEURON_LOGICAL_NC_CONFIG": "two"}, "NEURON_LOGICAL_NC_CONFIG='two' means nothing"),
-    ],
-)
-def test_a_variable_that_nobody_reads_or_that_means_nothing_is_refused(
-    nxdi: Image, variables: dict[str, str], said: str
-) -> None:
-    run = nxdi.compile(**variables)
-    assert (run.returncode, said in run.stdout) == (2, True)
-
-
 def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
     run = nxdi.start(nxdi.compile_command())
 
@@ -205,11 +191,6 @@ def test_a_fused_draft_is_nested_with_settings_of_its_own(nxdi: Image) -> None:
     assert (own["speculation_length"], own["enable_fused_speculation"], own["kv_cache_tiling"]) == (7, True, True)
     assert (draft["speculation_length"], draft["enable_fused_speculation"], draft["tp_degree"]) == (0, False, 2)
     assert (nested["draft_model_path"], nested["draft_config"]["num_hidden_layers"]) == (str(nxdi.draft), 1)
-
-
-def test_the_environment_wins_over_the_flag_for_logical_cores(nxdi: Image) -> None:
-    nxdi.compile("--logical-nc-config", "2", NEURON_LOGICAL_NC_CONFIG="1")
-    assert nxdi.config["neuron_config"]["logical_nc_config"] == 1
 
 
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors.index.json", "shard"])
@@ -268,47 +249,11 @@ def test_a_server_that_misses_a_file_compiles_into_that_path(nxdi: Image) -> Non
     assert nxdi.files == NXDI_ARTIFACT
 
 
-def test_plain_and_speculating_servers_have_other_defaults_for_sequence_parallelism(nxdi: Image) -> None:
-    seen = {}
-    for name, more in {
-        "plain": [],
-        "fused": ["--speculative-config", json.dumps({"model": str(nxdi.draft), "num_speculative_tokens": 7})],
-    }.items():
-        serving(nxdi, *more, NEURON_COMPILED_ARTIFACTS=str(nxdi.folder / name)).end()
-        seen[name] = json.loads((nxdi.folder / name / "neuron_config.json").read_text())["neuron_config"]
-
-    assert {name: own["sequence_parallel_enabled"] for name, own in seen.items()} == {"plain": True, "fused": False}
-
-
-@pytest.mark.parametrize(
-    ("config", "said"),
-    [
-        ({"num_speculative_tokens": 7, "max_model_len": 2048}, "cannot be larger than target_max_model_len=1024"),
-        ({"num_speculative_tokens": 0}, "num_speculative_tokens must be greater than zero"),
-        ({"num_speculative_tokens": 7, "draft": "x"}, "unexpected keyword argument 'draft'"),
-    ],
-)
-def test_speculation_is_checked_as_vllm_does(nxdi: Image, config: dict[str, Any], said: str) -> None:
-    told = json.dumps({"model": str(nxdi.draft), **config})
-    run = nxdi.run([*nxdi.serve_command(), "--speculative-config", told])
-    assert (run.returncode, said in run.stdout) == (1, True)
-
-
 def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: Image) -> None:
     cold, warm = serving(native).end(), serving(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
     assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
     assert [graph.state for graph in find_graphs(native.output)] == ["finished"] * 2
     assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in find_graphs(native.output))
-
-
-@pytest.mark.parametrize("skipped", ["0", None])
-def test_a_native_server_without_efa_needs_its_variable(
-    native: Image, skipped: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(vllm, "EFA_DEVICES", native.folder / "infiniband")
-    del native.environment["NEURON_SKIP_EFA_AFFINITY"]
-    run = native.run(native.serve_command(), **({"NEURON_SKIP_EFA_AFFINITY": skipped} if skipped else {}))
-    assert (run.returncode, "no EFA device is there" in run.stdout) == (1, True)
 
 
 def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
@@ -318,12 +263,3 @@ def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
     )
 
     assert (run.returncode, "compile cache miss" in run.stdout) == (1, True)
-
-
-def test_native_speculation_needs_a_method_it_has_and_a_device(native: Image) -> None:
-    def refused(method: str, **variables: str) -> str:
-        told = json.dumps({"model": str(native.draft), "num_speculative_tokens": 3, "method": method})
-        return native.run([*native.serve_command(), "--speculative-config", told], **variables).stdout
-
-    assert "method 'eagle' is not supported" in refused("eagle")
-    assert "not supported with VLLM_NEURON_CPU_COMPILE" in refused("eagle3", VLLM_NEURON_CPU_COMPILE="1")
