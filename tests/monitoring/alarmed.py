@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
+
+import hosted
 
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
-from tandem.cli.monitoring_cost import build_scope
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.scope import MonitoringScope
 from tandem.spec.environment import ReferenceRun, ReferenceValue
-from tandem.spec.workspace import Workspace, load_workspace
 
-ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
 START = 1_699_999_200  # a whole quarter-hour
 MINUTE = 60
 QUARTER = 15  # minutes
@@ -38,19 +34,13 @@ REFERENCE = ReferenceRun(
 )  # fmt: skip
 
 
-@cache
-def workspace() -> Workspace:
-    return load_workspace(ROOT / "environments", ROOT / "experiments")
-
-
 def watched(name: str = "post-us-east-2", *, only: Iterable[str] | None = None, **observability) -> MonitoringScope:
     """A committed environment; `only` some of its experiments, and other settings of `observability`."""
-    environment = workspace().environments[name].record
-    settings = environment.observability.model_copy(update=observability)
-    hosted = tuple(only or environment.experiments)
-    environment = environment.model_copy(update={"observability": settings, "experiments": hosted})
-    found = [workspace().experiments[one].record for one in hosted]
-    return build_scope(environment, found)
+    whole = hosted.watched(name)
+    settings = whole.environment.observability.model_copy(update=observability)
+    members = tuple(one for one in whole.experiments if only is None or one.experiment.name in only)
+    environment = whole.environment.model_copy(update={"observability": settings})
+    return MonitoringScope(environment=environment, experiments=members)
 
 
 def crowded(count: int) -> MonitoringScope:

@@ -10,14 +10,15 @@ from typing import Any
 
 import pytest
 import yaml
-from recorded import SAMPLES, pages, types
+from recorded import SAMPLES, events, pages, types
 
-from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE
-from tandem.monitoring.agent import NAMESPACE, SCRAPER, build_addon_configuration
+from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, PUBLISHERS, VLLM_SCRAPE
+from tandem.monitoring.agent import NAMESPACE, SCRAPER, build_addon_configuration, build_node_pattern
 from tandem.spec.environment import Environment
 from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
+TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
 KNOWN = (SAMPLES / "addon-values.txt").read_text().split()
 FREE = ("agent/config", "agent/prometheus/config", "tolerations", "agent/tolerations")  # any content is taken
 WATCHED_OF_VLLM = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
@@ -169,3 +170,21 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
     is_server = pod["labels"].get("app.kubernetes.io/component") == "server"
     found = scraped(pod, job)
     assert found == ({"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None)
+
+
+def matches(pattern: str, event: dict[str, Any]) -> bool:
+    """Evaluate `{ ($.A = "x") && ($.B = "y") }`, all that the filters say, against an event."""
+    terms = TERM.findall(pattern)
+    assert " && ".join(f'($.{key} = "{value}")' for key, value in terms) == pattern.strip("{} ")
+    return all(event.get(key) == value for key, value in terms)
+
+
+def test_it_counts_the_event_of_an_accelerator_node(environment: Environment) -> None:
+    (event,) = events(CONTAINER_INSIGHTS, "Node")
+    assert matches(build_node_pattern(environment), {**event, "InstanceType": environment.capacity.instance_type})
+
+
+@pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
+def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, environment: Environment) -> None:
+    (event,) = events(CONTAINER_INSIGHTS, kind)
+    assert not matches(build_node_pattern(environment), {**event, "InstanceType": environment.capacity.instance_type})

@@ -8,7 +8,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from alarmed import BASELINE, DRAFTING, ENVIRONMENTS, REFERENCE, crowded, every, of, watched
+from alarmed import BASELINE, DRAFTING, REFERENCE, crowded, every, of, watched
+from hosted import ENVIRONMENTS
 
 from tandem import metrics
 from tandem.bench.suites.suite import load_suite as suite

@@ -8,8 +8,9 @@ from functools import cache
 
 import botocore.session
 import pytest
-from alarmed import DRAFTING, EXPERIMENT, REFERENCE, ROOT, watched
+from alarmed import DRAFTING, EXPERIMENT, REFERENCE, watched
 from botocore import xform_name
+from hosted import ROOT
 
 from charts import manifest, serve
 from tandem.cli import program

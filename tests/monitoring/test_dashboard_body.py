@@ -1,4 +1,4 @@
-"""A dashboard in CloudWatch's JSON."""
+"""A dashboard in CloudWatch's JSON; widgets fill 24 columns, each graph above its sentence."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from hosted import REGION, drawn
+import pytest
+from hosted import ENVIRONMENTS, REGION, drawn
 
 from tandem.monitoring.dashboards import build_body
-from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget, MathExpression, MetricLine
+from tandem.monitoring.widget import COLUMNS, Dashboard, GraphMark, GraphWidget, MathExpression, MetricLine, build_text
 
 SPACE = "Tandem/home"
 CLASSES = {"PromptClass": ("json", "open", "all")}
@@ -90,3 +91,23 @@ def test_a_choice_stands_in_the_lines_and_searches_of_a_graph_that_varies() -> N
 def test_the_body_is_json_without_anything_that_is_null() -> None:
     for dashboard in drawn("post-us-east-2").values():
         assert '": null' not in json.dumps(build_body(dashboard, REGION), allow_nan=False)
+
+
+@pytest.mark.parametrize(("environment", "part"), [(name, part) for name in ENVIRONMENTS for part in drawn(name)])
+def test_no_committed_dashboard_has_a_hole_or_an_overlap(environment: str, part: str) -> None:
+    cells = [
+        (column, row)
+        for box in build_body(drawn(environment)[part], REGION)["widgets"]
+        for column in range(box["x"], box["x"] + box["width"])
+        for row in range(box["y"], box["y"] + box["height"])
+    ]
+    rows = max(row for _, row in cells) + 1
+
+    assert len(cells) == len(set(cells)) == rows * COLUMNS
+    assert set(cells) == {(column, row) for column in range(COLUMNS) for row in range(rows)}
+
+
+def test_a_text_is_as_high_as_what_it_says() -> None:
+    heights = [build_text("x" * length).height for length in (10, 400, 800, 1200)]
+    assert heights == sorted(heights)
+    assert len(set(heights)) > 2

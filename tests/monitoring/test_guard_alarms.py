@@ -6,7 +6,9 @@ import re
 from itertools import pairwise
 
 import pytest
-from alarmed import MINUTE, START, workspace
+from alarmed import MINUTE, START
+from hosted import ENVIRONMENTS as NAMES
+from hosted import watched
 
 from rehearsal.cloudwatch.alarm_state import compute_states, list_notifications
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
@@ -18,7 +20,7 @@ from tandem.monitoring.widget import MetricLine
 from tandem.spec import names
 
 HOME = "post-us-east-2"
-ENVIRONMENTS = {name: found.record for name, found in workspace().environments.items()}
+ENVIRONMENTS = {name: watched(name).environment for name in NAMES}
 ENVIRONMENT = ENVIRONMENTS[HOME]
 FOUND = build_guard_alarms(ENVIRONMENT)
 PASS = 5  # minutes

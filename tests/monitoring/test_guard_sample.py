@@ -44,7 +44,9 @@ def sent() -> list[dict[str, Any]]:
         guarded = GuardConfig(
             environment="home", account="666677778888", region="us-east-2", cluster="tandem-home",
             node_group="home-trn2", bucket="tandem-home", namespace="Tandem/Guard/home", nodes=1, max_hours=8,
-            idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
+            idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand", schedule_group="tandem-home",
+            scheduler_role_arn="arn:aws:iam::666677778888:role/home",
+            dead_letter_arn="arn:aws:sqs:us-east-2:666677778888:home",
         )  # fmt: skip
         run_reaper_pass(clients, guarded, datetime.now(UTC))
     return asked
