@@ -5,8 +5,8 @@ Invariant: what cannot be read forbids it too; unknown is never taken for gone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.lease import POINTER_KEY
@@ -18,19 +18,6 @@ from tandem.spec import names
 
 ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those that a lease is read from
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    """The EKS cluster of the environment's name.
-
-    Args:
-        is_ours: whether it carries the environment's own tag.
-        has_deletion_protection: whether EKS refuses to delete it.
-    """
-
-    is_ours: bool
-    has_deletion_protection: bool
 
 
 def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
@@ -95,8 +82,8 @@ def has_bucket(account: AccountClients, bucket: str) -> bool:
     return account.find("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket) is not None
 
 
-def read_cluster(account: AccountClients) -> ClusterDescription | None:
-    """Return the cluster; None where there is none.
+def read_cluster(account: AccountClients) -> dict[str, Any] | None:
+    """Return the cluster of the environment's name as EKS describes it; None where there is none.
 
     Raises:
         InputError: another tool has nodes in it; EKS would not delete it under them.
@@ -122,5 +109,5 @@ def read_cluster(account: AccountClients) -> ClusterDescription | None:
             where=cluster,
             change=f"whoever made them removes them first (to see what it is: {lookup}), then run this again",
         )
-    is_ours = response["cluster"].get("tags", {}).get(names.OWNER_TAG) == account.name
-    return ClusterDescription(is_ours, bool(response["cluster"].get("deletionProtection")))
+    description: dict[str, Any] = response["cluster"]
+    return description

@@ -47,9 +47,9 @@ def destroy_environment(account: AccountClients, settings: TeardownSettings, log
 def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
     """Lift EKS's own protection."""
     cluster, description = account.cluster, read_cluster(account)
-    if description is None or not description.has_deletion_protection:
+    if description is None or not description.get("deletionProtection"):
         return
-    if not description.is_ours:
+    if description.get("tags", {}).get(names.OWNER_TAG) != account.name:
         lift = build_aws_command("eks update-cluster-config --no-deletion-protection", name=cluster)
         raise InputError(
             f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}",

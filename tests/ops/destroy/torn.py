@@ -112,4 +112,5 @@ class Torn:
 
 def left_of(document: dict[str, Any]) -> list[Any]:
     """What a run says is left, without sizes."""
-    return [document[part] for part in ("kept", "orphans", "unsearched")]
+    kept = [{key: value for key, value in row.items() if key != "size"} for row in document["kept"]]
+    return [kept, document["orphans"], document["unsearched"]]
