@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Annotated
 
 from cyclopts import Group, Parameter
@@ -21,12 +22,12 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.apply import PassReport, stop_fleet
 from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fleet_changes import follow_fleet
 from tandem.guard.normal_end import end_lease
 from tandem.guard.observe import FleetState
 from tandem.guard.release import release_fence
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error
-from tandem.ops import stop_progress
 from tandem.ops.account import create_client, create_session, require_account
 from tandem.ops.caller import ShortTimeoutSession, identify_caller
 from tandem.ops.guard_config import build_guard_config
@@ -97,10 +98,7 @@ def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, cal
 
     print_step(f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")
     try:
-        ended_run = end_lease(
-            clients, limits, run=run, clock=current_time, wait=lambda pause: time.sleep(pause.total_seconds()),
-            log=print_step,
-        )  # fmt: skip
+        ended_run = end_lease(clients, limits, run=run, clock=current_time, wait=_pause, log=print_step)
     except KeyboardInterrupt:
         again = build_tandem_command("stop --end", name, *(["--run", run] if run else []))
         state = "interrupted: the lease says that it ends, and the reaper stops what is left after 30 min"
@@ -209,7 +207,7 @@ def _follow_stop(
 ) -> list[dict[str, str]]:
     changes = []
     try:
-        for change_time, line in stop_progress.follow_stop(clients, limits, current_time, report.fleet):
+        for change_time, line in follow_fleet(clients, limits, current_time, _pause, previous=report.fleet):
             changes.append({"at": change_time.isoformat(), "change": line})
             if not selection.as_json:
                 print(f"    {change_time:%H:%M:%S}  {line}", flush=True)
@@ -220,3 +218,7 @@ def _follow_stop(
     if not selection.as_json:
         print("  EC2 lists no instance of this environment")
     return changes
+
+
+def _pause(duration: timedelta) -> None:
+    time.sleep(duration.total_seconds())

@@ -16,14 +16,13 @@ from functools import partial
 from tandem.errors import ExternalError, InputError
 from tandem.guard.apply import scale_to_zero
 from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.fleet_changes import follow_fleet
 from tandem.guard.lease import Lease, LeasePointer, clear_pointer, lease_key, write_lease
 from tandem.guard.observe import observe_fleet
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.schedules import delete_schedule
 from tandem.guard.values import convert_call_errors
 
-EMPTY_OBSERVATIONS = 2  # that list no instance, before nobody guards the fleet any more
-POLL_INTERVAL = timedelta(seconds=15)  # between two looks
 END_TIMEOUT = timedelta(minutes=25)  # then the reaper takes over: it leaves an ending lease alone for 30
 
 
@@ -68,7 +67,9 @@ class _NormalEnd:
             with self._convert_errors(f"setting {self.config.node_group_description} to 0"):
                 owner.call_as_owner(partial(scale_to_zero, self.clients, self.config), self._build_loss_error)
             self.log(f"{self.config.node_group_description} set to 0")
-        self._await_empty(wait)
+        for _, change in follow_fleet(self.clients, self.config, self.clock, wait, timeout=END_TIMEOUT):
+            self.log(change)
+        self.log("EC2 lists no instance")
         with self._convert_errors(f"deleting schedule {lease.schedule}"):
             delete = partial(delete_schedule, self.clients, self.config, lease.schedule)
             owner.call_as_owner(delete, self._build_loss_error)
@@ -112,28 +113,6 @@ class _NormalEnd:
             raise InputError(problem, where=self.config.environment, change=self._retry_advice)
         self.log(f"run {lease.run} ends")
         return stored_lease
-
-    def _await_empty(self, wait: Callable[[timedelta], None]) -> None:
-        """Wait until EC2 has listed no instance of ours in two looks that follow each other."""
-        start, empty_count, last_text = self.clock(), 0, ""
-        while True:
-            fleet = observe_fleet(self.clients, self.config, self.clock())
-            alive_text = ", ".join(f"{instance.id} is {instance.state}" for instance in fleet.own_instances)
-            is_known = not {"instances", "node group"} & fleet.unknown.keys()
-            empty_count = empty_count + 1 if is_known and not alive_text and not fleet.desired_size else 0
-            if empty_count >= EMPTY_OBSERVATIONS:
-                self.log("EC2 lists no instance")
-                return
-            if alive_text != last_text:
-                self.log(alive_text or "EC2 lists no instance; looking once more")
-                last_text = alive_text
-            if self.clock() - start >= END_TIMEOUT:
-                unknown = "; ".join(f"{source} unknown: {why}" for source, why in fleet.unknown.items())
-                problem = f"the fleet is not gone after {END_TIMEOUT.seconds // 60} minutes: {alive_text or unknown}"
-                stop_command = f"tandem stop --env {self.config.environment} --wait"
-                change = f"the reaper fences it soon and ends it; now: {stop_command}"
-                raise ExternalError(problem, where=self.config.node_group_description, change=change)
-            wait(POLL_INTERVAL)
 
     def _convert_errors(self, step: str) -> AbstractContextManager[None]:
         return convert_call_errors(step, self.config.environment, self._retry_advice)

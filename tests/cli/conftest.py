@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def undeployed(
         monkeypatch.setenv(name, proxy.url)
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
-    monkeypatch.setattr("tandem.ops.stop_progress.POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
+    monkeypatch.setattr("tandem.guard.fleet_changes.BLIND_LIMIT", timedelta(seconds=0.5))
     endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
     yield Fleet(endpoint=endpoint, specs=specs, name=write_environment(specs))
     endpoint.set_fleet()

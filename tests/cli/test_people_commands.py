@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,7 @@ def become(
     """Let the commands that follow be somebody of a kind."""
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
-    monkeypatch.setattr("tandem.ops.stop_progress.POLL_INTERVAL_S", 0.05)
+    monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
 
     def act(kind: PeopleKind) -> RolePrincipal:
         documents = [build_policy(deployed.environment, one) for one in list_policy_kinds(kind)]

@@ -26,7 +26,6 @@ from fleet_world import Fleet
 from rehearsal.aws import fleet_behavior as knobs
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
-from tandem.ops import stop_progress
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 QUICK = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05)
@@ -37,13 +36,6 @@ def size(fleet: Fleet) -> int:
     mine = fleet.guarded
     said = fleet.client("eks").describe_nodegroup(clusterName=mine.cluster, nodegroupName=mine.node_group)
     return int(said["nodegroup"]["scalingConfig"]["desiredSize"])
-
-
-def test_a_stop_ends_every_instance(fleet):
-    fleet.scale(2)
-    code = fleet.tandem("stop")
-    fleet.until([])
-    assert (code, fleet.states()) == (0, [])
 
 
 def test_a_stop_leaves_a_fence_with_who_and_why(fleet):
@@ -93,7 +85,7 @@ def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(fleet, capsys, monkeypatc
     fleet.scale(1)
     fleet.endpoint.set_fleet(knobs.FleetBehavior(stop_delay_s=0.6))
     with monkeypatch.context() as patch:
-        patch.setattr("tandem.ops.stop_progress.time.sleep", interrupted)
+        patch.setattr("tandem.cli.stop.time.sleep", interrupted)
         code = fleet.tandem("stop", "--wait")
 
     fleet.until([])
@@ -110,7 +102,7 @@ def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(fl
 
     code = fleet.tandem("stop", "--wait")
 
-    assert (code, "the stop goes on without this command" in capsys.readouterr().err) == (3, True)
+    assert (code, "it is ended without this command" in capsys.readouterr().err) == (3, True)
     fleet.until([])
 
 
@@ -128,23 +120,6 @@ def test_what_is_broken_beside_it_keeps_nobody_from_stopping(fleet, broken):
 
     fleet.until([])
     assert code == 0
-
-
-def test_clear_lifts_the_fence(fleet):
-    fleet.tandem("stop")
-    code = fleet.tandem("stop", "--release")
-    assert (code, fleet.get(FENCE_KEY)["state"]) == (0, "lifted")
-
-
-def test_clear_is_refused_while_an_instance_lives(fleet, capsys):
-    fleet.endpoint.set_fleet(LASTING)
-    fleet.scale(1)
-    fleet.tandem("stop")
-
-    code = fleet.tandem("stop", "--release")
-
-    assert (code, "the fleet is not gone" in capsys.readouterr().err) == (2, True)
-    assert fleet.get(FENCE_KEY)["state"] == "stopping"
 
 
 def test_json_is_one_document_with_what_was_done(fleet, capsys):
@@ -212,7 +187,7 @@ def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.scale(1)
     pauses: list[float] = []
-    monkeypatch.setattr(stop_progress, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr("tandem.cli.stop.time", SimpleNamespace(sleep=pauses.append))
 
     assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (3, ["running"], 1)
 

@@ -67,7 +67,7 @@ def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
 
 
 def test_an_end_that_does_not_wait_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.normal_end.EMPTY_OBSERVATIONS", 0)
+    assert disturb(monkeypatch, "tandem.guard.normal_end.follow_fleet", lambda *_, **__: ())
 
 
 def test_a_stop_that_does_not_look_at_its_fence_again_is_caught(monkeypatch):

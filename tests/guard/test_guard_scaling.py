@@ -40,15 +40,6 @@ def test_launches_are_suspended_and_the_group_goes_to_0(stubborn, passes):
     assert (stubborn.suspended, stubborn.scaling) == ({"Launch"}, {"MinSize": 0, "DesiredCapacity": 0})
 
 
-def test_an_eks_that_refuses_sizes_is_got_around_too(world, start, halt, passes):
-    start("r1", hours=8, nodes=2)
-    world.down = {"eks.update_nodegroup_config"}
-    halt()
-    passes(20)
-
-    assert world.alive == []
-
-
 def test_an_eks_that_says_nothing_is_got_around_by_the_instances_own_tag(world, start, halt, passes):
     start("r1", hours=8, nodes=2)
     world.down = {"eks"}
@@ -56,11 +47,6 @@ def test_an_eks_that_says_nothing_is_got_around_by_the_instances_own_tag(world, 
     passes(20)
 
     assert (world.suspended, world.alive) == ({"Launch"}, [])
-
-
-def test_the_fence_says_which_launches_it_suspended(stubborn, passes):
-    passes(15)
-    assert stubborn.read(FENCE_KEY)["suspended"] == [SCALING_GROUP]
 
 
 def test_a_lever_is_pulled_once(stubborn, passes):

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from fleet_seen import NOW, SPOT, fence, instance, seen
 
+from tandem.guard.fleet_changes import follow_fleet, list_changes
 from tandem.guard.observe import FleetState
 from tandem.ops.guard_config import build_guard_config
-from tandem.ops.stop_progress import follow_stop, list_changes
 
 PARKED = replace(seen(instance()), desired_size=0)
 FENCED = seen(instance(), fence=fence())
@@ -20,12 +20,12 @@ ENDED = replace(seen(instance(), fence=fence(state="terminating")), desired_size
 @pytest.mark.parametrize(
     ("before", "after", "lines"),
     [
-        (None, FENCED, ["node group wants now 1, at least 0", "i-1 is running", "fence: stopping"]),
+        (None, FENCED, ["the node group wants 1", "i-1 is running", "fence: stopping"]),
         (FENCED, FENCED, []),
         (seen(instance()), seen(instance(state="shutting-down")), ["i-1 is shutting-down"]),
         (PARKED, seen(), ["i-1 is gone"]),
         (seen(), STRANGE, ["i-1 is running, and not ours: it is left alone"]),
-        (FENCED, ENDED, ["node group wants 0, at least 0", "fence: terminating"]),
+        (FENCED, ENDED, ["the node group wants 0", "fence: terminating"]),
     ],
 )
 def test_what_differs_between_two_looks_is_said(before: FleetState | None, after: FleetState, lines: list[str]) -> None:
@@ -36,19 +36,19 @@ def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> No
     """EC2 may miss in one list what it listed before, and lists in the next."""
     alive, empty = replace(seen(instance()), desired_size=0), seen()
     looks = [alive, empty, alive, empty, empty]
-    monkeypatch.setattr("tandem.ops.stop_progress.observe_fleet", lambda *_: looks.pop(0))
-    monkeypatch.setattr("tandem.ops.stop_progress.time.sleep", lambda _: None)
+    monkeypatch.setattr("tandem.guard.fleet_changes.observe_fleet", lambda *_: looks.pop(0))
 
-    told = [line for _, line in follow_stop(None, build_guard_config(SPOT), lambda: NOW, alive)]  # type: ignore[arg-type]
+    told = [
+        line for _, line in follow_fleet(None, build_guard_config(SPOT), lambda: NOW, lambda _: None, previous=alive)
+    ]  # type: ignore[arg-type]
 
     assert (looks, told) == ([], ["i-1 is gone", "i-1 is running", "i-1 is gone"])
 
 
 def test_a_blind_look_between_two_empty_ones_counts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = [seen(), replace(seen(), unknown={"instances": "denied"}), seen(), seen()]
-    monkeypatch.setattr("tandem.ops.stop_progress.observe_fleet", lambda *_: looks.pop(0))
-    monkeypatch.setattr("tandem.ops.stop_progress.time.sleep", lambda _: None)
+    monkeypatch.setattr("tandem.guard.fleet_changes.observe_fleet", lambda *_: looks.pop(0))
 
-    list(follow_stop(None, build_guard_config(SPOT), lambda: NOW))  # type: ignore[arg-type]
+    list(follow_fleet(None, build_guard_config(SPOT), lambda: NOW, lambda _: None))  # type: ignore[arg-type]
 
     assert looks == []

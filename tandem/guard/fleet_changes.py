@@ -1,11 +1,10 @@
-"""Follow a stop until EC2 lists no instance: only looks, so that it may be broken off at any moment.
+"""Follow a fleet until EC2 lists no instance: only looks, so that it may be broken off at any moment.
 
-The reaper in the account does what is due; this says what changed.
+Invariant: standard library and boto3 only.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
@@ -15,16 +14,17 @@ from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.shell_command import build_tandem_command
 
-POLL_INTERVAL_S = 10.0
+POLL_INTERVAL = timedelta(seconds=10)
 # in a row that end it: EC2 is eventually consistent, and one list may miss what was launched just now
 EMPTY_OBSERVATIONS = 2
-MAX_BLIND_OBSERVATIONS = 12  # looks in a row at nothing that can be read, before it is given up
+BLIND_LIMIT = timedelta(minutes=2)  # without anything that can be read, before it is given up
 REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper that has not looked for so long is not there
 
 
-def follow_stop(
-    clients: AwsClients, config: GuardConfig, clock: Callable[[], datetime], previous: FleetState | None = None
-) -> Iterator[tuple[datetime, str]]:
+def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
+    clients: AwsClients, config: GuardConfig, clock: Callable[[], datetime], wait: Callable[[timedelta], None],
+    *, previous: FleetState | None = None, timeout: timedelta | None = None,
+) -> Iterator[tuple[datetime, str]]:  # fmt: skip
     """Yield each change with its moment, until two looks in a row list no instance of ours and the group wants none.
 
     What is another's is left alone, so nobody waits for its end.
@@ -32,34 +32,37 @@ def follow_stop(
     Args:
         clients, config: of the environment.
         clock: the time.
-        previous: what the stop saw, to tell changes since; None tells all of the first look.
+        wait: waits for so long.
+        previous: what was seen before, to tell changes since; None tells all of the first look.
+        timeout: after which it is given up; None: as soon as AWS could not be read for some minutes.
 
     Raises:
-        ExternalError: AWS could not be read for some minutes; the stop goes on.
+        ExternalError: it is given up; what ends the fleet goes on.
     """
-    blind_count, empty_count, warning_sent = 0, 0, False
-    start = clock()
+    start = seen_at = clock()
+    empty_count, warning_sent = 0, False
     while True:
         fleet = observe_fleet(clients, config, clock())
-        if {"instances", "node group"} & set(fleet.unknown):
-            blind_count, empty_count = blind_count + 1, 0
-            if blind_count >= MAX_BLIND_OBSERVATIONS:
-                problem = "; ".join(f"{source}: {why}" for source, why in fleet.unknown.items())
-                command = build_tandem_command("status", config.environment)
-                change = f"the stop goes on without this command; see that it ends: {command}"
-                raise ExternalError(problem, where=config.node_group, change=change)
+        if {"instances", "node group"} & fleet.unknown.keys():
+            empty_count = 0
         else:
-            blind_count = 0
             yield from ((fleet.now, line) for line in list_changes(previous, fleet))
-            previous = fleet
+            previous, seen_at = fleet, fleet.now
             empty_count = empty_count + 1 if is_empty(fleet) else 0
             if empty_count == EMPTY_OBSERVATIONS:
                 return
-        last_pass = fleet.fence.last_look if fleet.fence else None
+        if fleet.now - (start if timeout else seen_at) >= (timeout or BLIND_LIMIT):
+            details = [f"{source} unknown: {why}" for source, why in fleet.unknown.items()]
+            details += [f"{instance.id} is {instance.state}" for instance in fleet.own_instances]
+            status_command = build_tandem_command("status", config.environment)
+            change = f"it is ended without this command; see that it is: {status_command}"
+            problem = f"the fleet is not known to be gone: {'; '.join(details)}"
+            raise ExternalError(problem, where=config.node_group_description, change=change)
+        last_pass = fleet.fence.last_look if fleet.fence else fleet.now
         if not warning_sent and fleet.now - max(last_pass or start, start) > REAPER_SILENCE_LIMIT:
             warning_sent = True
             yield fleet.now, "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero"
-        time.sleep(POLL_INTERVAL_S)
+        wait(POLL_INTERVAL)
 
 
 def is_empty(fleet: FleetState) -> bool:
@@ -70,10 +73,7 @@ def is_empty(fleet: FleetState) -> bool:
 def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str]:
     """Yield what differs between two looks; all of the first."""
     if previous is None or (previous.desired_size, previous.min_size) != (fleet.desired_size, fleet.min_size):
-        if fleet.has_node_group:
-            yield f"node group {'wants' if previous else 'wants now'} {fleet.desired_size}, at least {fleet.min_size}"
-        elif fleet.has_node_group is False:
-            yield "there is no node group"
+        yield f"the node group wants {fleet.desired_size}" if fleet.has_node_group else "there is no node group"
     previous_states = {instance.id: instance.state for instance in previous.instances} if previous else {}
     for instance in fleet.instances:
         if previous_states.pop(instance.id, None) != instance.state:
