@@ -4,7 +4,7 @@ Invariant: a request asks for nothing that the server did not take when it was p
 bytes, so that two arms given the same one differ in their model's name alone.
 
 Fields of the body are OpenAI's, and these of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
-`chat_template_kwargs`, `ignore_eos` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
+`chat_template_kwargs` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ class CompletionRequest:
         temperature: 0.0 is greedy.
         seed: the sampler's; None leaves it out.
         thinking: chat_template_kwargs.enable_thinking; None leaves it out.
-        ignore_eos: go on to max_tokens (vLLM); False leaves it out.
         offers: which extras to ask for: those the server took and the user wants.
     """
 
@@ -76,7 +75,6 @@ class CompletionRequest:
     temperature: float = 0.0
     seed: int | None = None
     thinking: bool | None = None
-    ignore_eos: bool = False
     offers: ServerOffers = NO_OFFERS
 
 
@@ -105,7 +103,6 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
         "stream": True,
         "seed": request.seed,
         "chat_template_kwargs": {"enable_thinking": thinking} if is_chat and thinking is not None else None,
-        "ignore_eos": request.ignore_eos or None,
         "stream_options": {"include_usage": True} | running if offers.include_usage else None,
         "return_token_ids": offers.token_ids or None,
         "logprobs": (is_chat or TOP_LOGPROBS) if offers.logprobs else None,

@@ -127,7 +127,7 @@ class RequestLoops:
             messages=entry.prompt.as_messages() if is_chat else None,
             prompt=None if is_chat else entry.prompt.as_text(),
             max_tokens=entry.max_tokens, temperature=manifest.temperature, seed=item.seed,
-            thinking=manifest.thinking, ignore_eos=entry.ignore_eos, offers=arm.offers,
+            thinking=manifest.thinking, offers=arm.offers,
         )  # fmt: skip
         draft = RequestRecord(
             request_id=request_id, arm=arm.name, class_=entry.prompt.class_, suite=entry.suite,

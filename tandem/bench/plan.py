@@ -41,7 +41,6 @@ class PromptEntry:
     suite: str
     prompt: Prompt
     max_tokens: int
-    ignore_eos: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,9 +246,9 @@ def plan_blocks(
 
 
 def _list_entries(manifest: RunManifest, suite: Suite, class_: str) -> tuple[PromptEntry, ...]:
-    entries, defaults = [], suite.defaults
+    entries = []
     for prompt in suite.class_prompts(class_)[: manifest.prompts_per_class]:
-        max_tokens = manifest.max_tokens or prompt.max_tokens or defaults.max_tokens
-        max_tokens, ignore_eos = min(max_tokens, prompt.max_tokens or max_tokens), defaults.ignore_eos
-        entries.append(PromptEntry(suite=suite.name, prompt=prompt, max_tokens=max_tokens, ignore_eos=ignore_eos))
+        max_tokens = manifest.max_tokens or prompt.max_tokens or suite.defaults.max_tokens
+        max_tokens = min(max_tokens, prompt.max_tokens or max_tokens)
+        entries.append(PromptEntry(suite=suite.name, prompt=prompt, max_tokens=max_tokens))
     return tuple(entries)

@@ -76,19 +76,14 @@ class ProbeResult:
 
 
 async def probe_server(
-    client: CompletionClient,
-    arm: ManifestArm,
-    *,
-    thinking: bool | None = None,
-    ignore_eos: bool = False,
-    seed: int | None = None,
+    client: CompletionClient, arm: ManifestArm, *, thinking: bool | None = None, seed: int | None = None
 ) -> ProbeResult:
     """Ask a server for its models, its version and one tiny request with every extra.
 
     Args:
         client: an open client of the server.
         arm: as it is known without its server.
-        thinking, ignore_eos, seed: as the run will ask; a server that refuses one of them is a fault.
+        thinking, seed: as the run will ask; a server that refuses one of them is a fault.
 
     Raises:
         BenchError: the server has no such model, or refuses what the run needs.
@@ -107,9 +102,8 @@ async def probe_server(
     served_names = {name for name in cards if root is not None and cards[name].get("root") == root}
     names = frozenset({server.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ())
     plain = CompletionRequest(
-        f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS, thinking=thinking,
-        ignore_eos=ignore_eos, seed=seed,
-    )  # fmt: skip
+        f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS, thinking=thinking, seed=seed
+    )
     offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
     reply, version, version_note = await client.get("/version"), None, None
     try:

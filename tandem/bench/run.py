@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 import msgspec
 
@@ -122,9 +122,11 @@ class MeasurementRun:
         """
         for client in clients:
             self.stop.add_callback(client.interrupt)
-        draft, ignore_eos = self.settings.manifest, any(suite.defaults.ignore_eos for suite in self.settings.suites)
-        options: dict[str, Any] = {"thinking": draft.thinking, "seed": draft.seed, "ignore_eos": ignore_eos}
-        probes = [probe_server(client, arm, **options) for client, arm in zip(clients, draft.arms, strict=True)]
+        draft = self.settings.manifest
+        probes = [
+            probe_server(client, arm, thinking=draft.thinking, seed=draft.seed)
+            for client, arm in zip(clients, draft.arms, strict=True)
+        ]
         results = await asyncio.gather(*probes, return_exceptions=True)
         faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
         for fault in faults[1:]:

@@ -37,14 +37,19 @@ _DECIMALS = 6  # of a millisecond: finer than any clock here
 _LIMITABLE = sorted({"ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s"})
 
 
-class SummaryCell(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one arm in one class at one concurrency (or open-loop rate); `n` counts what it is spread over."""
+class CellPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """One arm in one class at one concurrency, or open-loop rate."""
 
     class_: str = msgspec.field(name="class")
     concurrency: int | None
     rate_per_s: float | None
-    metric: str
     arm: str
+
+
+class SummaryCell(CellPlace, frozen=True, kw_only=True):
+    """One metric of a place; `n` counts what it is spread over."""
+
+    metric: str
     n: int
     p50: float
     p90: float
@@ -62,26 +67,18 @@ class MetricDefinition(msgspec.Struct, frozen=True, kw_only=True):
     better: str
 
 
-class ArmRequestCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked of one arm in one class at one concurrency, and how it went."""
+class ArmRequestCounts(CellPlace, frozen=True, kw_only=True):
+    """What was asked of an arm, and how it went."""
 
-    arm: str
-    class_: str = msgspec.field(name="class")
-    concurrency: int | None
-    rate_per_s: float | None
     requests: int
     succeeded: int
     failed: int
     retried: int
 
 
-class WordCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How often a word was recorded of one arm's requests in one class."""
+class WordCount(CellPlace, frozen=True, kw_only=True):
+    """How often a word was recorded of an arm's requests."""
 
-    arm: str
-    class_: str = msgspec.field(name="class")
-    concurrency: int | None
-    rate_per_s: float | None
     word: str
     n: int
 

@@ -20,12 +20,12 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.aws.faults import BOTO_ERRORS, explain_fault
+from tandem.bench.fault import ExternalBenchError, convert_os_errors
 from tandem.errors import ExternalError, InputError, TandemError
 
 # two parts at once: a bench that still measures has the network and the processor to itself, nearly
 TRANSFER = TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20, max_concurrency=2)
 EXTRA_ARGS = {"ChecksumAlgorithm": "SHA256", "ContentType": "application/json"}
-BLOCK_BYTES = 1 << 20
 RETRY_ADVICE = "the records are kept: run `tandem bench publish` again, it completes what is left"
 # operation -> the action that IAM must allow (Service Authorization Reference)
 _ACTIONS = {
@@ -170,17 +170,14 @@ class ResultStore:
 
     def store_ranges(self, name: str, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
         """Store ranges of a file's bytes as one object; an unreadable file is a TandemError too."""
+        change = "see that it is there and may be read, then publish again"
         with tempfile.TemporaryFile() as joined_file:
-            try:
-                with path.open("rb") as file:
-                    for first, end in ranges:
-                        file.seek(first)
-                        for position in range(first, end, BLOCK_BYTES):
-                            joined_file.write(file.read(min(end - position, BLOCK_BYTES)))
-            except OSError as error:
-                raise ExternalError(
-                    f"the file cannot be read: {error.strerror or error}", where=str(path),
-                    change="see that it is there and may be read, then publish again",
-                ) from error  # fmt: skip
+            with (
+                convert_os_errors("the file cannot be read", path, change, ExternalBenchError),
+                path.open("rb") as file,
+            ):
+                for first, end in ranges:
+                    file.seek(first)
+                    joined_file.write(file.read(end - first))
             joined_file.seek(0)
             self.store(name, joined_file)

@@ -60,7 +60,7 @@ class RoundFigures:
     Args:
         number: from 0.
         is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where
-            the manifest does not say how many were planned (llmperf, runs by the clock of an earlier version): whether
+            the manifest does not say how many were planned (llmperf): whether
             a later round was begun, or the run has reached its end. Only then its figures are sent.
         values: in the metric's unit; a control round has none, for it holds the baseline against itself alone.
         ranges: bytes of its records in the file: each from the first to the one behind the last.
@@ -153,11 +153,8 @@ def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) ->
     planned_requests = run.plan.requests_per_round
     if is_control and planned_requests is not None:
         planned_requests = 2 * planned_requests // len(run.arms)
-    if planned_requests is None and run.generator == "tandem" and run.rounds:
-        planned_requests = (run.plan.requests or 0) // run.rounds or None
     if planned_requests is None:
-        is_over = ending is not None and (run.generator == "llmperf" or ending in {"done", "duration"})
-        return has_later_round or is_over
+        return has_later_round or ending is not None
     is_interrupted = np.isin(table.error, [code for code, word in enumerate(table.errors) if word == "interrupted"])
     request_count = len(np.unique(table.request_digest[rows])) - int((rows & is_interrupted).sum())
     return request_count >= planned_requests or (ending == "duration" and not has_later_round)

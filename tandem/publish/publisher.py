@@ -20,8 +20,9 @@ from typing import BinaryIO, Literal
 from botocore.exceptions import ClientError
 
 from tandem.aws.faults import explain_fault
+from tandem.bench.fault import ExternalBenchError, convert_os_errors
 from tandem.bench.folder import RECORDS_FILE
-from tandem.errors import ExternalError, TandemError
+from tandem.errors import TandemError
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
 from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
@@ -107,7 +108,7 @@ class BatchLog:
         environment: a folder may be published to several.
 
     Raises:
-        ExternalError: the file cannot be read and written.
+        ExternalBenchError: the file cannot be read and written.
     """
 
     def __init__(self, folder: Path, environment: str) -> None:
@@ -122,14 +123,10 @@ class BatchLog:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[BinaryIO]:
-        try:
-            with self._path.open("a+b") as file:
-                yield file
-        except OSError as error:
-            raise ExternalError(
-                f"what was sent cannot be written down: {error.strerror or error}", where=str(self._path),
-                change="make room, or give this user the right to write there; without it figures count twice",
-            ) from error  # fmt: skip
+        change = "make room, or give this user the right to write there; without it figures count twice"
+        problem = "what was sent cannot be written down"
+        with convert_os_errors(problem, self._path, change, ExternalBenchError), self._path.open("a+b") as file:
+            yield file
 
     def read_lines(self, content: bytes) -> None:
         """Read the lines of this log, or of a journal that an earlier version stored in S3."""
@@ -152,7 +149,7 @@ class BatchLog:
             state: `sent`: CloudWatch took it; `refused`: it never will; `skipped`: the batch is too old.
 
         Raises:
-            ExternalError: the disk took no more.
+            ExternalBenchError: the disk took no more.
         """
         line = {
             "environment": self._environment, "round": round_number, "digest": digest, "state": state,

@@ -274,7 +274,6 @@ def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_p
 
 
 ROUNDS = {"by the clock": {"plan": PlanTotals(requests=None, requests_per_round=2), "duration_s": 60.0}}
-ROUNDS["of before"] = {"plan": PlanTotals(requests=4), "rounds": 2}
 ROUNDS["llmperf"] = {"plan": PlanTotals(requests=20), "rounds": 2, "generator": "llmperf"}
 
 
@@ -285,7 +284,6 @@ ROUNDS["llmperf"] = {"plan": PlanTotals(requests=20), "rounds": 2, "generator": 
         ("by the clock", (2, 1), "interrupted", [True, False]),
         ("by the clock", (2, 1), "duration", [True, True]),
         ("by the clock", (1, 1), "duration", [False, True]),
-        ("of before", (2, 1), None, [True, False]),
         ("llmperf", (1, 1), None, [True, False]),
         ("llmperf", (1, 1), "failed", [True, True]),
     ],

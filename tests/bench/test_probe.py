@@ -78,7 +78,6 @@ def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
     ("asked", "field", "value"),
     [
         ({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}),
-        ({"ignore_eos": True}, "ignore_eos", True),
         ({"seed": 7}, "seed", 7),
     ],
 )

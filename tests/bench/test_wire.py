@@ -50,7 +50,6 @@ def test_messages_go_as_they_are() -> None:
         ({"seed": 0}, {"seed": 0}),
         ({"thinking": False}, {"chat_template_kwargs": {"enable_thinking": False}}),
         ({"thinking": True}, {"chat_template_kwargs": {"enable_thinking": True}}),
-        ({"ignore_eos": True}, {"ignore_eos": True}),
         ({"offers": ServerOffers(include_usage=True)}, {"stream_options": {"include_usage": True}}),
         ({"offers": ServerOffers(token_ids=True)}, {"return_token_ids": True}),
         ({"offers": ServerOffers(logprobs=True)}, {"logprobs": True, "top_logprobs": 2}),

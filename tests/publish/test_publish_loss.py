@@ -12,7 +12,7 @@ from doubles.fault_proxy.rules import (
     StatusFault,
 )
 
-from tandem.errors import ExternalError
+from tandem.errors import ExternalError, TandemError
 
 pytestmark = pytest.mark.endpoint
 
@@ -107,6 +107,6 @@ def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, prox
 
 def test_a_folder_that_cannot_be_written_sends_nothing(published, proxy):
     (published.folder / "published.jsonl").mkdir()
-    with pytest.raises(ExternalError, match="Is a directory"):
+    with pytest.raises(TandemError, match="Is a directory"):
         published.publish()
     assert proxy.requests("PutMetricData") == ()

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from tandem.errors import ExternalError
+from tandem.errors import TandemError
 
 pytestmark = pytest.mark.endpoint
 
@@ -67,5 +67,5 @@ def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published,
 
 def test_records_that_cannot_be_read_are_named(published):
     (published.folder / "records.jsonl").unlink()
-    with pytest.raises(ExternalError, match=r"records\.jsonl: the file cannot be read"):
+    with pytest.raises(TandemError, match=r"records\.jsonl: the file cannot be read"):
         published.publish()

@@ -44,20 +44,18 @@ OMISSION_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteDefaults:
-    """How a suite is asked when the command does not say otherwise.
+    """How a suite is asked when the command does not say otherwise; an answer ends where the model ends it.
 
     Args:
         max_tokens: for prompts that do not say their own.
         concurrency: the streams kept open at once; each value is a run of its own.
         requests_per_round: requests of each class in a round; a class with fewer prompts asks them again in order,
             None asks each prompt once.
-        ignore_eos: False: an answer ends where the model ends it. Text forced past its end biases acceptance.
     """
 
     max_tokens: int
     concurrency: tuple[int, ...] = (1, 4)
     requests_per_round: int | None = None
-    ignore_eos: bool = False
 
 
 # the sample's own arguments: aws-neuron-eks-samples speculative_decoding_trn2_vllm/qwen-llmperf-pod.yaml, BENCH_ARGS;
