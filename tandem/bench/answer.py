@@ -23,7 +23,7 @@ import msgspec
 
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.event import DONE, EventError, count_or_none, decode_event, encode_raw, read_event, read_texts
-from tandem.bench.record import JSON_NULL, Chunk, ChunkKind
+from tandem.bench.record import JSON_NULL, Chunk, ChunkKind, RequestRecord, split_chunks
 from tandem.bench.reply import ServerReply, describe_foreign_body, describe_refusal, split_events
 from tandem.bench.sse import EventSplitter
 
@@ -34,35 +34,22 @@ OUTPUT_KINDS = {"text", "reasoning"}
 DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a name's dated snapshot, as OpenAI answers
 
 
-class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reply held; the fields are the record's of the same name, and go into it by `msgspec.structs.asdict`."""
-
-    chunks: tuple[Chunk, ...] = ()
-    prompt_tokens: int | None = None
-    cached_tokens: int | None = None
-    completion_tokens: int | None = None
-    counted_by: Literal["usage", "token_ids"] | None = None
-    text: str = ""
-    reasoning: str | None = None
-    token_ids: tuple[int, ...] | None = None
-    logprobs: msgspec.Raw = JSON_NULL
-    model: str | None = None
-    finish_reason: str | None = None
-    error: str | None = None
-    error_detail: str | None = None
-
-
-def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collection[str] = ()) -> ServerAnswer:
-    """Return what `reply` holds. Pure; never raises for what a server sent.
+def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collection[str] = ()) -> RequestRecord:
+    """Return the record of what `reply` holds, without its place in a run. Pure; never raises for what a server sent.
 
     Args:
         reply: a reply that has ended.
         request: what was asked.
         models: names the server may give its model, `ProbeResult.models`; empty: any.
     """
+    record = RequestRecord(
+        request_id=request.request_id, arm="", class_="", suite="", prompt_id="", start_s=reply.start_s,
+        headers_s=reply.headers_s, end_s=reply.end_s, status=reply.status, reconnected=reply.reconnects,
+        retry_after_s=reply.retry_after_s,
+    )  # fmt: skip
     if reply.status != OK:
         detail = reply.error_detail or describe_refusal(reply)
-        return ServerAnswer(error=reply.error or f"status_{reply.status}", error_detail=detail)
+        return msgspec.structs.replace(record, error=reply.error or f"status_{reply.status}", error_detail=detail)
     parser = _parse_events(reply, models)
     chunks = tuple(parser.build_chunks())
     usage, contradiction = parser.usage, None
@@ -77,8 +64,9 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
     word, detail = _find_fault(parser, reply, request, least_tokens)
     details = usage.get("prompt_tokens_details")
-    return ServerAnswer(
-        chunks=chunks,
+    return msgspec.structs.replace(
+        record,
+        **split_chunks(chunks),
         prompt_tokens=count_or_none(usage.get("prompt_tokens")),
         cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
         completion_tokens=total,

@@ -12,9 +12,13 @@ import asyncio
 import functools
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
+
+from tandem.bench.answer import parse_answer
 from tandem.bench.circuit_breaker import CircuitBreaker
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import CompletionRequest
@@ -23,9 +27,12 @@ from tandem.bench.interrupt import StopSignal
 from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.plan import PlanItem, PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.recorder import WriteRecord, complete_record
+from tandem.bench.recorder import WriteRecord
+from tandem.bench.reply import ServerReply
 from tandem.bench.resume import ATTEMPT_SEPARATOR
 from tandem.bench.settings import RunSettings
+from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite import check_content
 
 STAGGER_S = 0.02  # between the first requests of two workers: their connections do not all begin in one moment
 MAX_RETRY_AFTER_S = 60.0  # a worker waits as told, but no longer: a page of a proxy may ask for hours
@@ -129,15 +136,15 @@ class RequestLoops:
             max_tokens=entry.max_tokens, temperature=manifest.temperature, seed=item.seed,
             thinking=manifest.thinking, offers=arm.offers,
         )  # fmt: skip
-        draft = RequestRecord(
-            request_id=request_id, arm=arm.name, class_=entry.prompt.class_, suite=entry.suite,
-            prompt_id=entry.prompt.id, round=turn.round, repeat=item.repeat, slot=turn.slot,
-            concurrency=load.concurrency, rate_per_s=load.rate_per_s, worker=worker, due_s=due_s, start_s=0.0,
-            end_s=0.0, attempts=earlier_attempts + 1, placement=arm.placement, start=arm.start,
-        )  # fmt: skip
+        place: dict[str, Any] = {
+            "arm": arm.name, "class_": entry.prompt.class_, "suite": entry.suite, "prompt_id": entry.prompt.id,
+            "round": turn.round, "repeat": item.repeat, "slot": turn.slot, "concurrency": load.concurrency,
+            "rate_per_s": load.rate_per_s, "worker": worker, "due_s": due_s, "attempts": earlier_attempts + 1,
+            "placement": arm.placement, "start": arm.start,
+        }  # fmt: skip
         try:
             reply = await arm.client.send_request(request, manifest.time_outs or Timeouts())
-            complete = functools.partial(complete_record, draft, entry.prompt, request, arm.models, reply)
+            complete = functools.partial(complete_record, reply, request, arm.models, entry.prompt, place)
             record = await self.write_record(complete)
         except BenchError as fault:
             self.stop.request("failed", fault, grace_s=0)
@@ -145,3 +152,13 @@ class RequestLoops:
         self.on_record(record)
         arm.breaker.count_outcome(record.error)
         return min(record.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
+
+
+def complete_record(
+    reply: ServerReply, request: CompletionRequest, models: Collection[str], prompt: Prompt, place: Mapping[str, Any]
+) -> RequestRecord:
+    """Return the record of one request, with its `place` in the run; pure."""
+    record, content = parse_answer(reply, request, models), None
+    if not record.error:
+        content = check_content(prompt, record.text, record.finish_reason, reasoning=record.reasoning)
+    return msgspec.structs.replace(record, content=content, **place)

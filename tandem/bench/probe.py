@@ -18,14 +18,13 @@ from typing import Any
 import msgspec
 
 from tandem.bench import answer
-from tandem.bench.answer import ServerAnswer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import NO_OFFERS, CompletionRequest, ModelServer
 from tandem.bench.event import DETAIL_CHARACTERS, EventError, format_bytes
 from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
-from tandem.bench.record import JSON_NULL
+from tandem.bench.record import JSON_NULL, RequestRecord
 from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.simulation import SIMULATED_HEADER, is_announced
 
@@ -127,10 +126,10 @@ async def probe_server(
 
 async def _try_offers(
     client: CompletionClient, plain: CompletionRequest, names: frozenset[str], model_ids: tuple[str, ...]
-) -> tuple[ServerOffers, ServerReply, ServerAnswer]:
+) -> tuple[ServerOffers, ServerReply, RequestRecord]:
     """Return what the server offers, and its last answer."""
 
-    async def send_trial(offers: ServerOffers) -> tuple[ServerOffers, ServerReply, ServerAnswer] | None:
+    async def send_trial(offers: ServerOffers) -> tuple[ServerOffers, ServerReply, RequestRecord] | None:
         """Return what came of asking with `offers`; None where the server refuses them."""
         request = replace(plain, offers=offers)
         reply = await client.send_request(request, Timeouts())
@@ -139,7 +138,7 @@ async def _try_offers(
             return offers, reply, server_answer
         if server_answer.error in REFUSAL_WORDS and offers != NO_OFFERS:
             return None
-        raise _probe_error(client.server, server_answer, model_ids)
+        raise _probe_error(client.server, server_answer.error, server_answer.error_detail, model_ids)
 
     trial = await send_trial(ALL_OFFERS)
     if trial is None:
@@ -168,7 +167,7 @@ async def _read_model_cards(
     try:
         page = _decode_page(reply)
     except EventError as error:
-        raise _probe_error(server, ServerAnswer(error=error.word, error_detail=error.detail), ()) from error
+        raise _probe_error(server, error.word, error.detail) from error
     cards = page["data"] if isinstance(page.get("data"), list) else []
     return {card["id"]: card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)}, reply
 
@@ -187,9 +186,8 @@ def _decode_page(reply: ServerReply) -> dict[str, Any]:
         raise EventError("not_sse", detail) from error
 
 
-def _probe_error(server: ModelServer, server_answer: ServerAnswer, model_ids: tuple[str, ...]) -> BenchError:
+def _probe_error(server: ModelServer, word: str, detail: str | None, model_ids: tuple[str, ...] = ()) -> BenchError:
     """Return the fault of a server that cannot be measured, with what to do."""
-    word, detail = str(server_answer.error), server_answer.error_detail
     _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
     problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
     problem += f" ({word}: {detail})" if detail else f" ({word})"

@@ -135,6 +135,7 @@ ARMS = Group("Arms", help="either servers by address, or an experiment's own ins
 SIZE = Group("Size", help="how much is asked; each flag below stands before it", sort_key=2)
 REQUESTS = Group("What is asked", sort_key=3)
 SCHEDULE = Group("When", sort_key=4)
+ONE_SIZE = Group("size", show=False, validator=EXCLUSIVE)
 LOAD = Group("load", show=False, validator=EXCLUSIVE)
 LENGTH = Group("length", show=False, validator=EXCLUSIVE)
 OUTPUT = Group("Output", validator=require_single, sort_key=0)
@@ -203,8 +204,8 @@ class RunFlags:
     simulated: Annotated[bool, Parameter(group=ARMS)] = False
     placement: Annotated[tuple[tuple[str, str], ...], _declare_list(ARMS, "NAME=WORD", parse_placement)] = ()
     api_key_env: Annotated[str | None, Parameter(group=ARMS, metavar="VARIABLE")] = None
-    quick: Annotated[bool, Parameter(group=SIZE)] = False
-    full: Annotated[bool, Parameter(group=SIZE)] = False
+    quick: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
+    full: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
     suite: Annotated[Words, Parameter(group=REQUESTS, metavar="S")] = ()
     classes: Annotated[Names, Parameter(group=REQUESTS)] = ()
     prompts_per_class: Annotated[Count | None, Parameter(group=REQUESTS)] = None

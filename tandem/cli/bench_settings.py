@@ -58,7 +58,8 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         BenchError: flags contradict each other, or a suite cannot be read.
         SpecError: a declared file is refused.
     """
-    size, run_arms = _choose_size(flags), select_arms(selection, flags)
+    size = QUICK_SIZE if flags.quick else FULL_SIZE if flags.full else DEFAULT_SIZE
+    run_arms = select_arms(selection, flags)
     suites = _load_suites(flags, size, run_arms)
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
@@ -94,16 +95,6 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         extras=flags.record,
         api_key=_read_api_key(flags.api_key_env),
     )
-
-
-def _choose_size(flags: RunFlags) -> RunSize:
-    if flags.quick and flags.full:
-        raise build_flag_error("--full beside --quick", "one size of a run", "drop one of them")
-    if flags.quick and flags.rounds is not None and flags.rounds < FEWEST_ROUNDS:
-        allowed = f"at least {FEWEST_ROUNDS} rounds: fewer give no verdict"
-        change = "drop --rounds, or drop --quick for figures alone"
-        raise build_flag_error(f"--rounds {flags.rounds} beside --quick", allowed, change)
-    return QUICK_SIZE if flags.quick else FULL_SIZE if flags.full else DEFAULT_SIZE
 
 
 def _load_suites(flags: RunFlags, size: RunSize, run_arms: RunArms) -> tuple[Suite, ...]:
@@ -193,22 +184,14 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return each arm's model: its own NAME=M, else the one for all.
 
     Raises:
-        BenchError: a model of no arm, two of one, or an arm without one.
+        BenchError: a model of no arm, two for all, or an arm without one.
     """
-    models: dict[str, str] = {}
-    for word in words:
-        arm, equals, model = word.partition("=")
-        arm, model = (arm, model) if equals else ("", word)
-        if arm and arm not in names:
-            raise build_flag_error(f"--model names no arm {arm!r}", ", ".join(names), "name an arm: NAME=MODEL")
-        if arm in models:
-            whose = f"two models of {arm!r}" if arm else "two models for all arms"
-            allowed = "one, and NAME=MODEL for each that differs"
-            raise build_flag_error(f"--model has {whose}", allowed, "drop one of them")
-        models[arm] = model
-    models = {name: models.get(name) or models.get("", "") for name in names}
-    for name in (name for name, model in models.items() if not model):
-        raise build_flag_error(f"no --model of {name!r}", "one of each arm, or one for all", f"add {name}=MODEL")
+    own = dict(word.split("=", 1) for word in words if "=" in word)
+    common = [word for word in words if "=" not in word]
+    models = {name: own.get(name) or "".join(common[:1]) for name in names}
+    if len(common) > 1 or not all(models.values()) or not own.keys() <= set(names):
+        allowed = f"one for all arms, and NAME=MODEL for each of {', '.join(names)} that differs"
+        raise build_flag_error(f"--model {' '.join(words)}", allowed, "name one model of each arm")
     return models
 
 

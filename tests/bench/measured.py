@@ -9,7 +9,6 @@ import msgspec
 import numpy as np
 
 from tandem.bench import manifest
-from tandem.bench.answer import ServerAnswer
 from tandem.bench.counters import FILE as COUNTERS
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
@@ -44,13 +43,6 @@ def compute_record_metrics(one: RequestRecord) -> dict[str, float]:
     metrics = compute_request_metrics([one])
     values = {name: float(column[0]) for name, column in metrics.values.items() if np.isfinite(column[0])}
     return values | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
-
-
-def answer_record(answer: ServerAnswer) -> RequestRecord:
-    """The record of an answer, whatever its request was."""
-    fields = msgspec.structs.asdict(answer)
-    place = {"request_id": "r", "arm": "a", "class_": "c", "suite": "s", "prompt_id": "p", "start_s": 0.0, "end_s": 1.0}
-    return RequestRecord(**place, **split_chunks(fields.pop("chunks")), **fields)
 
 
 def failed(**changes: Any) -> RequestRecord:

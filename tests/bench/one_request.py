@@ -10,10 +10,10 @@ import uvloop
 from independent_server import MODEL, Schedule, Server
 
 from tandem.bench import answer, completion_request
-from tandem.bench.answer import ServerAnswer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.manifest import ServerOffers, Timeouts
+from tandem.bench.record import RequestRecord
 from tandem.bench.reply import ServerReply
 
 EVERYTHING = ServerOffers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
@@ -27,7 +27,7 @@ class Came:
     """What came of a request."""
 
     reply: ServerReply
-    answer: ServerAnswer
+    answer: RequestRecord
     server: Server
 
 

@@ -9,12 +9,13 @@ from collections import Counter
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
-from tandem.bench.answer import ServerAnswer, has_running_usage, has_tokens, parse_answer
+from tandem.bench.answer import has_running_usage, has_tokens, parse_answer
+from tandem.bench.record import RequestRecord
 
 LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 
 
-def answered(name: str) -> ServerAnswer:
+def answered(name: str) -> RequestRecord:
     recording = recorded(name)
     return parse_answer(recording.reply, recording.ask, {recording.head["request"]["body"]["model"]})
 

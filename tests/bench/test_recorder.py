@@ -6,10 +6,9 @@ import json
 
 import planned
 import pytest
-from measured import record
 from one_request import asking
 
-from tandem.bench.recorder import complete_record
+from tandem.bench.loops import complete_record
 from tandem.bench.reply import ServerReply
 
 DONE = b"data: [DONE]\n\n"
@@ -31,7 +30,7 @@ def test_error_and_content_are_those_of_the_answer(stream: bytes, expected: tupl
     prompt = next(iter(planned.plan().turns())).items[0].entry.prompt
     reply = ServerReply(start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset")
 
-    completed = complete_record(record(content=None), prompt, asking(), (), reply)
+    completed = complete_record(reply, asking(), (), prompt, {})
 
     detail = completed.error_detail and completed.error_detail.partition(",")[0]
     assert (completed.error, detail, completed.content) == expected

@@ -24,6 +24,7 @@ from tandem.bench.counters import MetricsScrape
 from tandem.bench.fault import ExternalBenchError
 from tandem.bench.metrics_scraper import METRICS_BYTES, is_alive, scrape_metrics
 from tandem.bench.probe import probe_server
+from tandem.bench.record import RequestRecord
 from tandem.bench.reply import ServerReply
 
 CHAT = "/v1/chat/completions"
@@ -63,7 +64,7 @@ def get_page(server: PlainServer, path: str) -> ServerReply:
     return call_client(server, lambda client: client.get(path))
 
 
-def ask_server(server: PlainServer, max_tokens: int = 16) -> tuple[ServerReply, answer.ServerAnswer]:
+def ask_server(server: PlainServer, max_tokens: int = 16) -> tuple[ServerReply, RequestRecord]:
     reply = call_client(server, lambda client: client.send_request(asking(max_tokens=max_tokens), LONG))
     return reply, answer.parse_answer(reply, asking())
 

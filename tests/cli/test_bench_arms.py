@@ -115,10 +115,9 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["m", "d=x"], "names no arm 'd'; allowed: a, b"),
-        (["m", "n"], "two models for all arms"),
-        (["a=m", "a=n"], "two models of 'a'"),
-        (["a=m"], "no --model of 'b'"),
+        (["m", "d=x"], "--model m d=x; allowed: one for all arms, and NAME=MODEL for each of a, b"),
+        (["m", "n"], "--model m n"),
+        (["a=m"], "--model a=m"),
     ],
 )
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
