@@ -52,18 +52,14 @@ class StopSignal:
             asyncio.get_running_loop().call_later(grace_s, callback)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep, or return at once when the run is asked to end."""
-        with contextlib.suppress(TimeoutError):
-            if seconds > 0:
-                await asyncio.wait_for(self._event.wait(), seconds)
-
-    async def sleep_until(self, at_s: float) -> None:
-        """Sleep until a moment of the monotonic clock and never less, or return at once when the run is asked to end.
+        """Sleep and never less, or return at once when the run is asked to end.
 
         uvloop rounds what it waits to whole milliseconds, so a timer may ring half a millisecond early.
         """
-        while not self.is_requested and (remaining_s := at_s - time.monotonic()) > 0:
-            await self.sleep(remaining_s)
+        end_s = time.monotonic() + seconds
+        while not self.is_requested and (remaining_s := end_s - time.monotonic()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._event.wait(), remaining_s)
 
 
 @contextlib.contextmanager

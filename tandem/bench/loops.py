@@ -111,7 +111,7 @@ class RequestLoops:
         async with asyncio.TaskGroup() as group:
             for worker, item in enumerate(items):
                 due_s = start_s + offsets_s[item.index]
-                await self.stop.sleep_until(due_s)
+                await self.stop.sleep(due_s - time.monotonic())
                 if self.stop.is_requested:
                     return
                 group.create_task(send_when_due(worker, item, due_s))

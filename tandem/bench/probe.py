@@ -34,7 +34,6 @@ REFUSAL_WORDS = ("status_400", "status_422")
 PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
 QUESTION = "Name three colours."
 PROBE_TOKENS = 8
-MAX_LISTED_MODELS = 20
 # error word, fault, problem, change: the first that fits
 _NO_SERVER = "what answers is no OpenAI-compatible streaming server"
 _FAULTS: tuple[tuple[str, type[BenchError], str, str], ...] = (
@@ -92,7 +91,7 @@ async def probe_server(
     cards, page = await _read_model_cards(client, server)
     model_ids = tuple(cards)
     if model_ids and server.model not in model_ids:
-        problem, change = f"the server has no model {server.model}", f"name its model{_list_models(model_ids)}"
+        problem, change = f"the server has no model {server.model}", f"name its model: {', '.join(model_ids)}"
         raise BenchError(problem, where=f"{server.name}={server.root}", change=change)
     card = cards.get(server.model, {})
     root, owner = card.get("root"), card.get("owned_by")
@@ -191,11 +190,5 @@ def _probe_error(server: ModelServer, word: str, detail: str | None, model_ids: 
     _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
     problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
     problem += f" ({word}: {detail})" if detail else f" ({word})"
-    change += _list_models(model_ids) if change.endswith("model") else ""
+    change += f": {', '.join(model_ids)}" if model_ids and change.endswith("model") else ""
     return kind(problem, where=f"{server.name}={server.root}", change=change)
-
-
-def _list_models(model_ids: tuple[str, ...]) -> str:
-    more = len(model_ids) - MAX_LISTED_MODELS
-    names = ", ".join(model_ids[:MAX_LISTED_MODELS]) + (f" and {more} more" if more > 0 else "")
-    return f": {names}" if names else ""

@@ -66,13 +66,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer a page."""
-        carried = self.note()
-        if self.server.told.closing == "on_reuse" and carried and self.path == "/page":
-            self.end_connection()
-            return
+        self.note()
         page = {"object": "list", "data": [{"id": MODEL, "owned_by": OWNER}]} if self.path == "/v1/models" else {}
         body = json.dumps(page).encode()
-        self.send_response(200 if self.path in {"/v1/models", "/page", "/health"} else 404)
+        self.send_response(200 if self.path in {"/v1/models", "/health"} else 404)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import socket
 
 import pytest
 from independent_server import MODEL, Schedule, Server
@@ -106,16 +105,6 @@ def test_nothing_can_be_opened_where_nothing_listens() -> None:
         return await client.open_connections(2)
 
     assert run(what, url=NOWHERE) == 0
-
-
-def test_small_writes_are_not_held_back() -> None:
-    async def what(client: CompletionClient, _: Server) -> list:
-        await client.open_connections(2)
-        idle = [protocol for held in client._session.connector._conns.values() for protocol, _ in held]
-        sockets = [protocol.transport.get_extra_info("socket") for protocol in idle]
-        return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0 for one in sockets]
-
-    assert run(what) == [True, True]
 
 
 def test_a_connection_that_was_cut_is_not_used_again() -> None:

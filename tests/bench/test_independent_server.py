@@ -10,8 +10,6 @@ import sys
 import urllib.request
 from pathlib import Path
 
-import pytest
-from independent_server import Schedule, Server
 from one_request import LONG, address, asking, run
 
 from tandem.bench import answer
@@ -27,30 +25,6 @@ def test_it_imports_the_standard_library_alone() -> None:
     names = {getattr(node, "module", None) or alias.name for node in imports for alias in node.names}
 
     assert {name.partition(".")[0] for name in names} - set(sys.stdlib_module_names) == set()
-
-
-@pytest.mark.parametrize(
-    ("fields", "sizes"),
-    [
-        ({"bursts": "1", "tokens": 3}, [1, 1, 1]),
-        ({"bursts": "8", "first_burst": 1, "tokens": 17}, [1, 8, 8]),
-        ({"bursts": "2,3", "tokens": 9}, [2, 3, 2, 2]),
-        ({"bursts": "4", "tokens": 0}, []),
-    ],
-)
-def test_bursts_are_as_scheduled_and_end_with_the_tokens(fields: dict, sizes: list[int]) -> None:
-    assert Schedule(**fields).sizes(None) == sizes
-
-
-def test_a_seed_decides_bursts_and_times() -> None:
-    def drawn(seed: int) -> list[Schedule]:
-        server = Server(Schedule(spread=0.1), seed=seed)
-        return [server.default.draw_times(server.generator) for _ in range(3)]
-
-    sizes = Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
-
-    assert sizes == Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
-    assert (sum(sizes), len(set(sizes)) > 4, drawn(5) == drawn(5), drawn(5) == drawn(6)) == (200, True, True, False)
 
 
 def test_it_runs_as_a_program_and_logs_every_write(tmp_path: Path) -> None:

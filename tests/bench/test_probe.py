@@ -94,7 +94,6 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, f
             {"model": "small", "models": CARDS},
             BenchError, "the server has no model small; name its model: big, independent, other-name",
         ),
-        ({"model": "small", "models": [{"id": f"m{n}"} for n in range(25)]}, BenchError, "m19 and 5 more"),
         ({"fault": "wrong_model"}, BenchError, "another model than independent .*as another.*; name its model: ind"),
         ({"health": 401}, BenchError, "wants another API key .*status_401.*; export its key"),
         ({"fault": "redirect"}, BenchError, "points elsewhere .*/elsewhere/.*; give the address it points to"),

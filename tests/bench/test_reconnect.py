@@ -69,17 +69,6 @@ def test_only_a_stale_connection_is_asked_again(closing: Closing, carried: bool,
     assert answer.parse_answer(reply, asking()).text == ("" if reply.error else "Hello")
 
 
-def test_page_on_stale_connection_is_repeated_by_aiohttp_alone() -> None:
-    async def what(client: CompletionClient, _: ClosingServer) -> ServerReply:
-        await client.get("/page")
-        return await client.get("/page")
-
-    server, second = call("on_reuse", what)
-
-    assert (second.error, second.reconnects) == (None, 0)
-    assert server.requests == [("GET", "/page", 0), ("GET", "/page", 1), ("GET", "/page", 0)]
-
-
 def test_times_are_those_of_the_second_asking() -> None:
     began_ns = time.monotonic_ns()
     _, reply = ask_on_reused("on_reuse", delay_s=0.5)

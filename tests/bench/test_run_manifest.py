@@ -7,7 +7,6 @@ import pytest
 from measured import arm, run_manifest
 from running import measure
 
-from tandem.bench import manifest
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ClockReading, RunEnd, run_id
 
@@ -52,14 +51,7 @@ def test_a_run_that_goes_on_keeps_its_name(changes: dict[str, object]) -> None:
     assert run_id(run_manifest(**changes)) == run_id(run_manifest())
 
 
-def test_a_manifest_of_before_names_no_environment_and_one_of_no_moment_no_run(tmp_path) -> None:
-    fields = msgspec.to_builtins(run_manifest())
-    del fields["environment"], fields["experiment"], fields["plan"]["requests_per_round"]
-    (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode(fields))
-
-    found = manifest.read_manifest(tmp_path)
-
-    assert (found.environment, found.experiment, found.plan.requests_per_round) == (None, None, None)
+def test_a_run_that_began_at_no_moment_has_no_name() -> None:
     with pytest.raises(BenchError, match="'yesterday' is no moment"):
         run_id(run_manifest(created_utc="yesterday"))
 

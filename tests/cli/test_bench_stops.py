@@ -154,28 +154,6 @@ def test_what_a_full_disk_stopped_goes_on_once_there_is_room(full):
     assert (code, len(records(out))) == (0, PLANNED)
 
 
-@pytest.mark.parametrize(
-    ("more", "field", "was", "now"),
-    [
-        (("--rounds", "2"), "rounds", "1", "2"),
-        (("--seed", "7"), "seed", "0", "7"),
-        (("--schedule", "simultaneous"), "schedule", '"interleaved"', '"simultaneous"'),
-        (("--thinking", "off"), "thinking", "null", "false"),
-        (("--control-rounds", "2"), "control_rounds", "0", "2"),
-    ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
-)
-def test_a_run_is_not_resumed_with_other_settings(finished, more, field, was, now, capsys):
-    flags, out = finished
-    before = (out / "records.jsonl").read_bytes()
-
-    code = main([*flags, *more, "--resume", str(out)])
-
-    assert code == 2
-    assert f"manifest.json: {field} was {was} when this run began and is {now} now" in capsys.readouterr().err
-    assert (out / "records.jsonl").read_bytes() == before
-
-
 @pytest.fixture(scope="module")
 def finished(pair, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
@@ -188,6 +166,8 @@ def finished(pair, tmp_path_factory):
     ("more", "said"),
     [
         (("--seed", "7"), "seed was 0 when this run began and is 7 now"),
+        (("--rounds", "2"), "rounds was 1 when this run began and is 2 now"),
+        (("--schedule", "simultaneous"), 'schedule was "interleaved" when this run began and is "simultaneous" now'),
         (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
         (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
         (("--record", "logprobs"), "--record was not given when this run began and is logprobs now"),
