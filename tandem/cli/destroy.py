@@ -24,7 +24,6 @@ from tandem.cli.flags import EnvironmentName, require_range
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
 from tandem.ops.account import AccountClients, require_account
-from tandem.ops.destroy.gitops import list_gitops_objects
 from tandem.ops.destroy.stack_deletion import TeardownSettings
 from tandem.ops.destroy.stacks import DELETE_FAILED
 from tandem.ops.destroy.steps import destroy_environment
@@ -67,7 +66,7 @@ def destroy(
         _print_progress(f"{env}: account {environment.account}, {environment.region}; looking, nothing is changed yet")
         caller = require_account(environment)
         survey = survey_teardown(account, gitops_gone=gitops_removed)
-        print_rows([("as", caller), *_list_survey_rows(account, survey)], indent=0, label_columns=7, stderr=True)
+        print_rows([("as", caller), *_list_survey_rows(survey)], indent=0, label_columns=7, stderr=True)
         if survey.stacks:
             _confirm_name(env, yes_i_mean)
             destroy_environment(account, TeardownSettings(poll_s=poll_s), _print_progress)
@@ -106,7 +105,7 @@ def _print_progress(line: str) -> None:
     print(f"{datetime.now(UTC):%H:%M:%S} {clean_text(line)}", file=sys.stderr, flush=True)
 
 
-def _list_survey_rows(account: AccountClients, survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
+def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
     for stack, resource_count in survey.stacks.items():
         adopted = ", adopted" if stack.is_adoptable else ""
         stuck = "; its last deletion failed" if stack.status == DELETE_FAILED else ""
@@ -114,9 +113,6 @@ def _list_survey_rows(account: AccountClients, survey: TeardownSurvey) -> Iterat
     for resource in survey.permanent_resources:
         cost = f", {_format_cost(resource)}" if resource.kind == "bucket" else ""
         yield "stays", f"{resource.kind} {resource.name}{cost}: {resource.note}"
-    objects = list_gitops_objects(account.environment) if survey.stacks else ()
-    if objects:
-        yield "gone", f"removed by you before, with the GitOps tool: {', '.join(objects)}"
 
 
 def _format_cost(bucket: LeftoverResource) -> str:

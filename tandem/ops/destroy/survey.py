@@ -13,7 +13,6 @@ from tandem.aws.faults import error_code
 from tandem.errors import InputError, TandemError
 from tandem.ops.account import AccountClients
 from tandem.ops.destroy.fleet import read_cluster, require_parked_fleet
-from tandem.ops.destroy.gitops import require_objects_removed
 from tandem.ops.destroy.stack_deletion import require_idle_stack, require_own_stacks
 from tandem.ops.destroy.stacks import (
     DELETE_IN_PROGRESS,
@@ -26,7 +25,9 @@ from tandem.ops.destroy.stacks import (
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import LeftoverResource, list_buckets, search_log_groups, search_stacks
 from tandem.ops.ownership import ResourceOwnership
+from tandem.shell_command import quote_command
 from tandem.spec import names
+from tandem.spec.environment import GitopsDelivery
 
 BYTES_PER_GB = 2**30  # as artifacts.usd_per_gb_month counts
 
@@ -66,10 +67,30 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
         is_leaving = "Fleet" not in stacks_by_kind or stacks_by_kind["Fleet"].status == DELETE_IN_PROGRESS
         require_parked_fleet(account, datetime.now(UTC), is_leaving=is_leaving)
         if "Cluster" in stacks_by_kind and read_cluster(account):
-            require_objects_removed(account, gitops_gone=gitops_gone)
+            _require_objects_removed(account, gitops_gone=gitops_gone)
     return TeardownSurvey(
         stacks={stack: sum(1 for _ in list_resources(account, stack)) for stack in stacks},
         permanent_resources=tuple(_list_permanent_resources(account)),
+    )
+
+
+def _require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> None:
+    """Make sure that the operator has said that the tool's objects are gone.
+
+    Raises:
+        InputError: with gitops, and not said.
+    """
+    delivery = account.environment.delivery
+    if gitops_gone or not isinstance(delivery, GitopsDelivery):
+        return
+    tool = {"argocd": "Argo CD", "flux": "Flux"}[delivery.tool]
+    remove_command = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
+    namespaces = ", ".join(f"tandem-{experiment}" for experiment in account.environment.experiments)
+    raise InputError(
+        f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver",
+        where=account.cluster,
+        change=f"{remove_command}, wait until the namespaces {namespaces} are gone (kubectl get namespaces), then run "
+        f"this again with --gitops-removed",
     )
 
 
