@@ -35,7 +35,7 @@ def report(folder: Path) -> Path:
     seen = read_request_table(folder)
     verdict = judge_run(seen, JudgeOptions())
     save_verdict(folder, verdict)
-    return write_report(verdict, seen, folder).html
+    return write_report(verdict, seen, folder)
 
 
 def _said(verdict: Verdict) -> Iterator[str]:

@@ -76,7 +76,7 @@ def _judge_run(table: RequestTable, options: JudgeOptions, run_summary: RecordSu
         save_verdict(table.folder, verdict)
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
-        print(write_report(verdict, table, table.folder).html, file=notes)
+        print(write_report(verdict, table, table.folder), file=notes)
     except ExternalBenchError as fault:
         print(f"warning: {fault}", file=sys.stderr)
     return ExitCode.VOID if verdict.controls.void else ExitCode.DONE

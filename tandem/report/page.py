@@ -6,7 +6,6 @@ verdict and records give the same bytes. Where a report cannot be written whole,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,16 +24,8 @@ REPORT_FILE = "report.html"
 CHARTS_FOLDER = "charts"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportFiles:
-    """What was written: the page, and a PNG of each of the main charts."""
-
-    html: Path
-    charts: tuple[Path, ...]
-
-
-def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> ReportFiles:
-    """Write the report of a verdict into a folder: report.html and charts/*.png.
+def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path:
+    """Write the report of a verdict into a folder, report.html and charts/*.png; return the page's path.
 
     Args:
         verdict: to be shown.
@@ -79,7 +70,8 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
             new_html.write_text(page, encoding="utf-8")
             for old_picture in charts.glob("*.png"):
                 old_picture.unlink()
-            pictures = tuple(png.replace(charts / png.name) for png in new_pictures)
+            for picture in new_pictures:
+                picture.replace(charts / picture.name)
             new_html.replace(html)
     except OSError as error:
         raise ExternalBenchError(
@@ -87,4 +79,4 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Repo
             where=str(folder),
             change="make room, or report a copy of the folder that may be written to",
         ) from error
-    return ReportFiles(html=html, charts=pictures)
+    return html

@@ -69,13 +69,13 @@ def verdict(seen: RequestTable) -> Verdict:
 
 
 @pytest.fixture(scope="module")
-def written(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.ReportFiles:
+def written(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return report.write_report(example.evil(verdict), seen, tmp_path_factory.mktemp("report"))
 
 
 @pytest.fixture(scope="module")
-def html(written: report.ReportFiles) -> str:
-    return written.html.read_text(encoding="utf-8")
+def html(written: Path) -> str:
+    return written.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -114,13 +114,13 @@ def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
 
 
 @pytest.fixture(scope="module")
-def simulated(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.ReportFiles:
+def simulated(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Path:
     told = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
     return report.write_report(told, seen, tmp_path_factory.mktemp("simulated"))
 
 
-def test_simulated_servers_have_a_band_over_the_page(simulated: report.ReportFiles, html: str) -> None:
-    page = Parsed(simulated.html.read_text(encoding="utf-8"))
+def test_simulated_servers_have_a_band_over_the_page(simulated: Path, html: str) -> None:
+    page = Parsed(simulated.read_text(encoding="utf-8"))
     names = [attrs.get("class") for _, attrs, _ in page.elements]
     assert page.texts("p")[0] == SIMULATED_BAND
     assert names.index("simulated") < names.index("eyebrow")
@@ -128,15 +128,16 @@ def test_simulated_servers_have_a_band_over_the_page(simulated: report.ReportFil
     assert SIMULATED_BAND not in html
 
 
-def test_the_page_says_why_claims_are_not_asked(simulated: report.ReportFiles) -> None:
-    assert UNASKED in Parsed(simulated.html.read_text(encoding="utf-8")).texts("p")
+def test_the_page_says_why_claims_are_not_asked(simulated: Path) -> None:
+    assert UNASKED in Parsed(simulated.read_text(encoding="utf-8")).texts("p")
 
 
-def test_every_picture_of_simulated_servers_has_the_band(
-    written: report.ReportFiles, simulated: report.ReportFiles
-) -> None:
-    def heights(files: report.ReportFiles) -> dict[str, int]:
-        return {chart.name: struct.unpack(">I", chart.read_bytes()[20:24])[0] for chart in files.charts}
+def test_every_picture_of_simulated_servers_has_the_band(written: Path, simulated: Path) -> None:
+    def heights(files: Path) -> dict[str, int]:
+        return {
+            chart.name: struct.unpack(">I", chart.read_bytes()[20:24])[0]
+            for chart in (files.parent / "charts").iterdir()
+        }
 
     banded, plain = heights(simulated), heights(written)
     assert len(plain) > 3
@@ -209,9 +210,11 @@ def _marked(verdict: Verdict) -> list[str]:
     return Parsed("".join(parts)).texts("mark")
 
 
-def test_pictures_for_slides_are_1600_pixels_wide(written: report.ReportFiles) -> None:
-    widths = {struct.unpack(">I", path.read_bytes()[16:20])[0] for path in written.charts}
-    assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {path.name for path in written.charts}
+def test_pictures_for_slides_are_1600_pixels_wide(written: Path) -> None:
+    widths = {struct.unpack(">I", path.read_bytes()[16:20])[0] for path in (written.parent / "charts").iterdir()}
+    assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {
+        path.name for path in (written.parent / "charts").iterdir()
+    }
     assert widths == {1600}
 
 
@@ -222,7 +225,7 @@ def dead(tmp_path: Path) -> RequestTable:
 
 
 def write_page(verdict: Verdict, seen: RequestTable, folder: Path) -> Parsed:
-    return Parsed(report.write_report(verdict, seen, folder).html.read_text(encoding="utf-8"))
+    return Parsed(report.write_report(verdict, seen, folder).read_text(encoding="utf-8"))
 
 
 def test_a_run_of_which_nothing_can_be_said_says_so_first(dead: RequestTable, tmp_path: Path) -> None:

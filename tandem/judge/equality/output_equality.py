@@ -15,6 +15,7 @@ from typing import Literal
 
 import numpy as np
 
+from tandem.bench.columns import BoolArray
 from tandem.bench.request_table import RequestTable
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
@@ -88,14 +89,14 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         baseline_pairs = matcher.pair_arms(table.baseline, table.control)
     if not baseline_pairs and table.run.temperature == 0:  # else against its own next answers
         baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
-    baseline_pairs = baseline_pairs or None
+    shares, yardsticks = (_estimate_shares(table, part) if part else {} for part in (pairs, baseline_pairs))
     divergences = tuple(divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
     is_permutable = table.run.temperature == 0 and not pairs.is_same.all()
     facts = _EqualityFacts(
         pairs=pairs,
         unit="token ids" if matcher.uses_token_ids else "the target's tokenizer" if encode else "characters",
-        identical=_estimate_identical(table, pairs),
-        yardstick=None if baseline_pairs is None else _estimate_identical(table, baseline_pairs),
+        identical=shares.pop(None, None),
+        yardstick=yardsticks.get(None),
         permutation=_permute_arms(matcher, variant) if is_permutable else None,
         rejections=output_pairs.compare_rejections(table, pairs),
         lengths=_estimate_lengths(table, pairs, divergences),
@@ -110,7 +111,6 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
     near_ties = estimate_share(ties.astype(bool), tie_prompts)
     has_same_text = ~pairs.is_same & (table.output[pairs.first] == table.output[pairs.second])
     remarks = _list_remarks(facts, near_ties, int(has_same_text.sum()), len(divergences))
-    identical, yardsticks = _estimate_class_shares(table, pairs), _estimate_class_shares(table, baseline_pairs)
     return schema.OutputEquality(
         variant=variant,
         by=facts.unit,
@@ -120,7 +120,8 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         yardstick=facts.yardstick,
         classes=tuple(
             schema.ClassEquality(class_=table.classes[code], identical=share, yardstick=yardsticks.get(code))
-            for code, share in sorted(identical.items())
+            for code, share in shares.items()
+            if code is not None
         ),
         first_divergence=divergence.count_bins([part.position for part in divergences]),
         near_ties=near_ties,
@@ -161,16 +162,12 @@ def _estimate_lengths(
     return estimate.convert() if estimate else schema.RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
 
 
-def _estimate_identical(table: RequestTable, pairs: OutputPairs) -> schema.ShareEstimate | None:
-    return estimate_share(pairs.is_same, table.prompt[pairs.first])
-
-
-def _estimate_class_shares(table: RequestTable, pairs: OutputPairs | None) -> dict[int, schema.ShareEstimate]:
-    """Return the identical share of each class that has pairs."""
-    if pairs is None:
-        return {}
-    classes = table.class_[pairs.first]
-    shares = {code: _estimate_identical(table, pairs.select(classes == code)) for code in np.unique(classes).tolist()}
+def _estimate_shares(table: RequestTable, pairs: OutputPairs) -> dict[int | None, schema.ShareEstimate]:
+    """Return the identical share of all pairs, under None, and of each class that has some."""
+    classes, prompts = table.class_[pairs.first], table.prompt[pairs.first]
+    masks: dict[int | None, BoolArray] = {code: classes == code for code in np.unique(classes).tolist()}
+    masks[None] = np.ones(len(pairs), bool)
+    shares = {code: estimate_share(pairs.is_same[mask], prompts[mask]) for code, mask in masks.items()}
     return {code: share for code, share in shares.items() if share is not None}
 
 
