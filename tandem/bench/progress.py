@@ -36,8 +36,6 @@ class RunProgress:
         self._terminal = out.isatty()
         self._start_s: float | None = None
         self._done_count = self._failure_count = 0
-        self._planned_done_s = 0.0  # of the expected time, what the finished requests stand for
-        self._share_s = 0.0  # of the expected time, what a request of the present turn stands for
         self._turn_name = ""
         self._is_warm_up = False
 
@@ -51,18 +49,16 @@ class RunProgress:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
         if self._is_warm_up or self._start_s is None:
             self._begin_count(is_warm_up=False)
-        self._share_s = estimate_turn_s(turn) / turn.request_count
         block = turn.block
         self._turn_name = f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
         if self._requests is not None:
             self._requests -= recorded_count
-            self.expected_s -= recorded_count * self._share_s
+            self.expected_s -= estimate_turn_s(turn) * recorded_count / turn.request_count
 
     def count_record(self, record: RequestRecord) -> None:
         """Count a record."""
         self._done_count += 1
         self._failure_count += record.error is not None
-        self._planned_done_s += self._share_s
 
     def begin_warm_up(self, names: str) -> None:
         """Say which arms are warmed up from now on."""
@@ -83,8 +79,9 @@ class RunProgress:
             return f"{self._done_count} requests{failure_text}; {self._turn_name}; {format_duration(elapsed_s)} gone"
         remaining = format_duration(max(self.expected_s - elapsed_s, 0.0))
         if self._requests is not None:
-            pace = elapsed_s / self._planned_done_s if self._planned_done_s else 1.0
-            remaining_s = max(self.expected_s - self._planned_done_s, 0.0) * pace
+            remaining_s = self.expected_s
+            if self._done_count:
+                remaining_s = elapsed_s / self._done_count * (self._requests - self._done_count)
             total, remaining = f"/{self._requests}", f"about {format_duration(remaining_s)}"
         return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {remaining} left"
 

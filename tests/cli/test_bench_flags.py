@@ -129,8 +129,7 @@ def test_a_run_begins_without_scipy(tmp_path):
 
 def test_the_command_line_loads_no_client_and_no_numbers_until_it_measures():
     code = (
-        "import sys; from tandem.cli.program import main; main(['check']); heavy = {'aiohttp', 'numpy', "
-        "'uvloop', 'msgspec'}; "
+        "import sys; from tandem.cli.program import main; main(['check']); heavy = {'aiohttp', 'numpy', 'uvloop'}; "
         "sys.exit(sorted(heavy & {name.partition('.')[0] for name in sys.modules}) != [])"
     )
 
