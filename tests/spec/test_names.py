@@ -27,20 +27,8 @@ def with_bucket(bucket: str | None) -> Environment:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        (names.bucket_name(HOME), "tandem-post-us-east-2-111122223333"),
         (names.bucket_name(with_bucket("mine")), "mine"),
-        (names.cluster_name(HOME), "tandem-post-us-east-2"),
-        (names.log_bucket_name(HOME), "tandem-post-us-east-2-111122223333-logs"),
-        (names.node_group_name(HOME), "post-us-east-2-trn2"),
-        (names.stack_name(HOME, "Cluster"), "post-us-east-2-Cluster"),
-        (names.models_volume_name(HOME, POST), "post-models"),
-        (names.raise_label(POST.variants[1]), "raise.tandem/qwen-sd-vllm"),
-        (names.bench_namespace(HOME), "Tandem/post-us-east-2"),
-        (names.guard_namespace(HOME), "Tandem/Guard/post-us-east-2"),
         (names.simulation_namespace(HOME), "Tandem/Simulated/post-us-east-2"),
-        (names.dashboard_name(HOME, "machine"), "tandem-post-us-east-2-machine"),
-        (names.alarm_name(HOME, "errors", "post", "qwen-vllm"), "post-us-east-2-errors-post-qwen-vllm"),
-        (names.topic_name(HOME), "tandem-post-us-east-2-alarms"),
         # AmazonCloudWatch user guide, Container Insights: /aws/containerinsights/<cluster>/<kind>
         (names.container_log_group_name(HOME, "host"), "/aws/containerinsights/tandem-post-us-east-2/host"),
         (names.model_slug("Qwen/Qwen3-1.7B"), "qwen3-1-7b"),
