@@ -120,7 +120,7 @@ def function_variables(environment: Environment) -> Mapping[str, str]:
     A block's hours stand on the node group, which Fleet tags with them.
     """
     config = build_guard_config(environment)
-    return replace(config, reservation_id=None, block_starts=None, block_ends=None).to_variables()
+    return replace(config, block_starts=None, block_ends=None).to_variables()
 
 
 def list_function_files(kind: FunctionKind) -> list[str]:

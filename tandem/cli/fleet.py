@@ -46,15 +46,10 @@ def read_environment(selection: Selection, name: str) -> Environment:
 
 def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
     """Return the fault of a stop or a start as its operator meets it: without its bucket nothing is deployed."""
-    if "NoSuchBucket" in fault.problem:
-        return build_not_deployed_error(environment, "its bucket does not exist")
-    return fault
-
-
-def build_not_deployed_error(environment: Environment, reason: str) -> InputError:
-    """Return the refusal of an environment of which nothing exists."""
+    if "NoSuchBucket" not in fault.problem:
+        return fault
     return InputError(
-        f"it is not deployed: {reason}",
+        "it is not deployed: its bucket does not exist",
         where=f"{environment.name} in account {environment.account}",
         change=f"{build_cdk_command('deploy', environment.name)}, or see that the name is meant",
     )

@@ -174,7 +174,9 @@ def _read_reservation(clients: AwsClients, environment: Environment) -> tuple[Gu
     except AccessDeniedError as fault:
         return limits, [f"unknown: {fault.problem}; {fault.change}"]
     if reservation is None:
-        return limits, [f"EC2 knows no {limits.reservation_id} in this account and region: nothing could be launched"]
+        return limits, [
+            f"EC2 knows no {environment.capacity.reservation_id} in this account and region: nothing could be launched"
+        ]
     if limits.capacity_kind == "capacity-block":
         starts, ends = reservation.starts or limits.block_starts, reservation.ends or limits.block_ends
         limits = replace(limits, block_starts=starts, block_ends=ends)

@@ -62,7 +62,6 @@ class GuardConfig:
     grace_minutes: float = 10
     usd_per_hour: float
     capacity_kind: str
-    reservation_id: str | None = None
     block_starts: datetime | None = None
     block_ends: datetime | None = None
     schedule_group: str

@@ -13,7 +13,7 @@ from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
 from tandem.guard.lease import RUN_NAME_PATTERN, LeasePointer, clear_pointer, read_lease, write_lease
-from tandem.guard.observe import FleetState, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields, shorten_sentence
 
@@ -45,7 +45,12 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         # slept here may find another run's
         etag = None
         if clear_pointer(clients, config, pointer):
-            _end_lease(clients, config, fleet, pointer, pointer.run or fence.run)
+            lease_run = pointer.run or fence.run  # the fence's where a release died behind its first write
+            if lease_run is not None and RUN_NAME_PATTERN.fullmatch(lease_run):
+                lease = fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
+                if lease and lease.ending is None:  # so that nobody takes it up again
+                    write_lease(clients, config, replace(lease, ending=now))
+                delete_unreferenced_schedule(clients, config, lease_run)  # it would end the next run
             document = select_json_fields(new_fence, *FENCE_FIELDS)
             etag = write_object(clients, config, FENCE_KEY, document, etag=fence.etag)
     except CALL_ERRORS as error:
@@ -56,19 +61,3 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
         change = f"tandem status --env {config.environment}, then {release_command}"
         raise ExternalError(problem, where=url, change=change)
     return replace(new_fence, etag=etag)
-
-
-def _end_lease(
-    clients: AwsClients, config: GuardConfig, fleet: FleetState, pointer: LeasePointer, lease_run: str | None
-) -> None:
-    """Mark the lease that the fence ended, so that nobody takes it up again, and delete its one-shot stop.
-
-    Args:
-        lease_run: the pointer's, or the fence's where a release died behind its first write.
-    """
-    if lease_run is None or not RUN_NAME_PATTERN.fullmatch(lease_run):
-        return
-    lease = fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
-    if lease and lease.ending is None:
-        write_lease(clients, config, replace(lease, ending=fleet.now))
-    delete_unreferenced_schedule(clients, config, lease_run)  # it would end the next run

@@ -26,7 +26,6 @@ def build_guard_config(environment: Environment) -> GuardConfig:
         idle_minutes=guard.idle_minutes,
         usd_per_hour=capacity.usd_per_hour,
         capacity_kind=capacity.kind,
-        reservation_id=None if capacity.awaits_reservation else capacity.reservation_id,
         block_starts=block.starts if block else None,
         block_ends=block.ends if block else None,
         schedule_group=names.schedule_group_name(environment),

@@ -12,7 +12,7 @@ from tandem.guard.lease import POINTER_KEY
 from tandem.ops.guard_config import aws_partition, build_guard_config
 from tandem.ops.people.policy_targets import build_targets
 from tandem.spec import names
-from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, CapacityBlock, Environment
+from tandem.spec.environment import CapacityBlock, Environment
 
 PREFIX = "guard/111122223333/us-east-2/one/"  # in a bucket of others
 STARTS, ENDS = datetime(2026, 12, 1, 11, 30, tzinfo=UTC), datetime(2026, 12, 2, 11, 30, tzinfo=UTC)
@@ -67,11 +67,6 @@ def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> 
 def test_a_blocks_hours_are_those_of_the_file() -> None:
     found = build_guard_config(with_capacity(block=CapacityBlock(starts=STARTS, ends=ENDS)))  # type: ignore[arg-type]
     assert (found.block_starts, found.block_ends) == (STARTS, ENDS)
-
-
-@pytest.mark.parametrize("given", [None, PLACEHOLDER_RESERVATION_ID])
-def test_a_placeholder_is_no_reservation(given: str | None) -> None:
-    assert build_guard_config(with_capacity(reservation_id=given)).reservation_id is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
