@@ -260,7 +260,7 @@ def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Ite
 
 
 def _list_texts(row: Mapping[str, Any]) -> list[str]:
-    return re.findall(r'"([^"\\]*)"', json.dumps(row, default=str))
+    return re.findall(r'"((?:[^"\\]|\\.)*)"', json.dumps(row, default=str))
 
 
 _LISTED_ROWS = (

@@ -49,7 +49,9 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
     shown = re.findall(r"^goes   \S+-(\w+),", done.err, flags=re.MULTILINE)
     assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network"]
     assert re.search(
-        rf"^stays  s3://{names.bucket_name(one.environment)}, 0 bytes, USD a month unknown", done.err, re.MULTILINE
+        rf"^stays  bucket s3://{names.bucket_name(one.environment)}, 0 bytes, USD a month unknown",
+        done.err,
+        re.MULTILINE,
     )
     assert done.out.startswith("nothing left but:\n")
     assert "ORPHAN" not in done.out
