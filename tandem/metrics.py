@@ -7,8 +7,9 @@ is its last word (`_ms`, `_per_s`) or a count. What is not here is not a metric 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 BetterDirection = Literal["lower", "higher", "neither"]
 
@@ -535,3 +536,46 @@ SIMULATED_NAMESPACE = "Tandem/Simulated/{environment}"
 def cloudwatch_unit(metric: Metric | CloudWatchMetric) -> str:
     """Return the unit in CloudWatch's own words (StandardUnit of its API); what has no other word is a count."""
     return _CLOUDWATCH_UNITS.get(metric.unit, "Count")
+
+
+MINUTE_S = 60
+"""What is published lies in calendar minutes."""
+
+
+class SeriesMinute(NamedTuple):
+    """One minute of one series; sorts as batches are filled.
+
+    Args:
+        dimensions: name and value of each.
+        metric: its name in the catalogue.
+        at_s: when the minute began, in seconds of Unix time.
+    """
+
+    dimensions: tuple[tuple[str, str], ...]
+    metric: str
+    at_s: int
+
+    @property
+    def prompt_class(self) -> str:
+        """The class whose batch it lies in."""
+        return dict(self.dimensions)[BENCH_DIMENSIONS[2]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFigures:
+    """What is published of one round; `unpublished_rounds` is known only to who publishes and is not here.
+
+    Args:
+        number: from 0.
+        is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where
+            the manifest does not say how many were planned (llmperf): whether a later round was begun, or the run has
+            reached its end. Only then its figures are sent.
+        values: arrays of float64, in the metric's unit; a control round has none, because it holds the baseline against
+            itself alone.
+        ranges: bytes of its records in the file: each from the first to the one behind the last.
+    """
+
+    number: int
+    is_complete: bool
+    values: Mapping[SeriesMinute, Any]
+    ranges: tuple[tuple[int, int], ...]

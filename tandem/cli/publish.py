@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tandem.bench.datapoints import read_rounds
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import RunManifest, read_manifest, run_id
 from tandem.cli.bench_flags import RunFlags
@@ -23,7 +24,6 @@ from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.publish.clients import PublishClients, connect
-from tandem.publish.datapoints import read_rounds
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.shell_command import quote_command
 from tandem.spec import names

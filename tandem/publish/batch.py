@@ -18,10 +18,9 @@ from itertools import groupby
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tandem.bench.quantiles import Values
-from tandem.metrics import cloudwatch_unit, find_metric
-from tandem.publish.datapoints import MINUTE_S, SeriesMinute
+from tandem.metrics import MINUTE_S, SeriesMinute, cloudwatch_unit, find_metric
 
 MAX_DATA = 1000  # a request
 MAX_BYTES = 900_000  # a request before it is packed; the limit is 1 MB, and whether packed it does not say
@@ -73,7 +72,7 @@ class MetricBatch:
         return hashlib.sha256(json.dumps(plain, separators=(",", ":")).encode()).hexdigest()
 
 
-def build_batches(values: Mapping[SeriesMinute, Values]) -> tuple[MetricBatch, ...]:
+def build_batches(values: Mapping[SeriesMinute, NDArray[np.float64]]) -> tuple[MetricBatch, ...]:
     """Return the batches of a round's values; one that is no finite number is left out."""
     minutes = sorted(values, key=lambda minute: (minute.prompt_class, minute))
     return tuple(
@@ -83,18 +82,18 @@ def build_batches(values: Mapping[SeriesMinute, Values]) -> tuple[MetricBatch, .
     )
 
 
-def round_values(values: Values) -> Values:
+def round_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the finite values at three significant digits; one nearer to 0 than CloudWatch takes is 0."""
     finite = values[np.isfinite(values)]
     size = np.abs(finite)
     finite = np.where(size < 1 / MAX_SIZE, 0.0, finite)[size < MAX_SIZE]
     power = np.floor(np.log10(np.where(finite == 0, 1.0, np.abs(finite)))) - (DIGITS - 1)
     up, down = 10.0 ** np.maximum(-power, 0), 10.0 ** np.maximum(power, 0)
-    rounded_values: Values = np.rint(finite * up / down) / up * down + 0.0  # -0.0 is 0.0
+    rounded_values: NDArray[np.float64] = np.rint(finite * up / down) / up * down + 0.0  # -0.0 is 0.0
     return rounded_values
 
 
-def _count_values(minute: SeriesMinute, values: Values) -> tuple[MetricDatum, ...]:
+def _count_values(minute: SeriesMinute, values: NDArray[np.float64]) -> tuple[MetricDatum, ...]:
     unique, counts = np.unique(values, return_counts=True)
     return tuple(
         MetricDatum(

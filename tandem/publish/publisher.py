@@ -20,13 +20,19 @@ from typing import BinaryIO, Literal
 from botocore.exceptions import ClientError
 
 from tandem.aws.faults import explain_fault
-from tandem.bench.fault import ExternalBenchError, convert_os_errors
-from tandem.bench.folder import RECORDS_FILE
-from tandem.errors import TandemError
-from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, SIMULATED_NAMESPACE, format_namespace
+from tandem.errors import ExternalError, TandemError
+from tandem.metrics import (
+    ALL_VALUES,
+    BENCH,
+    BENCH_DIMENSIONS,
+    MINUTE_S,
+    SIMULATED_NAMESPACE,
+    RoundFigures,
+    SeriesMinute,
+    format_namespace,
+)  # fmt: skip
 from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
-from tandem.publish.datapoints import MINUTE_S, RoundFigures, SeriesMinute
 
 MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
@@ -108,7 +114,7 @@ class BatchLog:
         environment: a folder may be published to several.
 
     Raises:
-        ExternalBenchError: the file cannot be read and written.
+        ExternalError: the file cannot be read and written.
     """
 
     def __init__(self, folder: Path, environment: str) -> None:
@@ -123,10 +129,13 @@ class BatchLog:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[BinaryIO]:
-        change = "make room, or give this user the right to write there; without it figures count twice"
-        problem = "what was sent cannot be written down"
-        with convert_os_errors(problem, self._path, change, ExternalBenchError), self._path.open("a+b") as file:
-            yield file
+        try:
+            with self._path.open("a+b") as file:
+                yield file
+        except OSError as error:
+            problem = f"what was sent cannot be written down: {error.strerror or error}"
+            change = "make room, or give this user the right to write there; without it figures count twice"
+            raise ExternalError(problem, where=str(self._path), change=change) from error
 
     def read_lines(self, content: bytes) -> None:
         """Read the lines of this log, or of a journal that an earlier version stored in S3."""
@@ -149,7 +158,7 @@ class BatchLog:
             state: `sent`: CloudWatch took it; `refused`: it never will; `skipped`: the batch is too old.
 
         Raises:
-            ExternalBenchError: the disk took no more.
+            ExternalError: the disk took no more.
         """
         line = {
             "environment": self._environment, "round": round_number, "digest": digest, "state": state,
@@ -234,7 +243,7 @@ class RunPublisher:
         """Store a round's raw records, unless they are there; records are only ever appended."""
         name = f"records/round-{figures.number:05d}.jsonl"
         if self._sizes.get(name) != sum(end - first for first, end in figures.ranges):
-            self._store.store_ranges(name, self._folder / RECORDS_FILE, figures.ranges)
+            self._store.store_ranges(name, self._folder / "records.jsonl", figures.ranges)
             self.report.stored += 1
 
     def _publish_figures(self, figures: RoundFigures) -> None:

@@ -12,12 +12,12 @@ from planned import plan
 from running import QUICK, measure
 
 from tandem.bench import manifest, summary
+from tandem.bench.datapoints import read_rounds
 from tandem.bench.estimate import estimate_run_s
 from tandem.bench.manifest import PlanTotals
 from tandem.bench.run_description import describe_plan
 from tandem.bench.schedule import control_numbers
 from tandem.bench.settings import RunSettings
-from tandem.publish.datapoints import read_rounds
 
 pytestmark = pytest.mark.xdist_group("bench-control")  # its run is made once
 PROMPTS = {"code": ["a", "b", "c", "d"]}

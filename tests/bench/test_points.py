@@ -16,11 +16,11 @@ from running import Ran, measure, until
 
 from tandem.bench import summary
 from tandem.bench.counters import MetricsScrape
+from tandem.bench.datapoints import read_rounds
 from tandem.bench.manifest import ClockReading, PlanTotals, RunEnd
 from tandem.bench.quantiles import compute_spread
 from tandem.bench.record import RequestRecord, read_records
-from tandem.metrics import list_published_metrics
-from tandem.publish.datapoints import RoundFigures, read_rounds
+from tandem.metrics import RoundFigures, list_published_metrics
 
 ROOT = Path(__file__).parent
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z

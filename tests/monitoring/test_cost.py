@@ -9,6 +9,7 @@ import pytest
 from hosted import ROOT, asking, changed, watched
 from recorded import events, sample
 
+from tandem.bench.datapoints import read_rounds
 from tandem.metrics import CONTAINER_INSIGHTS, list_published_metrics
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
@@ -16,7 +17,6 @@ from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, coun
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MetricLine
-from tandem.publish.datapoints import read_rounds
 from tandem.spec.catalogue import load_catalogue
 
 POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"

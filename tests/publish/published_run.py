@@ -24,8 +24,8 @@ import numpy as np
 from botocore.config import Config
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.metrics import RoundFigures, SeriesMinute
 from tandem.publish.clients import PublishClients
-from tandem.publish.datapoints import RoundFigures, SeriesMinute
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from botocore.config import Config
 
+from tandem.metrics import SeriesMinute
 from tandem.publish.batch import MAX_BYTES, build_batches, round_values
-from tandem.publish.datapoints import SeriesMinute
 
 CELL = (("Experiment", "post"), ("Variant", "a"), ("PromptClass", "chat"), ("Concurrency", "8"))
 

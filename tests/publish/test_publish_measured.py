@@ -19,8 +19,8 @@ from published_run import PublishedRun, read_statistic
 
 from tandem import metrics
 from tandem.bench import manifest, summary
+from tandem.bench.datapoints import read_rounds
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS
-from tandem.publish.datapoints import read_rounds
 
 pytestmark = pytest.mark.endpoint
 TESTS = Path(__file__).parent.parent

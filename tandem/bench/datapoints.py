@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,48 +26,16 @@ from tandem.bench.request_table import Key, RequestTable, RowGroups, read_reques
 from tandem.bench.schedule import ArmLoad, TurnKey
 from tandem.bench.summary import check_limits
 from tandem.bench.throughput import compute_turn_metrics
-from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, list_published_metrics
+from tandem.metrics import (
+    ALL_VALUES,
+    BENCH_DIMENSIONS,
+    MINUTE_S,
+    RoundFigures,
+    SeriesMinute,
+    list_published_metrics,
+)  # fmt: skip
 
-MINUTE_S = 60
 _PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
-
-
-class SeriesMinute(NamedTuple):
-    """One minute of one series; sorts as batches are filled.
-
-    Args:
-        dimensions: name and value of each.
-        metric: its name in the catalogue.
-        at_s: when the minute began, in seconds of Unix time.
-    """
-
-    dimensions: tuple[tuple[str, str], ...]
-    metric: str
-    at_s: int
-
-    @property
-    def prompt_class(self) -> str:
-        """The class whose batch it lies in."""
-        return dict(self.dimensions)[BENCH_DIMENSIONS[2]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoundFigures:
-    """What is published of one round; `unpublished_rounds` is known only to who publishes and is not here.
-
-    Args:
-        number: from 0.
-        is_complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where
-            the manifest does not say how many were planned (llmperf): whether
-            a later round was begun, or the run has reached its end. Only then its figures are sent.
-        values: in the metric's unit; a control round has none, for it holds the baseline against itself alone.
-        ranges: bytes of its records in the file: each from the first to the one behind the last.
-    """
-
-    number: int
-    is_complete: bool
-    values: Mapping[SeriesMinute, Values]
-    ranges: tuple[tuple[int, int], ...]
 
 
 def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = ()) -> Iterator[RoundFigures]:
