@@ -53,9 +53,9 @@ def check(
         old_snapshot = recompile.read_snapshot(against, inputs)
     elif recompile.MANIFESTS.is_dir():
         old_snapshot = recompile.read_manifests(recompile.MANIFESTS)
-    comparisons = recompile.compare_experiment_keys(old_snapshot, inputs) if old_snapshot else []
+    changes = recompile.compare_keys(old_snapshot, inputs) if old_snapshot else []
     if selection.as_json:
-        print_json(_build_document(inputs, old_snapshot, comparisons) | {"exit_code": int(code)})
+        print_json(_build_document(inputs, old_snapshot, changes) | {"exit_code": int(code)})
         return code
     print_spec_faults(inputs.faults)
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
@@ -64,14 +64,14 @@ def check(
     warnings = format_count(len(inputs.faults) - refusals, "warning")
     print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
     if old_snapshot:
-        recompile.print_comparisons(old_snapshot, comparisons, inputs)
+        recompile.print_changes(old_snapshot, changes)
     _print_costs(inputs, verbose=verbose)
     _print_pins(inputs)
     return code
 
 
 def _build_document(
-    inputs: CommandInputs, old_snapshot: recompile.KeySnapshot | None, comparisons: list[recompile.KeyComparison]
+    inputs: CommandInputs, old_snapshot: recompile.KeySnapshot | None, changes: list[recompile.VariantChange]
 ) -> dict[str, object]:
     environments, watching = inputs.environments(), {}
     for environment, cost in inputs.list_watching_costs():
@@ -85,7 +85,7 @@ def _build_document(
         "faults": [fault.as_dict() for fault in inputs.faults],
         "watching": watching,
         "parked": {name: parked_cost_as_dict(cost) for name, cost in costs.items() if cost},
-        "recompiles": recompile.comparisons_as_dict(old_snapshot, comparisons, inputs) if old_snapshot else None,
+        "recompiles": recompile.changes_as_dict(old_snapshot, changes) if old_snapshot else None,
         "pins": pins,
     }
 

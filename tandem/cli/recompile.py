@@ -8,20 +8,19 @@ figure of a cost is Tandem's own.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import yaml
 
-from tandem.artifacts.explain import compute_key_name, format_value
+from tandem.artifacts.explain import compute_key_name, describe_differences
 from tandem.cli.console import format_count, print_line, print_rows
 from tandem.cli.inputs import CommandInputs
 from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, compare_key_fields
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
-from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.graph_count import count_graphs
@@ -33,11 +32,11 @@ SERVERS_FILE, KEYS_FILE = "serve/serve.yaml", "storage/storage.yaml"  # below an
 REFUSAL_TEXT = "refused above"
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 
-Verdict = Literal["same artifact", "recompiles", "new", "gone"]
-Number = TypeVar("Number", int, float)
+Verdict = Literal["same artifact", "recompiles", "new", "gone", "not compared"]
 KeyFields = Mapping[str, Any]
+VariantKeys = Mapping[str, KeyFields]
 ExperimentPath = tuple[str, str]  # environment, experiment; an empty environment is any
-PlaceKeys = Mapping[str, KeyFields] | str  # variant to the plain fields of its key, or why no key can be told
+PlaceKeys = VariantKeys | str  # variant to the plain fields of its key, or why no key can be told
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -78,58 +77,48 @@ class VariantChange:
     """One variant before and after, as --json prints it.
 
     Args:
-        variant: its name.
+        environment: None where none hosts its experiment.
+        experiment, variant: their names; no variant where nothing of the experiment could be compared.
         verdict: what the edit does to it.
+        reason: why nothing could be compared.
         compiles: whether its artifact was nobody's before.
         was, now: the artifact's name; None where there is none, or its fields are of another release.
         same_as: the variant that had this artifact before, where that is another one.
         graphs: what its artifact is made of; None where that is not known.
+        most_usd: the declared deadline at the declared price of a node-hour; None where no price is declared.
         differences: field to its value before (`was`) and after (`now`).
     """
 
-    variant: str
-    verdict: Verdict
+    environment: str | None
+    experiment: str
+    variant: str | None = None
+    verdict: Verdict = "not compared"
+    reason: str | None = None
     compiles: bool = False
     was: str | None = None
     now: str | None = None
     same_as: str | None = None
     graphs: int | None = None
-    differences: Mapping[str, Mapping[str, object]]
+    most_usd: float | None = None
+    differences: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyComparison:
-    """One experiment in one environment, before and after, as --json prints it.
-
-    Args:
-        environment: None where none hosts it.
-        experiment: its name.
-        not_compared: why nothing could be compared.
-        variants: variant by variant.
-    """
-
-    environment: str | None
-    experiment: str
-    not_compared: str | None = None
-    variants: tuple[VariantChange, ...] = ()
-
-
-def compare_experiment_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[KeyComparison]:
+def compare_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[VariantChange]:
     """Hold what is declared now against `old_snapshot`, place by place; what is gone altogether comes last."""
     only, declared_keys = old_snapshot.only_experiment, _compute_declared_keys(inputs)
     new_keys = {place: keys for place, keys in declared_keys.items() if only in {None, place[1]}}
     environments = {environment.name for environment in inputs.environments()}
     gone_places = [place for place in old_snapshot.places if place not in new_keys and place[0] in environments]
-    comparisons = []
+    changes: list[VariantChange] = []
     for place, new in {**new_keys, **{place: {} for place in gone_places}}.items():
-        old, reason, variants = old_snapshot.find_keys(place), None, tuple[VariantChange, ...]()
+        old, most_usd = old_snapshot.find_keys(place), _compute_most_usd(place, inputs)
         if isinstance(new, str) or isinstance(old, str):
             reason = new if isinstance(new, str) else str(old)
+            changes.append(VariantChange(environment=place[0] or None, experiment=place[1], reason=reason))
         else:
-            variants = tuple(_list_changes(old, new, old_snapshot.owners(place[0])))
-        entry = KeyComparison(environment=place[0] or None, experiment=place[1], not_compared=reason, variants=variants)
-        comparisons.append(entry)
-    return comparisons
+            owners = old_snapshot.owners(place[0])
+            changes += [replace(change, most_usd=most_usd) for change in _list_changes(place, old, new, owners)]
+    return changes
 
 
 def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceKeys]:
@@ -160,28 +149,21 @@ def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
     """
     if path.is_dir() and _find_trees(path):
         return read_manifests(path)
-    files, names = [path] if path.is_file() else sorted(path.glob("*.yaml")), sorted(inputs.workspace.experiments)
-    got = ""
-    if path.is_file() and path.stem not in names:
-        got, allowed = f"{path.stem}, the name of no declared experiment", ", ".join(names)
-        change = "name the file after the experiment that it is to be compared with"
-    elif not files:
-        got = "nothing to compare with" if path.exists() else "no such file or folder"
-        allowed = "an experiment file, a folder of them, or a folder that `tandem render` wrote"
-        change = "name one of these by --against"
-    if got:
+    names, catalogue = inputs.workspace.experiments, inputs.catalogue
+    files = [path] if path.is_file() and path.stem in names else sorted(path.glob("*.yaml"))
+    if not files:
+        allowed = (
+            f"a folder of experiment files, one file named after {', '.join(sorted(names))}, or rendered manifests"
+        )
+        got, change = "nothing to compare with", "name one of these by --against"
         raise SpecError([SpecFault(file=str(path), path="", got=got, allowed=allowed, change=change)])
+    known_names = {name for name, runtime in catalogue.runtimes.items() if runtime.spelling} | catalogue.models.keys()
     places: dict[ExperimentPath, PlaceKeys] = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
-        runtime = inputs.catalogue.runtimes.get(experiment.runtime)
-        try:
-            is_rendered = runtime is not None and runtime.spelling is not None
-            keys = _compute_variant_keys(experiment, inputs.catalogue) if is_rendered else experiment.runtime
-        except KeyError as error:
-            keys = str(error.args[0])  # a model
-        unknown = f"{file} names {keys}, which this release does not know"
-        places["", experiment.name] = unknown if isinstance(keys, str) else keys
+        unknown = ", ".join(sorted({experiment.runtime, *experiment.all_models()} - known_names))
+        reason = f"{file} names {unknown}, which this release does not know"
+        places["", experiment.name] = reason if unknown else _compute_variant_keys(experiment, catalogue)
     return KeySnapshot(where=str(path), places=places, only_experiment=path.stem if path.is_file() else None)
 
 
@@ -225,25 +207,35 @@ def _load_documents(file: Path, word: str) -> Iterator[Any]:
 
 
 def _list_changes(
-    old: Mapping[str, KeyFields], new: Mapping[str, KeyFields], owners: Mapping[str, str]
+    place: ExperimentPath, old: VariantKeys, new: VariantKeys, owners: Mapping[str, str]
 ) -> Iterator[VariantChange]:
     """Yield what becomes of each variant; `owners` is who had an artifact before."""
-    for variant, fields in new.items():
-        differences = compare_key_fields(old[variant], fields) if variant in old else {}
-        verdict: Verdict = "new" if variant not in old else "recompiles" if differences else "same artifact"
-        owner = None if verdict == "same artifact" else owners.get(_serialize_key(fields))
+    for variant in dict.fromkeys((*new, *old)):
+        before, fields = old.get(variant), new.get(variant)
+        differences = compare_key_fields(before, fields) if before is not None and fields is not None else {}
+        verdict: Verdict = "recompiles" if differences else "same artifact"
+        verdict = "gone" if fields is None else "new" if before is None else verdict
+        owner = owners.get(_serialize_key(fields)) if fields and verdict != "same artifact" else None
         yield VariantChange(
+            environment=place[0] or None,
+            experiment=place[1],
             variant=variant,
             verdict=verdict,
-            compiles=verdict != "same artifact" and owner is None,
-            was=compute_key_name(old[variant]) if variant in old else None,
-            now=compute_key_name(fields),
+            compiles=verdict in {"new", "recompiles"} and owner is None,
+            was=compute_key_name(before) if before else None,
+            now=compute_key_name(fields) if fields else None,
             same_as=owner,
-            graphs=count_graphs(fields),
-            differences={field: {"was": was, "now": now} for field, (was, now) in differences.items()},
+            graphs=count_graphs(fields) if fields else None,
+            differences={name: {"was": was, "now": now} for name, (was, now) in differences.items()},
         )
-    for variant in (name for name in old if name not in new):
-        yield VariantChange(variant=variant, verdict="gone", was=compute_key_name(old[variant]), differences={})
+
+
+def _compute_most_usd(place: ExperimentPath, inputs: CommandInputs) -> float | None:
+    """Return the most that one compile of a place costs; None where no price is declared."""
+    environment, declared = inputs.workspace.environments.get(place[0]), inputs.workspace.experiments.get(place[1])
+    if environment is None or declared is None or declared.record.compile.where != "device":
+        return None
+    return declared.record.compile.deadline_hours * environment.record.capacity.usd_per_hour
 
 
 def _serialize_key(fields: KeyFields) -> str:
@@ -251,83 +243,54 @@ def _serialize_key(fields: KeyFields) -> str:
     return json.dumps(fields, sort_keys=True)
 
 
-def print_comparisons(old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs) -> None:
+def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -> None:
     """Say for a person what the edit compiles."""
-    changed = [entry for entry in comparisons if any(change.verdict != "same artifact" for change in entry.variants)]
+    changed = [change for change in changes if change.verdict not in {"same artifact", "not compared"}]
     if changed:
         print_line(f"what differs from {old_snapshot.where}:")
-    elif any(comparison.not_compared is None for comparison in comparisons):
+    elif any(change.verdict == "same artifact" for change in changes):
         print_line(f"nothing is compiled again: every variant keeps the artifact that {old_snapshot.where} names")
-    for environment in (*inputs.environments(), None):
-        name = environment.name if environment else None
-        comparisons_here = [comparison for comparison in changed if comparison.environment == name]
-        if comparisons_here:
-            print_line(f"  {name or 'in no environment'}: {_format_bill(comparisons_here, environment, inputs)}")
-        for comparison in comparisons_here:
-            for change in comparison.variants:
-                _print_change(change, comparison.experiment)
-    for comparison in comparisons:
-        if comparison.not_compared:
-            place = "/".join(filter(None, (comparison.environment, comparison.experiment)))
-            print_rows([(f"not compared, {comparison.not_compared}: {place}",)], indent=0)
+    for environment in dict.fromkeys(change.environment for change in changed):
+        own_changes = [change for change in changed if change.environment == environment]
+        print_line(f"  {environment or 'in no environment'}: {_format_bill(_compute_bill(own_changes))}")
+        for change in own_changes:
+            _print_change(change)
+    for change in (change for change in changes if change.reason):
+        place = "/".join(filter(None, (change.environment, change.experiment)))
+        print_rows([(f"not compared, {change.reason}: {place}",)], indent=0)
 
 
-def comparisons_as_dict(
-    old_snapshot: KeySnapshot, comparisons: list[KeyComparison], inputs: CommandInputs
-) -> dict[str, Any]:
+def changes_as_dict(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    bills = {environment.name: _compute_bill(comparisons, environment, inputs) for environment in inputs.environments()}
-    experiments = [asdict(comparison) for comparison in comparisons]
-    return {"against": old_snapshot.where, "environments": bills, "experiments": experiments}
+    environments = dict.fromkeys(change.environment for change in changes if change.environment)
+    bills = {name: _compute_bill([change for change in changes if change.environment == name]) for name in environments}
+    return {"against": old_snapshot.where, "environments": bills, "variants": [asdict(change) for change in changes]}
 
 
-def _compute_bill(
-    comparisons: Iterable[KeyComparison], environment: Environment, inputs: CommandInputs
-) -> dict[str, Any]:
-    """Return what an edit compiles in an environment, and the most that this can cost.
+def _compute_bill(changes: Iterable[VariantChange]) -> dict[str, Any]:
+    """Return the artifacts that are compiled, their graphs and their cost at most; None where one is not known.
 
-    Returns:
-        `artifacts`: their number; two experiments that need the same one compile it once. `graphs`: of all of them;
-        None where a runtime decides it by itself. `most_usd`: the declared deadline of each at the declared price of a
-        node-hour; None where one is compiled on a node whose price is not declared.
+    Two experiments that need the same artifact compile it once.
     """
-    experiments = {experiment.name: experiment for experiment in inputs.list_experiments(environment)}
-    graphs: dict[str, int | None] = {}
-    hours: dict[str, float | None] = {}
-    for comparison in comparisons:
-        if comparison.environment == environment.name and comparison.experiment in experiments:
-            settings = experiments[comparison.experiment].compile
-            compiles = {str(change.now): change.graphs for change in comparison.variants if change.compiles}
-            graphs |= compiles
-            hours |= dict.fromkeys(compiles, settings.deadline_hours if settings.where == "device" else None)
-    total_hours = _sum_values(hours)
-    most_usd = None if total_hours is None else total_hours * environment.capacity.usd_per_hour
-    return {"artifacts": len(graphs), "graphs": _sum_values(graphs), "most_usd": most_usd}
+    compiles = {change.now: change for change in changes if change.compiles}.values()
+    amounts: dict[str, list[Any]] = {
+        "graphs": [change.graphs for change in compiles],
+        "most_usd": [change.most_usd for change in compiles],
+    }
+    sums = {name: None if None in values else sum(values) for name, values in amounts.items()}
+    return {"artifacts": len(compiles), **sums}
 
 
-def _sum_values(values: Mapping[str, Number | None]) -> Number | int | None:
-    known_values = [value for value in values.values() if value is not None]
-    return sum(known_values) if len(known_values) == len(values) else None
-
-
-def _format_bill(comparisons: list[KeyComparison], environment: Environment | None, inputs: CommandInputs) -> str:
-    names = {change.now for comparison in comparisons for change in comparison.variants if change.compiles}
-    if environment is None or not names:
-        return f"{format_count(len(names), 'artifact')} to compile" if names else "nothing to compile"
-    bill = _compute_bill(comparisons, environment, inputs)
+def _format_bill(bill: Mapping[str, Any]) -> str:
+    if not bill["artifacts"]:
+        return "nothing to compile"
     graphs = f" ({format_count(bill['graphs'], 'graph')})" if bill["graphs"] else ""
-    text = f"{format_count(bill['artifacts'], 'artifact')}{graphs} to compile"
-    if bill["most_usd"] is None:
-        return f"{text}, on a CPU node: its price is not declared"
-    price = f"deadline_hours x {environment.capacity.usd_per_hour:.2f}"
-    return f"{text}, at most {bill['most_usd']:.2f} USD ({price})"
+    cost = "no price is declared" if bill["most_usd"] is None else f"at most {bill['most_usd']:.2f} USD"
+    return f"{format_count(bill['artifacts'], 'artifact')}{graphs} to compile, {cost}"
 
 
-def _print_change(change: VariantChange, experiment: str) -> None:
-    differences = (
-        f"{field} {format_value(pair['was'])} -> {format_value(pair['now'])}"
-        for field, pair in change.differences.items()
-    )
+def _print_change(change: VariantChange) -> None:
+    pairs = {name: (pair["was"], pair["now"]) for name, pair in change.differences.items()}
     text: str = change.verdict
     if change.verdict == "gone":
         text = f"gone, its artifact stays until collected: {change.was or 'unnamed'}"
@@ -336,8 +299,8 @@ def _print_change(change: VariantChange, experiment: str) -> None:
     elif change.verdict == "new":
         text = f"new, compiles {change.now}"
     elif change.verdict == "recompiles":
-        text = f"recompiles because {', '.join(differences)}"
-    print_rows([(f"{experiment}/{change.variant}: {text}",)], indent=4)
-    if change.compiles and change.differences:
+        text = f"recompiles because {', '.join(describe_differences(pairs))}"
+    print_rows([(f"{change.experiment}/{change.variant}: {text}",)], indent=4)
+    if change.compiles and pairs:
         print_line(f"      compiles {change.now}")
         print_line(f"      until applied, serves {change.was or 'the artifact that it has'}")
