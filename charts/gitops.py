@@ -28,10 +28,11 @@ from charts import people as people_chart
 from charts.manifest import Object, build_object, object_labels
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME, DriverRelease, build_driver_release
+from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME, build_driver_release
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.images import PRIVATE_ECR
+from tandem.spec.platform import DraChart
 
 FOLDER = "gitops"
 ARGOCD_API = "argoproj.io/v1alpha1"
@@ -73,21 +74,19 @@ def render_gitops(
     return {delivery.tool: build(environment.name, delivery, experiments, build_driver_release(environment, catalogue))}
 
 
-def _build_argocd(
-    name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DriverRelease
-) -> list[Object]:
+def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DraChart) -> list[Object]:
     """Return everything Argo CD is told about the environment `name`."""
     platform, people = f"{name}-platform", f"{name}-people"  # whoever changes an experiment changes no right
-    platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
+    platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace.value]
     namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
     repository, platform_sources = [delivery.repo_url], [delivery.repo_url, driver.repository]
     gitops_source = _build_source(delivery, FOLDER)
     people_source = _build_source(delivery, people_chart.FOLDER)
     chart_source = {
         "repoURL": driver.repository,
-        "targetRevision": driver.version,
+        "targetRevision": driver.version.value,
         "path": ".",
-        "helm": {"releaseName": RELEASE, "valuesObject": driver.values},
+        "helm": {"releaseName": RELEASE, "valuesObject": driver.values.value},
     }
     rows: list[tuple[str, str, int, Object]] = [
         ("AppProject", platform, 0, _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS)),
@@ -162,9 +161,7 @@ def _build_application_set(name: str, delivery: GitopsDelivery, experiments: lis
     }
 
 
-def _build_flux(
-    name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DriverRelease
-) -> list[Object]:
+def _build_flux(name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DraChart) -> list[Object]:
     """Return everything Flux is told about the environment `name`."""
     # ssh always needs a key
     secret = {"secretRef": {"name": SSH_SECRET}} if delivery.repo_url.startswith("ssh://") else {}
@@ -175,7 +172,7 @@ def _build_flux(
         "interval": "1h",
         **({"provider": "aws"} if PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME)) else {}),
         "url": driver.repository,
-        "ref": {"tag": driver.version, **({"digest": driver.digest} if driver.digest else {})},
+        "ref": {"tag": driver.version.value, **({"digest": driver.digest.value} if driver.digest.value else {})},
         "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
     }
     release = {
@@ -186,7 +183,7 @@ def _build_flux(
         "targetNamespace": RELEASE_NAMESPACE,
         "install": {"remediation": {"retries": 3}},
         "upgrade": {"remediation": {"retries": 3}},
-        "values": driver.values,
+        "values": driver.values.value,
     }
     # the first does not wait: it holds itself, and would wait for itself
     kustomizations = {f"{name}-gitops": _build_kustomization(name, delivery, FOLDER, waits=False)}

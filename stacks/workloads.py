@@ -87,7 +87,7 @@ class WorkloadsStack(EnvironmentStack):
         release = eks.HelmChart(
             self, "NeuronDra", cluster=kubectl.cluster, release=RELEASE, namespace=RELEASE_NAMESPACE,
             create_namespace=False, chart=driver.repository.rpartition("/")[2], repository=driver.repository,
-            version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
+            version=driver.version.value, values=dict(driver.values.value), timeout=HELM_TIMEOUT,
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
         manifests = [

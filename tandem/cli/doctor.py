@@ -26,23 +26,13 @@ from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.ops.account import AccountClients, create_session, require_account
-from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
+from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, exit_code, run_checks, run_stop_proof
 from tandem.ops.people.policies import build_command_policy
 from tandem.spec.environment import Environment
 
 CHECK_COLUMNS = 24  # of a level and the name of a check
 LEVELS = ("ok", "warn", "fail", "unknown")
-VERDICTS = {
-    ExitCode.DONE: "nothing stands in the way",
-    ExitCode.STALE: "nothing stands in the way, but not all is ok",
-    ExitCode.BAD_INPUT: "the declaration and the account differ",
-    ExitCode.EXTERNAL_FAILURE: "something that is needed failed or could not be seen",
-}
-PROOF_VERDICTS = {
-    ExitCode.DONE: "the one-shot stop reaches EKS",
-    ExitCode.EXTERNAL_FAILURE: "the one-shot stop is not proven",
-}
 
 
 def doctor(
@@ -78,7 +68,7 @@ def doctor(
             experiments=tuple(inputs.list_experiments(environment)),
             catalogue=inputs.catalogue,
             now=datetime.now(tz=UTC),
-            resolve_digest=_resolve_digest,
+            resolve_digest=image_digests.resolve_digest,
         )
         lines = run_checks(context, AccountClients(environment))
         skipped_count = len(CHECKS) - len({line.check for line in lines})
@@ -97,9 +87,8 @@ def doctor(
                 print_line(f"      {line.command}")
     if skipped_count:
         print_line(f"skipped: no credentials for account {environment.account} ({skipped_count} checks)")
-    verdict = (PROOF_VERDICTS if prove_stop else VERDICTS)[code]
     counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
-    print_line(f"{counts_text}; {verdict}; exit code {int(code)}")
+    print_line(f"{counts_text}; exit code {int(code)}")
     return code
 
 
@@ -120,16 +109,3 @@ def _prove_stop(environment: Environment) -> Finding:
         return run_stop_proof(account, lambda text: print(text, file=sys.stderr, flush=True))
     finally:
         signal.signal(signal.SIGTERM, previous_handler)
-
-
-def _resolve_digest(reference: str) -> str:
-    try:
-        return image_digests.resolve_digest(reference, image_digests.open_public_registry)
-    except image_digests.UnknownTagError as error:
-        raise MissingImageError(f"its registry has no {reference}") from error
-    except image_digests.ResolveError as error:
-        # what the registry's client says at last, without what it was doing when it failed
-        cause = error.__cause__ or error
-        inner_error = cause.args[0] if cause.args else cause
-        reason = " ".join(str(getattr(inner_error, "reason", cause)).split())
-        raise RegistryError(reason or type(cause).__name__) from error

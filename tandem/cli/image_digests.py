@@ -15,16 +15,10 @@ import yaml
 from dxf import DXF
 from dxf.exceptions import DXFError
 
+from tandem.ops.doctor.context import MissingImageError, RegistryError
+
 TIMEOUT_S = 20.0
 HEADER = "# Written by `tandem images --resolve`: image reference to the digest its registry gave.\n"
-
-
-class ResolveError(RuntimeError):
-    """A registry did not answer, or does not know a tag."""
-
-
-class UnknownTagError(ResolveError):
-    """A registry answered that it has no such image."""
 
 
 def open_public_registry(host: str, repository: str) -> DXF:
@@ -45,7 +39,7 @@ def resolve_digests(
         Reference to `sha256:...`, as written.
 
     Raises:
-        ResolveError: naming the reference and what the registry said; `file` is left as it was.
+        RegistryError: naming the reference and what the registry said; `file` is left as it was.
     """
     digests = {reference: resolve_digest(reference, open_registry) for reference in references}
     today = datetime.now(tz=UTC).date().isoformat()
@@ -65,8 +59,8 @@ def resolve_digest(reference: str, open_registry: Callable[[str, str], DXF] = op
     """Ask a registry for the digest behind `host/repository:tag`, or whether it has `host/repository@sha256:...`.
 
     Raises:
-        UnknownTagError: it has no such image.
-        ResolveError: it did not answer, or not to an anonymous reader.
+        MissingImageError: it has no such image.
+        RegistryError: it did not answer, or not to an anonymous reader.
     """
     name, separator, alias = reference.partition("@")
     if not separator:
@@ -77,9 +71,9 @@ def resolve_digest(reference: str, open_registry: Callable[[str, str], DXF] = op
             digest, _ = registry.head_manifest_and_response(alias)
     except (DXFError, requests.RequestException, KeyError) as error:
         answer = getattr(error, "response", None)
-        is_unknown_tag = answer is not None and answer.status_code == requests.codes.not_found
-        raise (UnknownTagError if is_unknown_tag else ResolveError)(
-            f"{reference}: {host} gave no digest ({error or type(error).__name__}); "
-            "check the tag, and that this machine reaches the registry"
-        ) from error
+        if answer is not None and answer.status_code == requests.codes.not_found:
+            raise MissingImageError(f"its registry has no {reference}") from error
+        inner_error = error.args[0] if error.args else error
+        reason = " ".join(str(getattr(inner_error, "reason", error)).split()) or type(error).__name__
+        raise RegistryError(f"{reference}: {host} gave no digest: {reason}") from error
     return str(digest)

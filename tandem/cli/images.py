@@ -29,7 +29,7 @@ def images(
 
     Raises:
         SpecError: a spec is refused.
-        ResolveError: a registry does not answer or does not know a tag.
+        RegistryError: a registry does not answer or does not know a tag.
     """
     inputs = read_legal_inputs(selection.narrow(names))
     environments = {environment.name: environment for environment in inputs.environments()}

@@ -6,6 +6,7 @@ Invariant: what is said of an environment here is said of one that broke no rule
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -74,23 +75,16 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
         if cost.usd > limit:
             dearest = max(cost.parts, key=lambda part: part.usd)
             part_text = f"{dearest.usd:.2f} of it are {dearest.name}: {dearest.explanation}"
-            yield SpecFault(
-                file=document.file,
-                path=LIMIT_PATH,
-                got=f"{limit:g}",
-                allowed=f"at least {cost.usd:.2f}: what watching may cost in a month",
-                change=f"raise it, or declare fewer variants or experiments; {part_text}",
-                line=document.lines.get(LIMIT_PATH),
-            )
+            allowed = f"at least {cost.usd:.2f}: what watching may cost in a month"
+            change = f"raise it, or declare fewer variants or experiments; {part_text}"
+            yield document.build_fault(LIMIT_PATH, f"{limit:g}", allowed, change)
         if count > MAX_ALARMS:
-            yield SpecFault(
-                file=document.file,
-                path="experiments",
-                got=f"{count} alarms on what is hosted",
-                allowed=f"at most {MAX_ALARMS}, since a template takes 500 resources",
-                change="host fewer variants in this environment, or take values out of observability.reference",
-                line=document.lines.get("experiments"),
+            got, allowed = (
+                f"{count} alarms on what is hosted",
+                f"at most {MAX_ALARMS}, as a template takes 500 resources",
             )
+            change = "host fewer variants in this environment, or take values out of observability.reference"
+            yield document.build_fault("experiments", got, allowed, change)
         yield from _list_reference_faults(document, scope)
 
 
@@ -106,16 +100,14 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
         for key, known in known_values.items():
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"
-                yield SpecFault(
-                    file=document.file,
-                    path=path,
-                    got=f"{getattr(value, key)}, which no suite of the experiment asks",
-                    allowed=", ".join(map(str, known)),
-                    change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm "
-                    "sees nothing",
-                    line=document.lines.get(path),
-                    severity="warning",
+                got, allowed = (
+                    f"{getattr(value, key)}, which no suite of the experiment asks",
+                    ", ".join(map(str, known)),
                 )
+                change = (
+                    "write one of them, or ask it by flags of `tandem bench run`: until then its alarm sees nothing"
+                )
+                yield replace(document.build_fault(path, got, allowed, change), severity="warning")
 
 
 def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:

@@ -9,37 +9,20 @@ namespace made beforehand by the installing tool would not be the chart's to own
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from typing import Any
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.images import apply_mirror
+from tandem.spec.platform import DraChart
 
 RELEASE = "neuron-helm-chart"
 RELEASE_NAMESPACE = "kube-system"
 SCHEME = "oci://"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverRelease:
-    """One installation of the chart.
-
-    Args:
-        repository: oci:// URL of the chart, behind the mirror where one is set.
-        version: the chart's version, pinned. digest: sha256:..., None until resolved.
-        namespace: where the chart puts the driver's pods. values: the chart's values.
-    """
-
-    repository: str
-    version: str
-    digest: str | None
-    namespace: str
-    values: dict[str, Any]
-
-
-def build_driver_release(environment: Environment, catalogue: Catalogue) -> DriverRelease:
-    """Return the Neuron DRA chart for `environment`.
+def build_driver_release(environment: Environment, catalogue: Catalogue) -> DraChart:
+    """Return the Neuron DRA chart for `environment`, mirrors applied to its address and its values.
 
     Raises:
         ValueError: a mirror moves an image that the chart has no value for.
@@ -57,10 +40,6 @@ def build_driver_release(environment: Environment, catalogue: Catalogue) -> Driv
         for parent in parents:
             part = part.setdefault(parent, {})
         part[leaf_key] = mirror_name
-    return DriverRelease(
-        repository=SCHEME + apply_mirror(chart.repository.removeprefix(SCHEME), mirrors),
-        version=chart.version.value,
-        digest=chart.digest.value,
-        namespace=chart.namespace.value,
-        values=values,
-    )
+    repository = SCHEME + apply_mirror(chart.repository.removeprefix(SCHEME), mirrors)
+    values_figure = chart.values.model_copy(update={"value": values})
+    return chart.model_copy(update={"repository": repository, "values": values_figure})

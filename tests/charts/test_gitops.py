@@ -180,7 +180,7 @@ def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, st
 def test_a_mirror_moves_the_driver_chart_and_every_image_of_it() -> None:
     release = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
     assert release.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
-    assert release.values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
+    assert release.values.value["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
 
 
 def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:

@@ -9,7 +9,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from dxf import DXF
 
-from tandem.cli.image_digests import ResolveError, UnknownTagError, resolve_digest, resolve_digests
+from tandem.cli.image_digests import resolve_digest, resolve_digests
+from tandem.ops.doctor.context import MissingImageError, RegistryError
 from tandem.spec.figure import read_data_file
 from tandem.spec.platform import DigestTable
 
@@ -65,13 +66,13 @@ def test_resolving_keeps_what_was_known(host, tmp_path):
 
 def test_an_unknown_tag_is_named_and_the_file_left_alone(host, tmp_path):
     file = tmp_path / "digests.yaml"
-    with pytest.raises(ResolveError, match=r"neuron/server:2.0"):
+    with pytest.raises(RegistryError, match=r"neuron/server:2.0"):
         resolve_digests([f"{host}/neuron/server:2.0"], file, plain_http)
     assert not file.exists()
 
 
 def test_a_registry_that_does_not_answer_is_named(tmp_path):
-    with pytest.raises(ResolveError, match=r"127.0.0.1:9"):
+    with pytest.raises(RegistryError, match=r"127.0.0.1:9"):
         resolve_digests(["127.0.0.1:9/neuron/server:1.0"], tmp_path / "digests.yaml", plain_http)
 
 
@@ -80,8 +81,8 @@ def test_a_pinned_image_is_asked_for_by_its_digest(host):
 
 
 def test_an_image_that_is_not_there_is_told_from_a_registry_that_does_not_answer(host):
-    with pytest.raises(UnknownTagError):
+    with pytest.raises(MissingImageError):
         resolve_digest(f"{host}/neuron/server@sha256:{'0' * 64}", plain_http)
-    with pytest.raises(ResolveError) as silent:
+    with pytest.raises(RegistryError) as silent:
         resolve_digest("127.0.0.1:9/neuron/server:1.0", plain_http)
-    assert not isinstance(silent.value, UnknownTagError)
+    assert not isinstance(silent.value, MissingImageError)

@@ -95,7 +95,7 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
     eks = fleet.client("eks")
     (update,) = eks.list_updates(name=fleet.guarded.cluster, nodegroupName=fleet.guarded.node_group)["updateIds"]
     assert f"(its update {update})" in " ".join(told.split())
-    assert "1 ok; the one-shot stop reaches EKS" in told
+    assert "1 ok; exit code 0" in told
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 

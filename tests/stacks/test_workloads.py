@@ -120,7 +120,7 @@ def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workl
 
 
 def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
-    values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values
+    values = build_driver_release(environment("post-us-east-2"), inputs().catalogue).values.value
     assert json.loads(one(workloads, HELM)["Values"]) == values
 
 

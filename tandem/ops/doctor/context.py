@@ -20,7 +20,7 @@ EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
-class RegistryError(Exception):
+class RegistryError(RuntimeError):
     """A registry could not be asked."""
 
 

@@ -50,7 +50,9 @@ from tandem.spec.project_image import PROJECT_IMAGES
 SPOT = {"kind": "spot", "reservation_id": None, "block": None}
 ON_DEMAND = {**SPOT, "kind": "on-demand"}
 GATED = {"experiments": ("qwen3-native", "llama-eagle3")}
-OVER = CapacityBlock(starts="2026-11-19T11:30:00Z", ends="2026-11-20T11:30:00Z")  # the world asks on the 21st
+OVER = CapacityBlock.model_validate_json(  # the world asks on the 21st
+    '{"starts": "2026-11-19T11:30:00Z", "ends": "2026-11-20T11:30:00Z"}'
+)
 ROLE, USER = (f"arn:aws:iam::{ACCOUNT}:{name}" for name in ("role/PlatformAdmin", "user/somebody"))
 PARAMETER = {"Resources": {"P": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "v"}}}}
 STUCK = {"Type": "AWS::EKS::Addon", "Properties": {"AddonName": "vpc-cni", "ClusterName": "none"}}
