@@ -32,11 +32,9 @@ def check_offering(context: DoctorContext, account: AccountClients) -> Finding:
         return Finding("ok", f"{capacity.instance_type} is offered in {capacity.zone}")
     places = f"only in {', '.join(sorted(zone_ids))}" if zone_ids else f"nowhere in {region}"
     message = f"{capacity.instance_type} is not offered to this account in {capacity.zone}, {places}"
-    words = f"ec2 describe-instance-type-offerings --region {region} --location-type availability-zone-id"
-    command = build_aws_command(words, filters=f"Name=instance-type,Values={capacity.instance_type}")
     if capacity.needs_reservation and not capacity.awaits_reservation:
-        return Finding("warn", message, "see reservation: a type may be hidden from an account", command)
-    return Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type", command)
+        return Finding("warn", message, "see reservation: a type may be hidden from an account")
+    return Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type")
 
 
 def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
@@ -48,10 +46,7 @@ def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
     pages = (account.list_rows(service, f"List{call}Quotas", "Quotas", "ec2", ServiceCode="ec2") for call in calls)
     quota = next((row for rows in pages for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
     if quota is None:
-        query = 'Quotas[?contains(QuotaName,`"Trn"`)].[QuotaName,QuotaCode,Value]'
-        command = build_aws_command("service-quotas list-service-quotas --service-code ec2", region=region, query=query)
-        action = "see in the console what it is called now"
-        return Finding("unknown", f"Service Quotas lists no {name!r}", action, command)
+        return Finding("unknown", f"Service Quotas lists no {name!r}", "see in the console what it is called now")
     required = context.catalogue.instances.instances[capacity.instance_type].vcpu.value * capacity.nodes
     message = f"{name}: {quota['Value']:g} vCPU, {capacity.nodes} x {capacity.instance_type} need {required}"
     if quota["Value"] >= required:
@@ -77,7 +72,7 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
     row = _read_reservation(context, account)
     if row is None:
         message = f"{capacity.reservation_id} is not in this account and region"
-        yield Finding("fail", message, "correct capacity.reservation_id", _build_lookup_command(context))
+        yield Finding("fail", message, "correct capacity.reservation_id")
         return
     findings = [*_compare_purchase(context, row), *_judge_state(context, row), *_judge_window(context, row)]
     yield from findings
@@ -93,15 +88,11 @@ def _read_reservation(context: DoctorContext, account: AccountClients) -> dict[s
     return next(iter(response["CapacityReservations"]), None) if response else None
 
 
-def _build_lookup_command(context: DoctorContext) -> str:
-    return build_aws_command("ec2 describe-capacity-reservations", region=context.environment.region)
-
-
 def _build_offer_command(context: DoctorContext) -> str:
-    """Return the command that lists what may be bought; a reservation is made, not bought."""
+    """Return the command that lists what may be bought; empty for a reservation, which is made, not bought."""
     capacity = context.environment.capacity
     if capacity.kind != "capacity-block":
-        return _build_lookup_command(context)
+        return ""
     words = f"ec2 describe-capacity-block-offerings --region {context.environment.region} --capacity-duration-hours 24"
     return build_aws_command(words, instance_type=capacity.instance_type, instance_count=str(capacity.nodes))
 
@@ -130,13 +121,13 @@ def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findin
     available = int(row.get("AvailableInstanceCount", nodes))
     if state in PENDING_STATES:
         start = f", it starts at {row['StartDate']:{TIME_FORMAT}}" if row.get("StartDate") else ""
-        yield Finding("warn", f"it is {state}{start}", "nothing can be raised before", _build_lookup_command(context))
+        yield Finding("warn", f"it is {state}{start}", "nothing can be raised before")
     elif state != "active":
         message = f"it is {state}: nothing can be launched from it"
         yield Finding("fail", message, "buy another, write its id, deploy Fleet", _build_offer_command(context))
     elif available < nodes:
         message = f"{available} of its {row['TotalInstanceCount']} instances are free now"
-        yield Finding("warn", message, "see who uses the others", _build_lookup_command(context))
+        yield Finding("warn", message, "see who uses the others")
 
 
 def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:

@@ -83,22 +83,21 @@ def check_control_plane(context: DoctorContext, account: AccountClients) -> Find
         return Finding("ok", f"{name} is not there yet")
     cluster, declared_version = response["cluster"], environment.cluster.kubernetes
     owner = cluster.get("tags", {}).get(names.OWNER_TAG)
-    command = build_aws_command("eks describe-cluster", name=name, region=environment.region)
     if owner != environment.name:
-        return _build_foreign_finding(account, f"cluster {name}", owner, command)
+        return _build_foreign_finding(account, f"cluster {name}", owner)
     if cluster["status"] != "ACTIVE":
-        return Finding("fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", command, code=EXIT_EXTERNAL)
+        return Finding("fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", code=EXIT_EXTERNAL)
     if cluster["version"] != declared_version:
         message = f"{name} runs {cluster['version']}, declared is {declared_version}"
-        return Finding("warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet", command)
+        return Finding("warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet")
     return Finding("ok", f"{name} is ACTIVE with Kubernetes {cluster['version']}")
 
 
-def _build_foreign_finding(account: AccountClients, resource: str, owner: str | None, command: str) -> Finding:
+def _build_foreign_finding(account: AccountClients, resource: str, owner: str | None) -> Finding:
     owner_text = f"has {names.OWNER_TAG}={owner}" if owner else f"has no tag {names.OWNER_TAG}"
     message = f"{resource} {owner_text}: it is not this environment's, or older than the tag"
     action = f"see whose it is; deploy '{account.name}/*' if it is yours, else rename the environment"
-    return Finding("fail", message, action, command)
+    return Finding("fail", message, action)
 
 
 def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -117,9 +116,7 @@ def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Fin
     if is_absent:
         yield Finding("ok", f"{config.node_group} is not there yet")
     elif fleet.has_owner_tag is False:
-        flags = {"cluster_name": config.cluster, "nodegroup_name": config.node_group, "region": config.region}
-        command = build_aws_command("eks describe-nodegroup", **flags)
-        yield _build_foreign_finding(account, f"node group {config.node_group}", None, command)
+        yield _build_foreign_finding(account, f"node group {config.node_group}", None)
     elif not {"node group", "instances"} & set(fleet.unknown):
         yield from _judge_raised_fleet(context, fleet)
     for fault in (text for text in fleet.faults if text.startswith("s3://")):

@@ -21,7 +21,6 @@ MIN_BOOTSTRAP_VERSION = 6
 MIN_LOOKUP_VERSION = 8  # an older one has no role to look with, and `cdk diff` takes the deploy role
 RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
 HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}  # enabled in each account
-IDENTITY_COMMAND = "aws sts get-caller-identity"
 
 
 def check_placeholders(context: DoctorContext, _: AccountClients) -> Iterator[Finding]:
@@ -60,11 +59,11 @@ def check_credentials(context: DoctorContext, account: AccountClients) -> Findin
                 message = f"accepted in {home_region}: {region} is not enabled for the account"
                 return Finding("fail", message, "enable it", _build_enable_command(region))
         action = "log in again" if code in ANSWER_CODES["expired"] else error.change
-        return Finding("fail", error.problem, action, IDENTITY_COMMAND, code=error.exit_code)
+        return Finding("fail", error.problem, action, code=error.exit_code)
     if identity["Account"] == declared_account:
         return Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")
     message = f"these are of account {identity['Account']}, the environment is in {declared_account}"
-    return Finding("fail", message, f"log in to {declared_account}, or name another environment", IDENTITY_COMMAND)
+    return Finding("fail", message, f"log in to {declared_account}, or name another environment")
 
 
 def _build_enable_command(region: str) -> str:
@@ -76,8 +75,7 @@ def check_region(context: DoctorContext, account: AccountClients) -> Finding:
     name, absent = context.environment.region, {"InvalidParameterValue"}
     response = account.find("ec2", "DescribeRegions", name, absent=absent, RegionNames=[name], AllRegions=True)
     if not response or not response["Regions"]:
-        command = "aws ec2 describe-regions --all-regions"
-        return Finding("fail", f"AWS knows no region {name}", "correct `region`", command)
+        return Finding("fail", f"AWS knows no region {name}", "correct `region`")
     status = response["Regions"][0]["OptInStatus"]
     if status == "not-opted-in":
         return Finding("fail", f"{name} is not enabled for the account", "enable it", _build_enable_command(name))
@@ -112,8 +110,7 @@ def check_boundary(context: DoctorContext, account: AccountClients) -> Finding:
     arn = boundary_arn(context.environment)
     if account.find("iam", "GetPolicy", arn, PolicyArn=arn):
         return Finding("ok", arn)
-    command = build_aws_command("iam list-policies --scope Local", query="Policies[].Arn")
-    return Finding("fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary", command)
+    return Finding("fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary")
 
 
 def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -126,12 +123,12 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     present, is_good = [kind for kind, state in states.items() if state], True
     for kind in present:
         stack, state, code = names.stack_name(environment, kind), states[kind], EXIT_EXTERNAL
-        describe, roll_back, delete = (
+        roll_back, delete = (
             build_aws_command(f"cloudformation {verb}", stack_name=stack, region=environment.region)
-            for verb in ("describe-stack-events", "continue-update-rollback", "delete-stack")
+            for verb in ("continue-update-rollback", "delete-stack")
         )
         if state.endswith("_IN_PROGRESS"):
-            yield Finding("warn", f"{stack} is {state}", "wait for its end, a deploy would fail now", describe)
+            yield Finding("warn", f"{stack} is {state}", "wait for its end, a deploy would fail now")
         elif state == "UPDATE_ROLLBACK_FAILED":
             action = "make good what the events name, then roll back"
             yield Finding("fail", f"{stack} is {state}", action, roll_back, code)
@@ -170,8 +167,7 @@ def check_principals(context: DoctorContext, account: AccountClients) -> Iterato
         elif account.find("iam", operation, arn, **{parameter: name}):
             existing_count += 1
         else:
-            command = build_aws_command(f"iam get-{kind}", **{f"{kind}_name": name})
-            yield Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access", command)
+            yield Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access")
     if not context.environment.cluster.access.admin:
         yield Finding("warn", "cluster.access.admin is empty: nobody can enter the cluster", "name at least one")
     if existing_count:

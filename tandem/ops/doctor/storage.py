@@ -44,15 +44,14 @@ def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) ->
             raise
         response = {"BucketRegion": "another region"}
     if response is None and is_existing:
-        command = build_aws_command("s3api head-bucket", bucket=name)
-        return Finding("fail", f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket", command)
+        return Finding("fail", f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket")
     if response is None:
         return Finding("ok", f"{name} is free, or not made yet")
     region = response.get("BucketRegion", environment.region)
     if region != environment.region:
         message = f"{name} lies in {region}, the environment in {environment.region}"
         action = "change artifacts.existing_bucket" if is_existing else "change the environment's name"
-        return Finding("fail", message, action, build_aws_command("s3api get-bucket-location", bucket=name))
+        return Finding("fail", message, action)
     if not is_existing and not read_stack_status(account, "Artifacts"):
         command = build_cdk_command("deploy", environment.name, "*", "--import-existing-resources")
         return Finding("warn", f"{name} is of an earlier deploy", "adopt it with the first deploy", command)
@@ -66,7 +65,7 @@ def _judge_denied_bucket(account: AccountClients, name: str, error: AccessDenied
         return Finding("unknown", f"{name} is ours, but may not be looked at ({error.problem})", error.change)
     message = f"{name} is somebody else's: names of buckets are taken world-wide"
     action = "rename the environment, or name a bucket of yours in artifacts.existing_bucket"
-    return Finding("fail", message, action, build_aws_command("s3api list-buckets", prefix=name))
+    return Finding("fail", message, action)
 
 
 def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding:
@@ -74,15 +73,12 @@ def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding
     key = context.environment.artifacts.kms_key_arn
     if key is None:
         return Finding("ok", "S3's own keys encrypt the bucket")
-    command, answer = (
-        build_aws_command("kms describe-key", key_id=key),
-        account.find("kms", "DescribeKey", key, KeyId=key),
-    )
+    answer = account.find("kms", "DescribeKey", key, KeyId=key)
     if answer is None:
-        return Finding("fail", f"there is no key {key}", "correct artifacts.kms_key_arn", command)
+        return Finding("fail", f"there is no key {key}", "correct artifacts.kms_key_arn")
     state = answer["KeyMetadata"]["KeyState"]
     if state != "Enabled":
-        return Finding("fail", f"the bucket's key is {state}: no object can be read or written", "enable it", command)
+        return Finding("fail", f"the bucket's key is {state}: no object can be read or written", "enable it")
     return Finding("ok", "the bucket's key is enabled; whom its policy admits is not looked at")
 
 

@@ -50,9 +50,7 @@ from tandem.spec.project_image import PROJECT_IMAGES
 SPOT = {"kind": "spot", "reservation_id": None, "block": None}
 ON_DEMAND = {**SPOT, "kind": "on-demand"}
 GATED = {"experiments": ("qwen3-native", "llama-eagle3")}
-OVER = CapacityBlock.model_validate_json(  # the world asks on the 21st
-    '{"starts": "2026-11-19T11:30:00Z", "ends": "2026-11-20T11:30:00Z"}'
-)
+OVER = CapacityBlock(starts=NOW - timedelta(days=2), ends=NOW - timedelta(days=1))
 ROLE, USER = (f"arn:aws:iam::{ACCOUNT}:{name}" for name in ("role/PlatformAdmin", "user/somebody"))
 PARAMETER = {"Resources": {"P": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "v"}}}}
 STUCK = {"Type": "AWS::EKS::Addon", "Properties": {"AddonName": "vpc-cni", "ClusterName": "none"}}
@@ -137,7 +135,7 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     ("no cluster yet", "control-plane", "ok0", "", {}),
     ("no fleet yet", "fleet", "ok0", "", {}),
     ("principals that exist", "principals", "ok0", "2 principals", access(ROLE, USER)),
-    ("a role that is not there", "principals", "fail2", "aws iam get-role --role-name Nobody",
+    ("a role that is not there", "principals", "fail2", "there is no role",
      access(f"arn:aws:iam::{ACCOUNT}:role/path/to/Nobody")),
     ("a role of another account", "principals", "warn0", "", access("arn:aws:iam::999999999999:role/Theirs")),
     ("nobody may enter", "principals", "warn0", "nobody can enter", access()),
