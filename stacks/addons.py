@@ -14,7 +14,6 @@ from constructs import Construct
 
 from stacks.identity import add_pod_role
 from stacks.policy import locate_environment
-from stacks.stack import acknowledge_findings
 from tandem.spec.environment import Environment
 
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
@@ -33,9 +32,8 @@ def add_node_addons(
     role = add_pod_role(
         Construct(scope, "CniRole"), environment=environment, namespace="kube-system", account=CNI_ACCOUNT,
         managed_policy_arns=[arn],
+        reason="AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes",
     )  # fmt: skip
-    reason = "AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes"
-    acknowledge_findings(role, {f"AwsSolutions-IAM4[Policy::{arn}]": reason})
     agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
     cni = add_addon(
         scope, "vpc-cni", cluster_ref=cluster_ref, versions=versions, configuration=CNI_CONFIGURATION,

@@ -26,7 +26,6 @@ SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalin
 # what a publisher to an encrypted topic needs (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an
 # encrypted queue needs the same (SQS developer guide, "Configuring KMS permissions")
 SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
-NODE_GROUP_REASON = "EKS ends the ARN of a node group with an id of its own; cluster and node group are literal"
 
 
 def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[Statement]:
@@ -66,23 +65,6 @@ def list_schedule_statements(environment: Environment, *, queue_arn: str, key_ar
         allow(["sqs:SendMessage"], [queue_arn]),
         allow(SEND_ACTIONS, [key_arn]),
     ]
-
-
-def list_nag_reasons(environment: Environment) -> dict[str, str]:
-    """Return why cdk-nag's findings on the functions' statements stand."""
-    location = locate_environment(environment)
-    bucket = location.bucket_arn(names.bucket_name(environment))
-    keys = [f"{bucket}/{object_prefix(environment)}{key}" for key in READ_KEYS if "*" in key]
-    reasons = {
-        **dict.fromkeys(keys, "a run's name is not known beforehand; the file's own name is literal"),
-        node_group_arn(environment): NODE_GROUP_REASON,
-        location.arn("ec2", "instance/*"): "ids of instances are not known beforehand; the condition asks for the tags "
-        "that EKS puts on this node group's",
-        scaling_group_arn(environment): "EKS names the Auto Scaling group of a node group; the condition asks for the "
-        "tags that EKS puts on this node group's",
-        "*": "listings and putting metrics take no narrower resource; metrics are bound by their namespace",
-    }
-    return {f"AwsSolutions-IAM5[Resource::{resource}]": reason for resource, reason in reasons.items()}
 
 
 def node_group_arn(environment: Environment) -> str:

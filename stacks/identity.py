@@ -16,7 +16,6 @@ from constructs import Construct
 from stacks import policy
 from stacks.policy import PrivateRepository, Statement, allow, locate_environment
 from stacks.role import add_role
-from stacks.stack import acknowledge_findings
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -38,6 +37,7 @@ UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
 def add_pod_role(
     scope: Construct, *, environment: Environment, namespace: str, account: str,
     statements: Sequence[Statement] = (), managed_policy_arns: Sequence[str] = (), policy_name: str = "bucket",
+    reason: str,
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, for one service account of this cluster."""
     cluster_arn = locate_environment(environment).cluster_arn(names.cluster_name(environment))
@@ -50,7 +50,7 @@ def add_pod_role(
     }
     return add_role(
         scope, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
-        statements=statements, managed_policy_arns=managed_policy_arns,
+        statements=statements, managed_policy_arns=managed_policy_arns, reason=reason,
     )  # fmt: skip
 
 
@@ -58,13 +58,12 @@ def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces
     """Add the roles of the reader, and of the writers of stage, compile and bench; return service account to role."""
     role_arns = {}
     for account in PREFIXES:
-        statements = _list_statements(environment, account, metrics_namespaces)
-        role = add_pod_role(
+        role_arns[account] = add_pod_role(
             Construct(scope, account), environment=environment, namespace=f"{names.NAMESPACE_PREFIX}*",
-            account=account, statements=statements,
-        )  # fmt: skip
-        acknowledge_findings(role, _list_nag_reasons(statements))
-        role_arns[account] = role.attr_arn
+            account=account, statements=_list_statements(environment, account, metrics_namespaces),
+            reason="object keys are not known beforehand, the prefix is the boundary between readers and writers; "
+            "metrics are no resources, the condition binds their namespace",
+        ).attr_arn  # fmt: skip
     return role_arns
 
 
@@ -77,9 +76,8 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
     reader = add_pod_role(
         Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
         statements=[policy.allow_login(), pull], policy_name="chart",
+        reason="a login to private registries takes no narrower resource",
     )  # fmt: skip
-    reason = "a login to private registries takes no narrower resource"
-    acknowledge_findings(reader, {"AwsSolutions-IAM5[Resource::*]": reason})
     add_pod_identities(
         Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=namespace,
         role_arns={SOURCE_CONTROLLER: reader.attr_arn},
@@ -125,13 +123,3 @@ def _list_statements(environment: Environment, account: str, metrics_namespaces:
         conditions = {"StringEquals": {"cloudwatch:namespace": list(metrics_namespaces)}}
         statements.append(allow(["cloudwatch:PutMetricData"], ["*"], conditions=conditions))
     return statements
-
-
-def _list_nag_reasons(statements: Sequence[Statement]) -> dict[str, str]:
-    resources = {resource for statement in statements for resource in statement["Resource"] if "*" in resource}
-    key_reason = "object keys are not known beforehand; the prefix is the boundary between readers and writers"
-    metric_reason = "CloudWatch's metrics are no resources; writing is bound by the condition on the namespace"
-    return {
-        f"AwsSolutions-IAM5[Resource::{resource}]": metric_reason if resource == "*" else key_reason
-        for resource in sorted(resources)
-    }

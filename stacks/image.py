@@ -17,7 +17,6 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
@@ -159,7 +158,12 @@ class ImageBuild:
             *([allow(PULL_ACTIONS, [mirror.arn(location.partition)])] if mirror else []),
             *(_list_vpc_statements(location, vpc_config.subnets or ()) if vpc_config else []),
         ]
-        role = self._add_role(build_scope, location, statements, in_vpc=vpc_config is not None)
+        role = add_role(
+            build_scope, "codebuild.amazonaws.com", policy_name="build", statements=statements,
+            conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": self.project_arn}},
+            reason="a login to private registries, and the interfaces of a build in a VPC, take no narrower resource; "
+            "the condition on their subnets binds those",
+        )  # fmt: skip
         project = codebuild.CfnProject
         resource = codebuild.CfnProject(
             build_scope,
@@ -191,21 +195,6 @@ class ImageBuild:
         }
         acknowledge_findings(resource, reasons)
         self.project = resource.ref
-
-    def _add_role(
-        self, scope: Construct, location: AwsLocation, statements: list[Statement], *, in_vpc: bool
-    ) -> iam.CfnRole:
-        reasons = {
-            "AwsSolutions-IAM5[Resource::*]": "a login to private registries, and the interfaces of a build in a VPC, "
-            "take no narrower resource"
-        }
-        if in_vpc:
-            finding = f"AwsSolutions-IAM5[Resource::{location.arn('ec2', 'network-interface/*')}]"
-            reasons[finding] = "ids are not known beforehand; the condition names the subnets"
-        return add_role(
-            scope, "codebuild.amazonaws.com", policy_name="build", statements=statements, reasons=reasons,
-            conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": self.project_arn}},
-        )  # fmt: skip
 
 
 def _add_repository(scope: Construct, name: str) -> ecr.CfnRepository:

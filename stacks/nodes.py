@@ -20,11 +20,6 @@ from tandem.spec.environment import Environment
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
 SYSTEM_IMDS_HOPS = 1  # every add-on here that reads the metadata service runs on the host's network
 _Template = ec2.CfnLaunchTemplate
-_NODE_POLICIES = {
-    "AmazonEKSWorkerNodePolicy": "EKS requires it of every node; it describes EC2 and fetches pod identities",
-    "AmazonEC2ContainerRegistryPullOnly": "nodes pull from any repository of the account, mirrors included; no push",
-}
-_CACHE_REASON = "a pull-through cache names repositories after what is pulled; the mirror's prefix is literal"
 
 
 def add_node_role(scope: Construct, location: AwsLocation, mirrors: Collection[str]) -> iam.CfnRole:
@@ -33,15 +28,13 @@ def add_node_role(scope: Construct, location: AwsLocation, mirrors: Collection[s
     Args:
         mirrors: registries or prefixes that stand in for the published ones.
     """
-    statements = allow_first_pulls(mirrors, location.partition)
-    reasons = {location.aws_policy_arn(policy): reason for policy, reason in _NODE_POLICIES.items()}
+    policies = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
     # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
     return add_role(
-        scope, "ec2.amazonaws.com", policy_name="first-pull", statements=statements, managed_policy_arns=list(reasons),
-        reasons={
-            **{f"AwsSolutions-IAM4[Policy::{arn}]": reason for arn, reason in reasons.items()},
-            **{f"AwsSolutions-IAM5[Resource::{arn}]": _CACHE_REASON for row in statements for arn in row["Resource"]},
-        },
+        scope, "ec2.amazonaws.com", policy_name="first-pull", statements=allow_first_pulls(mirrors, location.partition),
+        managed_policy_arns=[location.aws_policy_arn(policy) for policy in policies],
+        reason="EKS requires the one policy of every node, the other pulls and pushes nothing; a pull-through cache "
+        "names repositories after what is pulled, below the mirror's literal prefix",
     )  # fmt: skip
 
 

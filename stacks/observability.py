@@ -19,7 +19,7 @@ from stacks.alarms import AlarmSet
 from stacks.identity import add_pod_role
 from stacks.policy import allow, locate_environment
 from stacks.role import add_customer_key, add_log_group, allow_log_key
-from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
+from stacks.stack import EnvironmentStack, TemplateLimitError
 from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
@@ -125,13 +125,10 @@ def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
         for kind in names.CONTAINER_LOG_KINDS
         for stream_suffix in ("", ":log-stream:*")
     ]
-    statements = [allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])]
-    role = add_pod_role(
+    return add_pod_role(
         Construct(scope, "AgentRole"), environment=environment, namespace=agent.NAMESPACE,
-        account=agent.SERVICE_ACCOUNT, statements=statements, policy_name="watch",
+        account=agent.SERVICE_ACCOUNT, policy_name="watch",
+        statements=[allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])],
+        reason="a stream of the literal log group is named after its node, which is not known beforehand; reading tags "
+        "and volumes of instances takes no narrower resource",
     )  # fmt: skip
-    stream_reason = "a stream is named after its node, which is not known beforehand; the log group is literal"
-    reasons = {f"AwsSolutions-IAM5[Resource::{arn}]": stream_reason for arn in groups if arn.endswith("*")}
-    instance_reason = "reading tags and volumes of instances takes no narrower resource"
-    acknowledge_findings(role, reasons | {"AwsSolutions-IAM5[Resource::*]": instance_reason})
-    return role

@@ -34,14 +34,14 @@ LOG_KEY_ACTIONS = (
 def add_role(
     scope: Construct, service: str, *, policy_name: str, statements: Sequence[Statement] = (),
     conditions: Conditions | None = None, actions: Sequence[str] = ("sts:AssumeRole",),
-    managed_policy_arns: Sequence[str] = (), name: str | None = None, reasons: dict[str, str] | None = None,
+    managed_policy_arns: Sequence[str] = (), name: str | None = None, reason: str | None = None,
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, which one service may have.
 
     Args:
         policy_name: of the inline policy. statements: what it allows; none, no policy.
         conditions: under which the service may have the role. actions: how it takes it.
-        reasons: for findings of cdk-nag that stand.
+        reason: why policies of AWS and resources with a `*` stand; None, and cdk-nag refuses them.
     """
     inline_policy = iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))
     role = iam.CfnRole(
@@ -49,8 +49,11 @@ def add_role(
         assume_role_policy_document=policy_document(allow(actions, service=service, conditions=conditions)),
         policies=[inline_policy] if statements else None,
     )  # fmt: skip
-    if reasons:
-        acknowledge_findings(role, reasons)
+    resources = [resource for statement in statements for resource in statement["Resource"] if "*" in resource]
+    findings = [f"AwsSolutions-IAM4[Policy::{arn}]" for arn in managed_policy_arns]
+    findings += [f"AwsSolutions-IAM5[Resource::{resource}]" for resource in dict.fromkeys(resources)]
+    if reason:
+        acknowledge_findings(role, dict.fromkeys(findings, reason))
     return role
 
 
