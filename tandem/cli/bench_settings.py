@@ -8,9 +8,8 @@ rules, the baseline first. Who names servers by address waits for no rule.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -33,17 +32,14 @@ class RunArms:
 
     Args:
         arms: the baseline first.
-        environment, experiment, instance_type: their names; None for servers by address.
-        suites, schedule: of the experiment; none for servers by address.
+        fields: what else the declared files say for the manifest; nothing for servers by address.
+        suites: of the experiment.
         most_tokens: the longest answer the experiment's servers give; None where that is not known.
     """
 
     arms: tuple[ManifestArm, ...]
-    environment: str | None = None
-    experiment: str | None = None
-    instance_type: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
     suites: tuple[str, ...] = ()
-    schedule: Literal["interleaved", "simultaneous"] | None = None
     most_tokens: int | None = None
 
 
@@ -64,12 +60,10 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
     limits = [limit for limit in (run_arms.most_tokens, size.max_tokens) if limit is not None and limit < longest]
+    fields = {"schedule": "interleaved", **run_arms.fields, **({"schedule": flags.schedule} if flags.schedule else {})}
     run_manifest = draft_manifest(
+        **fields,
         arms=assign_placements(run_arms.arms, flags.placement),
-        environment=run_arms.environment,
-        experiment=run_arms.experiment,
-        instance_type=run_arms.instance_type,
-        schedule=flags.schedule or run_arms.schedule or "interleaved",
         seed=flags.seed,
         api=flags.api,
         thinking=None if flags.thinking is None else flags.thinking == "on",
@@ -234,12 +228,6 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
         )
         for index, variant in enumerate(variants[variant_name] for variant_name in chosen_names)
     )
-    return RunArms(
-        arms=arms,
-        environment=environment.name,
-        experiment=experiment.name,
-        instance_type=environment.capacity.instance_type,
-        suites=experiment.suites,
-        schedule=experiment.schedule,
-        most_tokens=experiment.max_output_tokens,
-    )
+    place = {"environment": environment.name, "experiment": experiment.name}
+    fields = {**place, "instance_type": environment.capacity.instance_type, "schedule": experiment.schedule}
+    return RunArms(arms=arms, fields=fields, suites=experiment.suites, most_tokens=experiment.max_output_tokens)

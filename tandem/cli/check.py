@@ -15,7 +15,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from tandem.cli import monitoring_cost, recompile
-from tandem.cli.console import compute_exit_code, format_count, print_json, print_line, print_rows, print_spec_faults
+from tandem.cli.console import format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.show import compute_environment_cost, format_parked_cost, list_cost_rows, parked_cost_as_dict
@@ -47,7 +47,10 @@ def check(
         SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
     inputs = read_inputs(selection.narrow(names), now=datetime.now(tz=UTC))
-    code = compute_exit_code(inputs.faults, strict=strict)
+    severities = {fault.severity for fault in inputs.faults}
+    # a warning stops nothing unless --strict asks for it: an example account is true of a healthy checkout too
+    code = ExitCode.STALE if strict and severities else ExitCode.DONE
+    code = ExitCode.BAD_INPUT if "refusal" in severities else code
     old_snapshot = None
     if against is not None:
         old_snapshot = recompile.read_snapshot(against, inputs)

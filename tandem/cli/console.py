@@ -86,14 +86,8 @@ def print_rows(
 
 
 def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON document on standard output; what a terminal would act on is written as an escape."""
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    if not text.replace("\n", "").isprintable():
-        text = "".join(
-            character if character == "\n" or clean_text(character) == character else json.dumps(character)[1:-1]
-            for character in text
-        )
-    print(text)
+    """Print one JSON document on standard output, in ASCII: what a terminal would act on is an escape."""
+    print(json.dumps(value, indent=2, default=str).replace("\x7f", "\\u007f"))
 
 
 def print_result(document: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
@@ -153,18 +147,6 @@ def print_spec_faults(faults: Iterable[SpecFault]) -> None:
         lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]
         lines += [f"  rule     {first.rule}, {first.source}"] if first.rule else []
         print("\n".join(lines), file=sys.stderr)
-
-
-def compute_exit_code(faults: Iterable[SpecFault], *, strict: bool) -> ExitCode:
-    """Return the code of a command that found `faults`.
-
-    A warning stops nothing unless --strict asks for it: an image with known vulnerabilities or an example
-    account is true of a healthy checkout too, and a code that is always 1 is read by nobody.
-    """
-    severities = {fault.severity for fault in faults}
-    if "refusal" in severities:
-        return ExitCode.BAD_INPUT
-    return ExitCode.STALE if strict and severities else ExitCode.DONE
 
 
 def format_count(count: int, noun: str) -> str:

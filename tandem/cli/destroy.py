@@ -30,7 +30,6 @@ from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import TeardownSurvey, survey_teardown
 from tandem.ops.leftovers import LeftoverResource, search_leftovers
 from tandem.shell_command import clean_text, quote_command
-from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.workspace import load_workspace
 
@@ -97,7 +96,7 @@ def destroy(
             }
         )
     else:
-        _print_leftovers(environment, leftovers, failures)
+        _print_leftovers(leftovers, failures)
     return code
 
 
@@ -138,9 +137,7 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
         raise InputError(f"{problem}; nothing was changed", where=name, change=change)
 
 
-def _print_leftovers(
-    environment: Environment, leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]
-) -> None:
+def _print_leftovers(leftovers: Sequence[LeftoverResource], failures: Mapping[str, str]) -> None:
     head = "of what could be searched, nothing left but:" if failures else "nothing left but:"
     lines = []
     for resource in sorted(leftovers, key=attrgetter("kept"), reverse=True):
@@ -150,7 +147,3 @@ def _print_leftovers(
     lines = lines or ["nothing"]
     lines += [f"not searched: {kind}: {why}" for kind, why in failures.items()]
     print(head, *(clean_text(f"  {line}") for line in lines), sep="\n")
-    print(
-        f"metrics of {environment.name} end 15 months after their last value and cost nothing until then; the CDK's "
-        f"own bootstrap stack (qualifier {environment.bootstrap.qualifier}) is shared and was not touched"
-    )

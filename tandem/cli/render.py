@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tandem.cli.console import compute_exit_code, format_count, print_json
+from tandem.cli.console import format_count, print_json
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
@@ -56,9 +56,7 @@ def render(
         for path in render_tree(environment, inputs.list_experiments(environment), inputs.catalogue, out)
     ]
     orphans = [] if names else tree.list_orphan_folders(inputs.workspace.environments, out)
-    code = compute_exit_code(inputs.faults, strict=strict)
-    if check and (changed_paths or orphans):
-        code = ExitCode.STALE
+    code = ExitCode.STALE if check and (changed_paths or orphans) else ExitCode.DONE
     if selection.as_json:
         document = {"out": str(out), "stale" if check else "written": changed_paths, "orphans": orphans}
         deploy_first = [f"{name}/Workloads" for name, namespaces in unbound_namespaces.items() if namespaces]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tandem.cli.console import VerbatimText, compute_exit_code, print_json, print_line, print_rows
+from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
@@ -47,7 +47,7 @@ def show(*names: str, strict: bool = False, verbose: bool = False, selection: Se
             print_line("  next")
             for command in list_next_commands(environment, folders):
                 print(f"    {command}")
-    return compute_exit_code(inputs.faults, strict=strict)
+    return ExitCode.DONE
 
 
 def compute_environment_cost(inputs: CommandInputs, environment: Environment) -> ParkedCost | None:

@@ -242,14 +242,21 @@ def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> 
 
 def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     """Yield every sentence that holds, the most urgent first."""
-    fleet_state, count, bill = status.fleet, len(_list_own_instances(status)), status.bill
+    fleet_state, count = status.fleet, len(_list_own_instances(status))
     lease, is_wanted = fleet_state.live_lease, fleet_state.desired_size and fleet_state.has_owner_tag
     lease_text = f"lease {lease.run} until {format_moment(lease.deadline, status.now)}" if lease else ""
     under_lease = f" under {lease_text}" if lease else " without a live lease"
+    if {"lease", "fence"} & set(status.unknown):
+        under_lease = ", unknown under which lease"
     if "instances" in status.unknown:
         yield "unknown whether anything runs: EC2 could not be asked"
+    ending = f"run {lease.run} is ending" if lease and lease.ending else ""
+    ending = "a stop is under way" if fleet_state.is_fenced else ending
+    if count and ending:
+        yield f"{ending}: {format_count(count, 'instance')} alive"
     if count:
-        yield f"{_describe_running(status, count, under_lease)}, {status.cost_usd:,.2f} USD so far"
+        runs = f"{format_count(count, 'node')} {'runs' if count == 1 else 'run'}"
+        yield f"{runs}{under_lease}, {status.cost_usd:,.2f} USD so far"
     if status.deployment == "nothing":
         yield "not deployed"
     if status.deployment == "cluster":
@@ -260,22 +267,7 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
         yield f"nothing runs yet, {format_count(fleet_state.desired_size or 0, 'node')} wanted{under_lease}"
     if lease:
         yield f"nothing runs, {lease_text} stands"
-    # what a fleet that is gone has cost; nothing where nothing was counted, which the cost row explains
-    cost = (
-        f", about {bill.usd:,.2f} USD in the last {format_span(status.now - bill.since)}" if bill and bill.usd else ""
-    )
-    yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs{cost}"
-
-
-def _describe_running(status: StatusReport, count: int, under_lease: str) -> str:
-    lease, instances = status.fleet.live_lease, format_count(count, "instance")
-    if status.fleet.is_fenced:
-        return f"a stop is under way: {instances} alive"
-    if lease and lease.ending:
-        return f"run {lease.run} is ending: {instances} alive"
-    if {"lease", "fence"} & set(status.unknown):
-        under_lease = ", unknown under which lease"
-    return f"{format_count(count, 'node')} {'runs' if count == 1 else 'run'}{under_lease}"
+    yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs"
 
 
 def _list_own_instances(status: StatusReport) -> list[FleetInstance]:

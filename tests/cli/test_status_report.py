@@ -106,7 +106,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         ),
         (
             status(seen(lease=lease(), fence=fence(state="stopped")), bill=BILL),
-            "stopped, nothing runs, about 143.20 USD in the last 4 h 00 min, a fence blocks the next start",
+            "stopped, nothing runs, a fence blocks the next start",
             "tandem stop --release --env",
         ),
         (
