@@ -177,22 +177,6 @@ def _search_balancers(account: AccountClients, ownership: ResourceOwnership) -> 
                     yield LeftoverResource(kind=kind, name=row[tags_key], remove=remove)
 
 
-def _search_schedules(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    for row in account.list_rows("scheduler", "ListScheduleGroups", "ScheduleGroups", "schedule groups"):
-        group = row["Name"]
-        if not ownership.has_own_name(group):
-            continue
-        for schedule in account.list_rows("scheduler", "ListSchedules", "Schedules", group, GroupName=group):
-            remove = build_aws_command("scheduler delete-schedule", group_name=group, name=schedule["Name"])
-            yield LeftoverResource(kind="schedule", name=f"{group}/{schedule['Name']}", remove=remove)
-        remove = build_aws_command("scheduler delete-schedule-group", name=group)
-        yield LeftoverResource(kind="schedule group", name=group, remove=remove)
-    for schedule in account.list_rows("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
-        if ownership.owns({}, schedule["Name"]):
-            remove = build_aws_command("scheduler delete-schedule", name=schedule["Name"])
-            yield LeftoverResource(kind="schedule", name=schedule["Name"], remove=remove)
-
-
 def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
     """Yield roles whose name begins like ours and whose tags do not say otherwise: IAM lists roles without tags."""
     for row in account.list_rows("iam", "ListRoles", "Roles", "IAM roles"):
@@ -201,11 +185,7 @@ def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iter
             continue
         tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
         if ownership.owns(tags, name):
-            attached, inline, remove = (
-                build_aws_command(f"iam {verb}", role_name=name)
-                for verb in ("list-attached-role-policies", "list-role-policies", "delete-role")
-            )
-            remove = f"take its policies away ({attached}; {inline}), then {remove}"
+            remove = f"take its policies away, then {build_aws_command('iam delete-role', role_name=name)}"
             yield LeftoverResource(kind="role", name=name, remove=remove)
 
 
@@ -285,6 +265,8 @@ _LISTED_ROWS = (
     "Lambda function | lambda ListFunctions Functions FunctionName | delete-function --function-name",
     "CodeBuild project | codebuild ListProjects projects | delete-project --name",
     "EventBridge rule | events ListRules Rules Name | delete-rule --name",
+    "schedule | scheduler ListSchedules Schedules Name | delete-schedule --name",
+    "schedule group | scheduler ListScheduleGroups ScheduleGroups Name | delete-schedule-group --name",
     "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account} --budget-name",
 )
 LISTED_KINDS = {kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)}
@@ -312,6 +294,7 @@ def _search_listed(title: str, account: AccountClients, ownership: ResourceOwner
     words = f"{service} {command.format(account=account.environment.account)}{flag}"
     parameter_sets: dict[str, dict[str, Any]] = {
         "snapshot": {"OwnerIds": ["self"]},
+        "schedule": {"GroupName": "default"},  # those of our group go with it
         "budget": {"AccountId": account.environment.account},
     }
     rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {}))
@@ -338,7 +321,6 @@ SEARCHES: dict[str, Search] = {
     "log groups": search_log_groups,
     "clusters": _search_clusters,
     "load balancers": _search_balancers,
-    "schedules": _search_schedules,
     "roles": _search_roles,
     "policies": _search_policies,
     "KMS keys": _search_keys,

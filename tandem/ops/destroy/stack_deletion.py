@@ -22,6 +22,7 @@ from tandem.ops.destroy.stacks import (
     IN_TREE_TAG,
     REVIEW_IN_PROGRESS,
     CloudFormationStack,
+    describe_resource,
     list_resources,
     list_stuck_resources,
     read_stack,
@@ -33,13 +34,11 @@ LogFunction = Callable[[str], None]
 MAX_ATTEMPTS = 2
 PROGRESS_INTERVAL_S = 60.0  # between two lines about the same deletion
 VPC_RESOURCE_PREFIXES = ("AWS::EC2::", "AWS::EKS::")  # what network interfaces of a cluster hold back
-TYPE_ADVICE = {
-    "Custom::AWSCDK-EKS": "see that {cluster} and its nodes still run: these are deleted through its Kubernetes API",
-    "AWS::EC2::": "see what is left in the VPC (load balancers, interfaces, instances of others)",
-    "AWS::EKS::Nodegroup": "see why its nodes do not drain: a pod with a finalizer, a PodDisruptionBudget",
-    "AWS::EKS::Cluster": "see what is left in {cluster}: {look}",
-    "AWS::Lambda::Function": "wait half an hour, until Lambda has given back its network interfaces",
-}
+BLOCKER_KINDS = (
+    ("network interface", "DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId", "DeleteNetworkInterface"),
+    ("security group", "DescribeSecurityGroups SecurityGroups GroupId", "DeleteSecurityGroup"),
+)
+"""Name; operation, key of the rows, of the id; what removes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,24 +90,19 @@ def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationS
     """
     foreign = [stack for stack in stacks if not stack.is_ours]
     strangers = [stack for stack in foreign if not stack.is_adoptable]
-    owner_tag = f"{names.OWNER_TAG}={account.name}"
-    if strangers:
-        name = strangers[0].name
-        lookup = build_aws_command("cloudformation describe-stacks", stack_name=name)
-        raise InputError(
-            f"this stack has no tag {owner_tag}: another tool or environment made it, and it is left alone",
-            where=name,
-            change=f"see whose it is ({lookup}); if it is yours, deploy it once more or delete it by hand, then run "
-            "this again",
+    stack_names = [stack.name for stack in strangers or foreign]
+    reason = "another tool or environment made it"
+    change = "deploy it once more or delete it by hand, then run this again"
+    if not strangers:
+        reason = "names and descriptions are like ours, and anybody may have written them"
+        change = (
+            f"of before that tag: {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
         )
     if foreign:
-        stack_names = [stack.name for stack in foreign]
-        adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", *stack_names)
         raise InputError(
-            f"this stack has no tag {owner_tag}: names and descriptions are like ours, and anybody may have written "
-            "them, so it is left alone",
+            f"this stack has no tag {names.OWNER_TAG}={account.name}: {reason}, so it is left alone",
             where=", ".join(stack_names),
-            change=f"see whose it is (aws cloudformation describe-stacks); if it is yours, of before that tag: {adopt}",
+            change=f"see whose it is (aws cloudformation describe-stacks); if it is yours, {change}",
         )
 
 
@@ -160,7 +154,7 @@ def _wait_for_deletion(
         if time.monotonic() - last_log_s > PROGRESS_INTERVAL_S:
             last_log_s = time.monotonic()
             remaining = list(list_resources(account, current))
-            going = [str(resource) for resource in remaining if resource.status == DELETE_IN_PROGRESS][:3]
+            going = [describe_resource(row) for row in remaining if row["ResourceStatus"] == DELETE_IN_PROGRESS][:3]
             log(f"{stack.name}: {len(remaining)} resources left; going: {', '.join(going) or 'none yet'}")
         time.sleep(settings.poll_s)
 
@@ -168,69 +162,47 @@ def _wait_for_deletion(
 def _remove_blockers(account: AccountClients, stack: CloudFormationStack, log: LogFunction) -> None:
     """Remove what is known to hold back the resources that failed, where it is this cluster's by its tags."""
     failed = list_stuck_resources(account, stack)
-    for resource in failed:
-        log(f"{stack.name}: {resource} was not deleted: {resource.reason or 'CloudFormation gives no reason'}")
-    if any(resource.type.startswith(VPC_RESOURCE_PREFIXES) for resource in failed):
-        _remove_interfaces(account, log)
-        # while the cluster itself is left, it needs its group
-        if not any(resource.physical_id.startswith(account.cluster) for resource in failed):
-            _remove_security_groups(account, log)
+    for row in failed:
+        log(f"{stack.name}: {describe_resource(row)} was not deleted: {row['ResourceStatusReason']}")
+    if not any(row["ResourceType"].startswith(VPC_RESOURCE_PREFIXES) for row in failed):
+        return
+    interfaces, groups = BLOCKER_KINDS
+    _remove_tagged(account, interfaces, CNI_TAG, account.cluster, log)  # nodes that ended quickly leave them
+    # while the cluster itself is left, it needs its group
+    if not any(row.get("PhysicalResourceId", "").startswith(account.cluster) for row in failed):
+        _remove_tagged(account, groups, f"{IN_TREE_TAG}{account.cluster}", "owned", log)
+        _remove_tagged(account, groups, EKS_TAG, account.cluster, log)
 
 
-def _remove_interfaces(account: AccountClients, log: LogFunction) -> None:
-    """Remove the CNI's interfaces that nothing uses: nodes that ended quickly leave them."""
-    where = f"network interfaces of {account.cluster}"
-    filters = [{"Name": f"tag:{CNI_TAG}", "Values": [account.cluster]}, {"Name": "status", "Values": ["available"]}]
-    for row in list(account.list_rows("ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", where, Filters=filters)):
+def _remove_tagged(account: AccountClients, kind: tuple[str, str, str], tag: str, value: str, log: LogFunction) -> None:
+    """Remove what has a tag and is unused; where that fails, say so: what it holds back is told in the end."""
+    name, call, removal = kind
+    operation, rows_key, id_key = call.split()
+    where, filters = f"{name}s of {account.cluster}", [{"Name": f"tag:{tag}", "Values": [value]}]
+    for row in list(account.list_rows("ec2", operation, rows_key, where, Filters=filters)):
+        tags = tags_of(row.get("Tags") or row.get("TagSet"))
         # a filter is a wish; what is deleted is looked at
-        if tags_of(row.get("TagSet")).get(CNI_TAG) == account.cluster and row["Status"] == "available":
-            flags = {"NetworkInterfaceId": row["NetworkInterfaceId"]}
-            description = f"network interface {row['NetworkInterfaceId']}, which the CNI left"
-            _remove_resource(account, "DeleteNetworkInterface", description, log, **flags)
-
-
-def _remove_security_groups(account: AccountClients, log: LogFunction) -> None:
-    """Remove security groups that Kubernetes or EKS made for this cluster."""
-    where = f"security groups of {account.cluster}"
-    for key, value in ((f"{IN_TREE_TAG}{account.cluster}", "owned"), (EKS_TAG, account.cluster)):
-        filters = [{"Name": f"tag:{key}", "Values": [value]}]
-        for row in list(account.list_rows("ec2", "DescribeSecurityGroups", "SecurityGroups", where, Filters=filters)):
-            tags = tags_of(row.get("Tags"))
-            if tags.get(key) == value and tags.get(names.OWNER_TAG, account.name) == account.name:
-                description = f"security group {row['GroupId']} ({row['GroupName']}), which the cluster left"
-                _remove_resource(account, "DeleteSecurityGroup", description, log, GroupId=row["GroupId"])
-
-
-def _remove_resource(
-    account: AccountClients, operation: str, description: str, log: LogFunction, **parameters: str
-) -> None:
-    """Remove one thing; where that fails, say so and go on: what it holds back is told in the end."""
-    try:
-        account.ask("ec2", operation, description, **parameters)
-        log(f"removed {description}")
-    except TandemError as error:
-        log(f"could not remove {error}")
+        is_own = tags.get(tag) == value and tags.get(names.OWNER_TAG, account.name) == account.name
+        if is_own and row.get("Status", "available") == "available":
+            resource = f"{name} {row[id_key]}, which the cluster left"
+            try:
+                account.ask("ec2", removal, resource, **{id_key: row[id_key]})
+                log(f"removed {resource}")
+            except TandemError as error:
+                log(f"could not remove {error}")
 
 
 def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> TandemError:
     """Return the fault of a stack that did not go, with each resource, its reason and what to do, the surest first."""
     current = read_stack(account, stack.kind, stack.id) or stack
     failed = list_stuck_resources(account, current)
-    resource_text = "; ".join(f"{resource}: {resource.reason or 'no reason given'}" for resource in failed)
-    lookup = build_aws_command("eks list-nodegroups", cluster_name=account.cluster)
-    advice = [
-        text.format(cluster=account.cluster, look=lookup)
-        for kind, text in TYPE_ADVICE.items()
-        if any(resource.type.startswith(kind) for resource in failed)
-    ]
-    if "cannot be assumed" in f"{current.reason}{''.join(resource.reason for resource in failed)}":
-        advice.insert(0, "bootstrap the CDK again: the role with which it deployed is gone")
-    advice.append("remove what each of them waits for and run this again")
+    resource_text = "; ".join(f"{describe_resource(row)}: {row['ResourceStatusReason']}" for row in failed)
+    change = "remove what each of them waits for (docs/teardown.md) and run this again, or "
     if failed:
-        logical_ids = [resource.logical_id for resource in failed]
+        logical_ids = [row["LogicalResourceId"] for row in failed]
         retain = build_aws_command("cloudformation delete-stack", stack_name=stack.name, retain_resources=logical_ids)
-        advice.append(f"if they may stay, and you remove them by hand: {retain}")
+        change += f"if they may stay, and you remove them by hand: {retain}"
     else:
-        advice.append(build_aws_command("cloudformation describe-stack-events", stack_name=stack.name))
+        change += build_aws_command("cloudformation describe-stack-events", stack_name=stack.name)
     problem = f"it was not deleted: {resource_text or current.reason or current.status}"
-    return ExternalError(problem, where=stack.name, change=", or ".join(advice))
+    return ExternalError(problem, where=stack.name, change=change)

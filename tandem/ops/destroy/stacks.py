@@ -6,8 +6,9 @@ description make nobody an owner: anybody may write them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from tandem.aws.faults import error_code
 from tandem.errors import TandemError
@@ -45,21 +46,6 @@ class CloudFormationStack:
     has_termination_protection: bool
     is_ours: bool
     is_adoptable: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StackResource:
-    """One resource of a stack."""
-
-    logical_id: str
-    type: str
-    physical_id: str
-    status: str
-    reason: str
-
-    def __str__(self) -> str:
-        """Return it as an operator reads it."""
-        return f"{self.logical_id} ({self.type} {self.physical_id})"
 
 
 def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudFormationStack | None:
@@ -106,37 +92,35 @@ def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
     return {kind: stack for kind, stack in stacks.items() if stack}
 
 
-def list_resources(account: AccountClients, stack: CloudFormationStack) -> Iterator[StackResource]:
-    """Yield what stands in a stack.
+def list_resources(account: AccountClients, stack: CloudFormationStack) -> Iterator[dict[str, Any]]:
+    """Yield what stands in a stack, as ListStackResources says it.
 
     Raises:
         ExternalError: CloudFormation does not say.
     """
     rows_key = "StackResourceSummaries"
     rows = account.list_rows("cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id)
-    for row in rows:
-        if row["ResourceStatus"] != DELETE_COMPLETE:
-            yield StackResource(
-                logical_id=row["LogicalResourceId"],
-                type=row["ResourceType"],
-                status=row["ResourceStatus"],
-                physical_id=row.get("PhysicalResourceId", ""),
-                reason=row.get("ResourceStatusReason", ""),
-            )
+    yield from (row for row in rows if row["ResourceStatus"] != DELETE_COMPLETE)
 
 
-def list_stuck_resources(account: AccountClients, stack: CloudFormationStack) -> list[StackResource]:
+def describe_resource(row: Mapping[str, Any]) -> str:
+    """Return a resource of a stack as an operator reads it."""
+    return f"{row['LogicalResourceId']} ({row['ResourceType']} {row.get('PhysicalResourceId', '')})"
+
+
+def list_stuck_resources(account: AccountClients, stack: CloudFormationStack) -> list[dict[str, Any]]:
     """Return the resources whose deletion failed, each with the reason that the stack's events give.
 
     Raises:
         ExternalError: CloudFormation does not say.
     """
-    failed = [resource for resource in list_resources(account, stack) if resource.status == DELETE_FAILED]
-    if all(resource.reason for resource in failed):
+    failed = [row for row in list_resources(account, stack) if row["ResourceStatus"] == DELETE_FAILED]
+    if all(row.get("ResourceStatusReason") for row in failed):
         return failed
     reasons: dict[str, str] = {}
     rows = account.list_rows("cloudformation", "DescribeStackEvents", "StackEvents", stack.name, StackName=stack.id)
     for row in rows:  # the latest first
-        if row.get("ResourceStatus") == DELETE_FAILED:
-            reasons.setdefault(row["LogicalResourceId"], row.get("ResourceStatusReason", ""))
-    return [replace(row, reason=row.reason or reasons.get(row.logical_id, "")) for row in failed]
+        if row.get("ResourceStatus") == DELETE_FAILED and "ResourceStatusReason" in row:
+            reasons.setdefault(row["LogicalResourceId"], row["ResourceStatusReason"])
+    default_reason = "CloudFormation gives no reason"
+    return [{"ResourceStatusReason": reasons.get(row["LogicalResourceId"], default_reason), **row} for row in failed]

@@ -69,10 +69,10 @@ def plant_by_name(one: Small, name: str) -> Plants:
     scheduler, group = one.client("scheduler"), f"tandem-{name}"
     scheduler.create_schedule_group(Name=group)
     scheduler.create_schedule(
-        Name="stop-r1", GroupName=group, ScheduleExpression="at(2036-01-01T00:00:00)",
+        Name=f"tandem-{name}-by-hand", ScheduleExpression="at(2036-01-01T00:00:00)",
         Target={"Arn": f"arn:aws:sqs:us-east-2:{ACCOUNT}:q", "RoleArn": ROLE}, FlexibleTimeWindow={"Mode": "OFF"},
     )  # fmt: skip
-    yield "schedule", f"{group}/stop-r1"
+    yield "schedule", f"tandem-{name}-by-hand"
     yield "schedule group", group
     one.client("events").put_rule(Name=f"{name}-Guard-ReapEvery5", ScheduleExpression="rate(5 minutes)")
     yield "EventBridge rule", f"{name}-Guard-ReapEvery5"

@@ -18,6 +18,7 @@ from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
+from tandem.ops.destroy.stack_deletion import BLOCKER_KINDS
 from tandem.ops.leftovers import BALANCER_KINDS, LISTED_KINDS
 from tandem.ops.people.rights import list_command_calls
 
@@ -119,7 +120,7 @@ def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("[lo]*.py")]
     source = "\n".join(path.read_text() for path in files)
     said = set(re.findall(r"account\.(?:ask|find|list_rows)\(\s*\"([a-z0-9]+)\",\s*\"(\w+)\"", source))
-    said |= {("ec2", operation) for operation in re.findall(r"_remove_resource\(\s*account,\s*\"(\w+)\"", source)}
+    said |= {("ec2", operation) for _, call, removal in BLOCKER_KINDS for operation in (call.split()[0], removal)}
     tables = [*(call for call, _ in LISTED_KINDS.values()), *(call for _, call, _ in BALANCER_KINDS)]
     said |= {tuple(call.split()[:2]) for call in tables} | {(service, "DescribeTags") for service in ("elb", "elbv2")}
 
