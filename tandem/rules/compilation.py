@@ -51,11 +51,8 @@ def _find_unproven_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Artifacts are compiled on devices, or the experiment says accept_unproven."""
     unproven, accepts = _cpu_compile(context).unproven, context.experiment.accept_unproven
     got = f"cpu on runtime {context.runtime.name}: {unproven.value}"
-    ways = (
-        "write where: device, or accept_unproven: true",
-        "hold one such artifact against one made on a device first",
-    )
-    yield RuleFinding("compile.where", got, "device", ways[accepts], unproven)
+    change = "hold one such artifact against one made on a device" if accepts else "write it, or accept_unproven: true"
+    yield RuleFinding("compile.where", got, "device", change, unproven)
 
 
 @RULES.refuse("compile-shm", _VOLUMES, "2026-11-21")
@@ -112,11 +109,9 @@ def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     for name, limit in _compile_limits(context).items():
         share = getattr(experiment.compile, name) or getattr(experiment.serving, name)
         if share <= limit < share * count:
-            fitting = limit // share
-            asks = f"{count} compiles that the devices admit at once ask for {share * count} of a node's {limit}"
-            got = f"{share}: {asks}; {count - fitting} would wait"
-            legal = f"at most {limit // count}, or no more than {fitting} compiles at once"
-            change = f"create {fitting} of the Jobs, and the next when one has ended: a deadline runs from the start"
+            got = f"{share}, of a node's {limit}, for each of {count} compiles that its devices admit at once"
+            legal = f"at most {limit // count}, or no more than {limit // share} compiles at once"
+            change = "create as many of the Jobs, and the next when one has ended: a deadline runs from the start"
             yield context.find(f"compile.{name}", got, legal, change, context.instance.allocatable_cpu_m)
 
 

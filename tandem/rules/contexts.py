@@ -90,11 +90,6 @@ class ExperimentContext:
         """Return the target, then each known draft once."""
         return [self.target, *(model for path, model in self.models().items() if path != "target")]
 
-    def claims(self) -> list[int]:
-        """Return the device counts that some instance type can bind, ascending."""
-        figures = (instance.device_counts.value for instance in self.catalogue.instances.instances.values())
-        return sorted({count for counts in figures for count in counts})
-
     def logical_cores(self) -> int:
         """Return the logical cores of the claimed devices; every Trainium2 type has the same devices."""
         figures = [instance.physical_cores_per_device.value for instance in self.catalogue.instances.instances.values()]

@@ -32,8 +32,7 @@ def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     missing = prompt + output + window - length
     if missing > 0:
         legal = f"at least {length + missing}: prompt {prompt}, output {output}, largest window {window}"
-        shorter = f", or max_output_tokens: {output - missing}" if output > missing else ""
-        change = f"write {-(-(length + missing) // TILE) * TILE}{shorter}"
+        change = f"write {-(-(length + missing) // TILE) * TILE}, or a lower max_output_tokens"
         yield RuleFinding("serving.max_model_len", str(length), legal, change)
 
 
@@ -41,11 +40,10 @@ def _find_short_length(context: ExperimentContext) -> Iterable[RuleFinding]:
 def _find_long_length(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Target and draft are made for sequences of max_model_len."""
     length = context.experiment.serving.max_model_len
-    for path, model in context.models().items():
+    for model in context.models().values():
         limit = model.max_position_embeddings
         if limit.value is not None and length > limit.value:
-            draft_hint = "" if path == "target" else ", or name a draft made for longer sequences"
-            got, change = f"{length} with {model.id}", f"write {limit.value} or less{draft_hint}"
+            got, change = f"{length} with {model.id}", f"write {limit.value} or less, or name another model"
             yield RuleFinding("serving.max_model_len", got, f"at most {limit.value}", change, limit)
 
 
@@ -94,14 +92,12 @@ def _find_short_kernels(context: ExperimentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("tuning-read", f"{DATA}/runtimes, tuning_keys", "2026-11-21")
 def _find_unread_settings(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Every setting of serving.tuning is one that the runtime reads."""
-    keys, runtimes = context.spelling.tuning_keys, context.catalogue.runtimes.values()
+    keys = context.spelling.tuning_keys
     for name, value in context.experiment.serving.tuning:
         if value not in (None, ()) and name not in keys:
             text = str(list(value)) if isinstance(value, tuple) else str(value).lower()
-            readers = (item.name for item in runtimes if item.spelling and name in item.spelling.tuning_keys)
             got = f"{text} on runtime {context.runtime.name}, which does not read it"
-            change = f"delete it; it is read by runtime {join_values(readers)}"
-            yield RuleFinding(f"serving.tuning.{name}", got, join_values(keys), change)
+            yield RuleFinding(f"serving.tuning.{name}", got, join_values(keys), "delete it")
 
 
 @RULES.refuse("async-alike", _EAGLE3, "2026-08-21")

@@ -8,7 +8,6 @@ from tandem.rules.contexts import DRAFT_KINDS, ArmContext, ExperimentContext
 from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values, suggest_nearest
 from tandem.spec.model import ModelConfig
 
-KIND_TEXTS = {"causal-lm": "a causal-lm", "eagle-head": "an eagle-head", "eagle3-head": "an eagle3-head"}
 HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
 
 _FEATURES = f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
@@ -44,14 +43,8 @@ def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding
     runtime, target = context.runtime, context.target
     family, families = target.family.value, runtime.target_families
     if family not in families.value:
-        runtimes = sorted(context.catalogue.runtimes.items())
-        fits = [
-            f"runtime {name}, or " for name, item in runtimes if item.rendered and family in item.target_families.value
-        ]
-        got, change = (
-            f"{target.id}, of family {family}, on runtime {runtime.name}",
-            f"{''.join(fits[:1])}a target of these families",
-        )
+        got = f"{target.id}, of family {family}, on runtime {runtime.name}"
+        change = "write a target of these families, or another runtime"
         yield RuleFinding("target", got, f"families {join_values(families.value)}", change, families)
 
 
@@ -143,7 +136,7 @@ def _find_draft_mode_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     if kind is None and name is not None:
         yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
     if kind is not None and name is None:
-        legal = f"{KIND_TEXTS[kind]} with mode {mode}: {join_values(_list_drafts(context, kind))}"
+        legal = f"of kind {kind} with mode {mode}: {join_values(_list_drafts(context, kind))}"
         yield RuleFinding(path, "nothing", legal, "name a draft, or write mode none")
 
 
@@ -152,13 +145,12 @@ def _find_wrong_draft_kind(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head."""
     kind, draft_kind = DRAFT_KINDS.get(context.variant.mode), context.draft.kind.value
     if kind is not None and draft_kind != kind:
-        drafts, runtime = _list_drafts(context, kind), context.catalogue.runtimes.get(context.experiment.runtime)
-        modes = [mode for mode, model_kind in DRAFT_KINDS.items() if model_kind == draft_kind]
-        modes = [mode for mode in modes if runtime is None or runtime.mode(mode).verdict.value != "refused"]
-        ways = (["write one of them"] if drafts else []) + ([f"write mode {' or '.join(modes)}"] if modes else [])
-        got = f"{context.draft.id}, of kind {draft_kind}, with mode {context.variant.mode}"
-        legal, change = f"{KIND_TEXTS[kind]}: {join_values(drafts)}", ", or ".join(ways) or "write mode none"
-        yield RuleFinding(context.paths["draft"], got, legal, change)
+        got, drafts = (
+            f"{context.draft.id}, a {draft_kind}, with mode {context.variant.mode}",
+            _list_drafts(context, kind),
+        )
+        change = "write one of them" if drafts else "write mode none"
+        yield RuleFinding(context.paths["draft"], got, f"of kind {kind}: {join_values(drafts)}", change)
 
 
 @RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
@@ -219,10 +211,7 @@ def _find_large_draft(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft has fewer layers and bytes than the target."""
     draft, target = context.pair
     if draft.head_of is None and not _is_smaller(draft, target):
-        got, legal = (
-            f"{draft.id}, of {draft.layers.value} layers",
-            f"smaller than {target.id}, of {target.layers.value}",
-        )
+        got, legal = f"{draft.id}, of {draft.layers.value} layers", f"less than the target's {target.layers.value}"
         yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.layers)
 
 
@@ -241,11 +230,8 @@ def _find_hidden_size_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """A head has the target's hidden size."""
     draft, target = context.pair
     if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
-        got, legal = (
-            f"{draft.id}, of hidden size {draft.hidden_size.value}",
-            f"the target's, {target.hidden_size.value}",
-        )
-        yield RuleFinding(context.paths["draft"], got, legal, "write another head", draft.hidden_size)
+        got, size = f"{draft.id}, of hidden size {draft.hidden_size.value}", target.hidden_size.value
+        yield RuleFinding(context.paths["draft"], got, f"the target's {size}", "write another head", draft.hidden_size)
 
 
 @RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")

@@ -33,35 +33,24 @@ _DEGREE = "serving.tensor_parallel_size"
 RULES = RuleList()
 
 
-def _find_smallest_claim(context: ExperimentContext) -> int | None:
-    """Return the fewest devices whose logical cores hold the TP degree; None where none do."""
-    serving = context.experiment.serving
-    per_device = context.logical_cores() // serving.devices
-    return next((count for count in context.claims() if count * per_device >= serving.tensor_parallel_size), None)
-
-
 @RULES.refuse("cores-present", _ARCH, "2026-08-21")
 def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree is at most the claimed devices' logical cores at the LNC."""
     serving, cores = context.experiment.serving, context.logical_cores()
     if serving.tensor_parallel_size > cores:
-        devices, claim = serving.devices, _find_smallest_claim(context)
-        of_device = f"{cores // devices} logical cores at LNC {serving.logical_neuron_core}"
-        change = f"write {cores}" + (f", or devices: {claim}" if claim else "")
-        legal = f"at most {cores}: {devices} devices of {of_device}"
-        yield RuleFinding(_DEGREE, str(serving.tensor_parallel_size), legal, change)
+        of_device = f"{cores // serving.devices} logical cores at LNC {serving.logical_neuron_core}"
+        legal = f"at most {cores}: {serving.devices} devices of {of_device}"
+        yield RuleFinding(_DEGREE, str(serving.tensor_parallel_size), legal, f"write {cores}, or more devices")
 
 
 @RULES.warn("cores-idle", _ARCH, "2026-08-21")
 def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree uses every logical core it claims."""
-    serving, cores, claim = context.experiment.serving, context.logical_cores(), _find_smallest_claim(context)
-    idle = cores - serving.tensor_parallel_size
-    if idle > 0:
-        is_smaller = claim is not None and claim < serving.devices
-        way = f"devices: {claim}" if is_smaller else "accept it: no smaller claim holds this degree"
-        got = f"{serving.tensor_parallel_size}: {idle} of {cores} logical cores ({idle / cores:.0%}) stay idle"
-        yield RuleFinding(_DEGREE, got, f"{cores} uses all", f"write {cores}, or {way}")
+    degree, cores = context.experiment.serving.tensor_parallel_size, context.logical_cores()
+    if degree < cores:
+        got = f"{degree}: {cores - degree} of {cores} logical cores ({1 - degree / cores:.0%}) stay idle"
+        change = f"write {cores}, or fewer devices where they hold this degree"
+        yield RuleFinding(_DEGREE, got, f"{cores} uses all", change)
 
 
 @RULES.refuse("degree-divides", f"{_LLAMA}: its MLP is not padded", "2026-07-28")

@@ -122,20 +122,6 @@ def test_an_accepted_experiment_uses_no_more_cores_than_it_claims() -> None:
         assert ("cores-present" in {fault.rule for fault in faults}) == (degree > devices * 8 // lnc), serving
 
 
-@pytest.mark.parametrize(
-    ("changes", "change"),
-    [
-        ({"tensor_parallel_size": 64}, "write 32, or devices: 16"),
-        ({"tensor_parallel_size": 16}, "write 32, or devices: 4"),
-        ({"tensor_parallel_size": 8, "devices": 4}, "write 16, or accept it: no smaller claim holds this degree"),
-        ({"tensor_parallel_size": 128}, "write 32"),
-    ],
-)
-def test_the_nearest_claim_is_one_that_can_be_bound(changes: dict[str, int], change: str) -> None:
-    faults = judged({f"serving.{key}": value for key, value in changes.items()})
-    assert [fault.change for fault in faults if fault.rule in {"cores-present", "cores-idle"}] == [change]
-
-
 def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from_them() -> None:
     faults = judged({"runtime": "x", "target": "no/such", "variants[1].draft": "no/other"})
     assert sorted(fault.rule or "" for fault in faults) == ["draft-known", "runtime-known", "target-known"]
