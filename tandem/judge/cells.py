@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from msgspec.structs import replace
@@ -70,24 +71,20 @@ def _estimate_cells(
     pairing: RequestPairing, variant: str, controls: RunControls, level: float
 ) -> Iterator[CellVerdict | _CellEstimate]:
     """Yield the cells of a variant: with an estimate, or as the verdict that says why there is none."""
-    table, arms = pairing.table, (pairing.table.baseline, variant)
+    arms = (pairing.table.baseline, variant)
     floors = controls.floor_ratios()
     failures = comparability.count_failures(pairing, *arms)
     run_bar_reason = comparability.explain_invalidity(pairing, *arms)
     if controls.void:
         run_bar_reason = f"void: {controls.void[0]}"
-    places = {code: divmod(code, len(table.loads)) for code in np.unique(pairing.cell_codes()).tolist()}
-    cell_pairs = {
-        (code, metric): pairing.pairs(baseline=arms[0], variant=variant, class_=class_, load=load, metric=metric)
-        for code, (class_, load) in places.items()
-        for metric in JUDGED_METRICS
-    }
+    keys = list(product(pairing.known_cells(), JUDGED_METRICS))
+    cell_pairs = {key: pairing.pairs(arms, *key) for key in keys}
     noises = {
-        metric: interval.pool_round_noise(cell_pairs[code, metric].by_round for code in places)
+        metric: interval.pool_round_noise(cell_pairs[key].by_round for key in keys if key[1] == metric)
         for metric in JUDGED_METRICS
     }
     for (code, metric), pairs in cell_pairs.items():
-        class_, load, noise = table.classes[places[code][0]], table.loads[places[code][1]], noises[metric]
+        noise, (class_, load) = noises[metric], pairing.cell_place(code)
         estimate = interval.estimate_log_ratio(
             pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise, level=level
         )

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from itertools import product
 from operator import itemgetter
-from typing import Literal
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing
-from tandem.judge.schema import MARGIN, BottleneckRound, CheckFinding, ControlCheck, NoiseFloor, RunControls
+from tandem.judge.schema import MARGIN, BottleneckRound, CheckFinding, CheckName, ControlCheck, NoiseFloor, RunControls
 from tandem.judge.text_format import count_things, format_load, format_metric
 from tandem.judge.time_effects import build_timeline, check_drift, check_order, check_warm_up
 
@@ -42,9 +41,6 @@ FAILURE_SHARE = 0.01
 _MAX_CELLS = 3  # that a sentence names
 _MS = 1000.0
 _NO_FLOOR = ": a small difference may be noise that no interval knows of"
-_CheckName = Literal[
-    "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"
-]
 
 
 def check_controls(table: RequestTable) -> RunControls:
@@ -57,7 +53,7 @@ def check_controls(table: RequestTable) -> RunControls:
     pairing = RequestPairing(table, tuple(bottleneck.round for bottleneck in bottlenecks))
     itself_finding, floors = _check_itself(pairing)
     timeline = build_timeline(pairing)
-    findings: dict[_CheckName, CheckFinding] = {
+    findings: dict[CheckName, CheckFinding] = {
         "baseline against itself": itself_finding,
         "drift": check_drift(timeline),
         "order": check_order(table, timeline),
@@ -87,8 +83,8 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
         ), ()
     estimates = _estimate_control_cells(pairing, table.control)
     floors, names, differences = [], [], []
-    for (class_code, load_code, metric), (estimate, lag_ms) in estimates.items():
-        class_, load, ratio = table.classes[class_code], table.loads[load_code], estimate.convert()
+    for (cell, metric), (estimate, lag_ms) in estimates.items():
+        (class_, load), ratio = pairing.cell_place(cell), estimate.convert()
         floor = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
         floors.append(NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor))
         place = f"{format_metric(metric)} of {class_} at {format_load(load)}"
@@ -116,16 +112,15 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
 
 def _estimate_control_cells(
     pairing: RequestPairing, control: str
-) -> dict[tuple[int, int, str], tuple[LogRatioEstimate, float]]:
-    """Return the estimate of each class, load and metric, and by how many ms the medians of prompts differ."""
-    table, rows, estimates = pairing.table, pairing.table.arm_mask(control), {}
-    places = sorted(set(zip(table.class_[rows].tolist(), table.load[rows].tolist(), strict=True)))
-    for (class_, load), metric in product(places, JUDGED_METRICS):
-        pairs = pairing.pairs(baseline=table.baseline, variant=control, class_=class_, load=load, metric=metric)
+) -> dict[tuple[int, str], tuple[LogRatioEstimate, float]]:
+    """Return the estimate of each cell by each metric, and by how many ms the medians of prompts differ."""
+    estimates = {}
+    for cell, metric in product(pairing.known_cells(), JUDGED_METRICS):
+        pairs = pairing.pairs((pairing.table.baseline, control), cell, metric)
         estimate = estimate_log_ratio(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements)
         if estimate is not None:
             lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
-            estimates[class_, load, metric] = estimate, lag_ms
+            estimates[cell, metric] = estimate, lag_ms
     return estimates
 
 
@@ -198,11 +193,8 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
     arm_codes = _group_codes(table, table.start)
     if not any(arm_codes.values()):
         return "absent", "no record says which start of its server it met"
-    for cell, variant in product(np.unique(pairing.cell_codes()).tolist(), table.variants):
-        class_, load = divmod(cell, len(table.loads))
-        pairs = pairing.pairs(
-            baseline=table.baseline, variant=variant, class_=class_, load=load, metric=DECIDING_METRIC
-        )
+    for cell, variant in product(pairing.known_cells(), table.variants):
+        pairs = pairing.pairs((table.baseline, variant), cell, DECIDING_METRIC)
         if len(pairs.rounds):
             start_counts.append(len(set(pairs.starts.tolist()) - {UNKNOWN}))
     counts = "; ".join(f"{arm} was met in {count_things(len(codes), 'start')}" for arm, codes in arm_codes.items())

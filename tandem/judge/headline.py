@@ -140,11 +140,10 @@ class _HeadlineFacts:
     @cached_property
     def length_ratios(self) -> dict[tuple[str, LoadLevel], RatioEstimate]:
         """Tokens of the variant's answers as a ratio of the baseline's, where servers counted them."""
-        table, ratios = self.pairing.table, {}
+        ratios = {}
         level = 1 - (1 - LEVEL) / max(len(self.cells_with_interval), 1)
         for cell in self.cells_with_interval:
-            places = {"class_": table.classes.index(cell.class_), "load": table.loads.index(cell.load)}
-            pairs = self.pairing.pairs(baseline=table.baseline, variant=self.variant, metric=LENGTH_METRIC, **places)
+            pairs = self.pairing.pairs(self.arms, self.pairing.cell_code(cell.class_, cell.load), LENGTH_METRIC)
             estimate = estimate_log_ratio(-pairs.logs, level=level)  # of a length, more is more
             if estimate is not None:
                 ratios[cell.class_, cell.load] = estimate.convert()

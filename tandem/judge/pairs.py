@@ -18,6 +18,7 @@ from scipy.sparse import csgraph
 from tandem.bench.columns import BoolArray, IntArray
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.schedule import LoadLevel
 from tandem.metrics import CATALOGUE
 
 DECIDING_METRIC = "e2e_ms"
@@ -105,18 +106,31 @@ class RequestPairing:
         """Return which requests stand in a round that counts."""
         return ~np.isin(self.table.round, self.marked_rounds)
 
-    def pairs(self, *, baseline: str, variant: str, class_: int, load: int, metric: str) -> CellPairs:
+    def known_cells(self) -> list[int]:
+        """Return the codes of the cells that were asked."""
+        return [int(code) for code in np.unique(self.cell_codes())]
+
+    def cell_code(self, class_: str, load: LoadLevel) -> int:
+        """Return the code of a class at a load."""
+        return self.table.classes.index(class_) * len(self.table.loads) + self.table.loads.index(load)
+
+    def cell_place(self, cell: int) -> tuple[str, LoadLevel]:
+        """Return the class and the load of a cell's code."""
+        class_, load = divmod(cell, len(self.table.loads))
+        return self.table.classes[class_], self.table.loads[load]
+
+    def pairs(self, arms: tuple[str, str], cell: int, metric: str) -> CellPairs:
         """Return the pairs of one cell, none where an arm or the metric is not there.
 
         Args:
-            baseline, variant: names of arms.
-            class_, load: codes of the run's classes and loads.
+            arms: names of the baseline and of the variant.
+            cell: its code.
             metric: one of RequestTable.figures; where more is not better by the catalogue, less is.
         """
-        key = (baseline, variant, metric)
+        key = (*arms, metric)
         if key not in self._rows:
             self._rows[key] = self._sort_rows(*key)
-        rows, cell = self._rows[key], class_ * len(self.table.loads) + load
+        rows = self._rows[key]
         rows = rows.select(slice(*np.searchsorted(rows.cell, (cell, cell + 1))))
         prompts, prompt = np.unique(rows.prompt, return_inverse=True)
         rounds, round_ = np.unique(rows.round, return_inverse=True)

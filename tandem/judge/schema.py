@@ -166,6 +166,11 @@ CheckFinding = tuple[Literal["passed", "caution", "failed", "absent"], str]
 """What a check finds: the result and the sentence of a `ControlCheck`."""
 
 
+CheckName = Literal[
+    "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"
+]
+
+
 class ControlCheck(msgspec.Struct, frozen=True, kw_only=True):
     """One control.
 
@@ -175,7 +180,7 @@ class ControlCheck(msgspec.Struct, frozen=True, kw_only=True):
         sentence: what was seen, with figures, or why it is absent.
     """
 
-    name: Literal["baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"]
+    name: CheckName
     result: Literal["passed", "caution", "failed", "absent"]
     sentence: str
 

@@ -134,6 +134,17 @@ def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...
     return tuple(cell for cell in verdict.cells if cell.variant == headline.variant and cell.metric == headline.metric)
 
 
+def choose_table_cells(verdict: Verdict, headline: Headline, limit: int) -> tuple[tuple[CellVerdict, ...], int]:
+    """Return the cells of a variant for a table of so many rows, by the deciding metric first, and how many it has.
+
+    Where there are more, those by the deciding metric that say most.
+    """
+    cells = tuple(cell for cell in verdict.cells if cell.variant == headline.variant)
+    if len(cells) > limit:
+        return choose_telling_cells(select_cells(verdict, headline), limit), len(cells)
+    return tuple(sorted(cells, key=lambda cell: cell.metric != headline.metric)), len(cells)
+
+
 def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[CellVerdict, ...]:
     """Return the cells that say most where there are too many, in their order.
 

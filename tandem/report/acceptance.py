@@ -6,7 +6,6 @@ Invariant: the method stands beside each figure; arms and classes without one ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from markupsafe import Markup
 
@@ -17,11 +16,16 @@ from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, 
 from tandem.report.markup import build_sentence, build_table, render_template
 
 MAX_ROWS = 20
-MAX_LINES = 6
 _BAR_PX = 16
-_DASHES = ([1, 0], [6, 3], [2, 2], [9, 3, 2, 3], [4, 6], [12, 4])
-_SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross")
-_LINE_COLORS = ("var(--text)", "var(--arm-1)", "var(--same)", "var(--arm-3)", "var(--arm-2)", "var(--arm-0)")
+_LOOKS = (
+    ("var(--text)", [1, 0], "circle"),
+    ("var(--arm-1)", [6, 3], "square"),
+    ("var(--same)", [2, 2], "diamond"),
+    ("var(--arm-3)", [9, 3, 2, 3], "triangle-up"),
+    ("var(--arm-2)", [4, 6], "triangle-down"),
+    ("var(--arm-0)", [12, 4], "cross"),
+)
+"""Color, dash and shape of each line; so many are drawn."""
 
 
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
@@ -95,7 +99,7 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
     rows = [row for row in all_rows if row.per_position]
     if not rows:
         return []
-    chart_rows = [row for row in rows if row.arm == rows[0].arm][:MAX_LINES]
+    chart_rows = [row for row in rows if row.arm == rows[0].arm][: len(_LOOKS)]
     omitted_count = len(rows) - len(chart_rows)
     note = f" {omitted_count:,} more lines are in the table of {FILE}." if omitted_count else ""
     caption = "Share of drafts whose token at this position was accepted, by the server's counters; it cannot rise, "
@@ -115,26 +119,13 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
 def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpec:
     names = [shorten_text(row.class_) for row in rows]
     values = [
-        {"position": position, "share": share, "class": name}
+        {"position": position, "share": share, "series": name}
         for row, name in zip(rows, names, strict=True)
         for position, share in enumerate(row.per_position, 1)
     ]
     legend = {"columns": 2 if width < HALF_PX else 3, "labelLimit": 110, "symbolSize": 70}
-
-    def encode_class(looks: Sequence[Any]) -> dict[str, Any]:
-        return encode_nominal("class", dict(zip(names, looks, strict=False)), sort=None, title=None, legend=legend)
-
     x_axis = {"grid": False, "tickMinStep": 1, "title": "drafted position", "format": "d"}
     y_axis = {"format": ".0%", "tickCount": 5, "title": None}
     x = {"field": "position", "type": "quantitative", "scale": {"zero": False, "nice": False}, "axis": x_axis}
     y = {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": y_axis}
-    return charts.build_fit_spec(
-        width,
-        230,
-        data={"values": values},
-        encoding={"x": x, "y": y, "color": encode_class(_LINE_COLORS)},
-        layer=[
-            build_layer("line", {"strokeDash": encode_class(_DASHES)}, strokeWidth=2),
-            build_layer("point", {"shape": encode_class(_SHAPES)}, filled=True, size=40, opacity=1),
-        ],
-    )
+    return charts.build_line_spec(width, values, {"x": x, "y": y}, dict(zip(names, _LOOKS, strict=False)), legend)

@@ -125,6 +125,33 @@ def build_figure_layer(encoding: Mapping[str, Any], right_px: int = 0, **style: 
     return build_layer("text", encoding, **place, **style)
 
 
+def build_line_spec(
+    width: int,
+    points: Sequence[Mapping[str, Any]],
+    axes: Mapping[str, Any],
+    looks: Mapping[str, Sequence[Any]],
+    legend: Mapping[str, Any],
+) -> VegaSpec:
+    """Return the specification of lines through points, each line with a color, a dash and a shape of its own.
+
+    Args:
+        width: pixels.
+        points: each with the `series` that it belongs to.
+        axes: the channels x and y.
+        looks: color, dash and shape of each series.
+        legend: its layout.
+    """
+    color, dash, shape = (
+        encode_nominal("series", dict(zip(looks, look, strict=True)), sort=None, title=None, legend=legend)
+        for look in zip(*looks.values(), strict=True)
+    )
+    layers = [
+        build_layer("line", {"strokeDash": dash}, strokeWidth=2),
+        build_layer("point", {"shape": shape}, filled=True, size=38, opacity=1),
+    ]
+    return build_fit_spec(width, 230, data={"values": points}, encoding={**axes, "color": color}, layer=layers)
+
+
 def build_fit_spec(width: int, height: int | dict[str, int], **spec: Any) -> VegaSpec:
     """Return the specification of a chart that fits its axes into its width."""
     fit = {"type": "fit-x", "contains": "padding"}

@@ -93,12 +93,11 @@ def _list_items(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
-    all_cells = [cell for cell in verdict.cells if cell.variant == headline.variant]
-    if not all_cells:
+    cells, cell_count = fmt.choose_table_cells(verdict, headline, MOST_ROWS)
+    if not cells:
         return
-    candidates = all_cells if len(all_cells) <= MOST_ROWS else fmt.select_cells(verdict, headline)
     rows = []
-    for cell in fmt.choose_telling_cells(candidates, MOST_ROWS):
+    for cell in cells:
         metric = f"{fmt.format_metric(cell.metric)} {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
         figures = [*map(fmt.format_number, (cell.baseline, cell.measured))]
         figures += [
@@ -111,7 +110,7 @@ def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
     interval = f"{fmt.format_level(verdict)} interval"
     heads = ["class", "load", "metric", "baseline", "variant", "speed-up", interval, "verdict"]
     yield from format_table(heads, rows, numbers=range(3, 7))
-    yield from _count_omitted(len(all_cells), len(rows), "cells")
+    yield from _count_omitted(cell_count, len(rows), "cells")
     yield ""
 
 

@@ -7,7 +7,7 @@ which load, is said. Inter-token latency is drawn twice: as time per output toke
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
 from tandem.metrics import POST_FIGURES, find_metric
 from tandem.report import charts, colors, sampling
-from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
+from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
 from tandem.report.markup import build_sentence, build_table
 from tandem.report.sampling import ChartCell
 
@@ -30,10 +30,8 @@ POST_CLASSES = ("repeat", "open")
 
 MAX_WINDOWS = 40
 _DAY_S, _SHORT_S = 86400, 600
-_DASHES = ([1, 0], [5, 3])
-_SHAPES = ("circle", "diamond")
+_LOOKS = (([1, 0], "circle"), ([5, 3], "diamond"))  # dash and shape of each kind of prompt
 _NO_DATA_TEXT = "None of the requests that would be drawn here succeeded."
-_MAX_GAP_WINDOWS = 2.5  # windows from one point to the next: farther, the line between them is faint
 
 
 class _ChartLine(NamedTuple):
@@ -99,16 +97,14 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
 
 
 def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, window_s: int) -> list[dict[str, Any]]:
-    """Return the medians of a line's windows that have a value; one that is far from the last begins a new part."""
+    """Return the medians of a line's windows that have a value."""
     rows = np.flatnonzero(chart_line.mask & np.isfinite(values))
     rows = rows[np.argsort(np.floor(at_s[rows] / window_s), kind="stable")]
     edges = np.flatnonzero(np.diff(np.floor(at_s[rows] / window_s))) + 1
     points: list[dict[str, Any]] = []
     for window in np.split(rows, edges) if len(rows) else ():
         at_ms, median = 1000 * float(at_s[window].mean()), float(np.median(values[window]))
-        is_far = bool(points) and at_ms - points[-1]["at"] > 1000 * _MAX_GAP_WINDOWS * window_s
-        part = points[-1]["part"] + is_far if points else 1
-        points.append({"series": chart_line.name, "at": at_ms, "value": median, "n": len(window), "part": part})
+        points.append({"series": chart_line.name, "at": at_ms, "value": median, "n": len(window)})
     return points
 
 
@@ -141,18 +137,5 @@ def _build_line_spec(chart_lines: list[_ChartLine], points: list[dict[str, Any]]
     y = {"field": "value", "type": "quantitative", "scale": {"zero": True, "nice": 5}, "axis": y_axis}
     symbols = {"symbolSize": 70, "symbolStrokeWidth": 2, "symbolOpacity": 1}
     legend = {"columns": columns, "columnPadding": 30, "labelLimit": width // columns - 60, **symbols}
-
-    def encode_line(looks: Sequence[Any]) -> dict[str, Any]:
-        scale = {line.name: look for line, look in zip(chart_lines, looks, strict=True)}
-        return encode_nominal("series", scale, sort=None, title=None, legend=legend)
-
-    dash = encode_line([_DASHES[line.kind] for line in chart_lines])
-    shape = encode_line([_SHAPES[line.kind] for line in chart_lines])
-    color = encode_line([colors.arm_color(line.arm) for line in chart_lines])
-    layers = [
-        {"mark": {"type": "line", "strokeWidth": 1, "opacity": 0.35}},
-        build_layer("line", {"strokeDash": dash, "detail": {"field": "part"}}, strokeWidth=2),
-        build_layer("point", {"shape": shape}, filled=True, size=36, opacity=1),
-    ]
-    encoding = {"x": x, "y": y, "color": color}
-    return charts.build_fit_spec(width, 230, data={"values": points}, encoding=encoding, layer=layers)
+    looks = {line.name: (colors.arm_color(line.arm), *_LOOKS[line.kind]) for line in chart_lines}
+    return charts.build_line_spec(width, points, {"x": x, "y": y}, looks, legend)

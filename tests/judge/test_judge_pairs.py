@@ -17,9 +17,9 @@ def _no_warning():
         yield
 
 
-def cell(seen, metric="e2e_ms", marked_rounds=(), **changes):
+def cell(seen, metric="e2e_ms", marked_rounds=(), code=0, variant="spec"):
     pairing = seen if isinstance(seen, RequestPairing) else RequestPairing(seen, marked_rounds)
-    return pairing.pairs(**{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes})
+    return pairing.pairs(("base", variant), code, metric)
 
 
 def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
@@ -94,7 +94,7 @@ def test_requests_of_a_pair_name_their_prompt_round_and_arm():
 
 def test_an_arm_a_class_or_a_metric_that_is_not_there_gives_no_pairs():
     seen = table({"repeat": {"base": [100.0], "spec": [50.0]}, "chat": {"base": [100.0]}})
-    for changes in ({"variant": "nobody"}, {"class_": 1}, {"class_": 7}, {"load": 3}, {"metric": "tpot_exact_ms"}):
+    for changes in ({"variant": "nobody"}, {"code": 1}, {"code": 7}, {"metric": "tpot_exact_ms"}):
         assert not len(cell(seen, **changes).logs), changes
 
 
@@ -151,7 +151,7 @@ def test_what_is_grouped_once_is_what_each_cell_alone_gives():
     grouped = RequestPairing(seen)
     for class_, load, metric, variant in product(range(2), range(2), JUDGED_METRICS, ("spec", "other")):
         rows = (seen.class_ == class_) & (seen.load == load)
-        found = cell(grouped, metric, class_=class_, load=load, variant=variant)
+        found = cell(grouped, metric, code=2 * class_ + load, variant=variant)
         for at, prompt in enumerate(found.prompts):
             medians = [
                 np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.arm_mask(arm)])

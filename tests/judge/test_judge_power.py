@@ -99,7 +99,7 @@ def test_what_must_stand_beside_more_cells_takes_more_prompts():
 def test_where_variance_comes_from_is_found_again():
     truth = Truth(ratio={"spec": {"a": 1.0}}, prompts=300, rounds=8, slots=1, spread=0.2, noise=0.1, start=0.1)
     seen = drawn(truth, 5)
-    found = RequestPairing(seen).pairs(baseline="base", variant="spec", class_=0, load=0, metric="e2e_ms")
+    found = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
     sure = estimate_log_ratio(found.logs, found.by_round, found.starts)
     parts = split_variance(found, sure)
     assert (parts.prompt_count, parts.round_count) == (300, 8)
@@ -112,5 +112,5 @@ def test_where_variance_comes_from_is_found_again():
 
 def test_an_estimate_without_width_has_no_spread():
     seen = drawn(Truth(ratio={"spec": {"a": 1.0}}, spread=0.0, noise=0.0))
-    found = RequestPairing(seen).pairs(baseline="base", variant="spec", class_=0, load=0, metric="e2e_ms")
+    found = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
     assert split_variance(found, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (0.0, 0.0, 0.0)

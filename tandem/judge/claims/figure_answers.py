@@ -264,14 +264,9 @@ def _compare_variants(results: VariantResults, first: str, second: str, metric: 
 
     A prompt that was asked at several loads is one value, the mean of them.
     """
-    table = results.table
-    cells = [(class_, table.loads.index(load)) for load in results.loads for class_ in range(len(table.classes))]
-    pairs = [
-        results.pairing.pairs(baseline=first, variant=second, class_=class_, load=load, metric=metric)
-        for class_, load in cells
-    ]
-    if not pairs:
-        return None
+    pairing = results.pairing
+    cells = [cell for cell in pairing.known_cells() if pairing.cell_place(cell)[1] in results.loads]
+    pairs = [pairing.pairs((first, second), cell, metric) for cell in cells]
     owner = np.unique(np.concatenate([part.prompts for part in pairs]), return_inverse=True)[1]
     logs = np.concatenate([part.logs for part in pairs])
     estimate = estimate_log_ratio(np.bincount(owner, logs) / np.bincount(owner))

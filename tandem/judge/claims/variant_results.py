@@ -153,10 +153,8 @@ class VariantResults:
 
     def compare_rounds(self, arm: str, cell: CellVerdict) -> tuple[Values, LogRatioEstimate | None]:
         """Return the log speed-up of an arm in each round, in the order of time, and their mean; None of too few."""
-        class_, load = self.table.classes.index(cell.class_), self.table.loads.index(cell.load)
-        pairs = self.pairing.pairs(
-            baseline=self.table.baseline, variant=arm, class_=class_, load=load, metric=cell.metric
-        )
+        code = self.pairing.cell_code(cell.class_, cell.load)
+        pairs = self.pairing.pairs((self.table.baseline, arm), code, cell.metric)
         is_finite = np.isfinite(pairs.by_round)
         sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]

@@ -194,14 +194,14 @@ def _estimate_rows(
     pairing: RequestPairing, arms: Sequence[tuple[_RowKind, str]], baseline: str
 ) -> Iterator[_RowEstimate]:
     """Yield each arm's own figures, or what it gains over its baseline, later against earlier."""
-    table = pairing.table
-    cells = sorted(set(zip(table.class_.tolist(), table.load.tolist(), strict=True)), key=lambda cell: cell[::-1])
+    cells = sorted(pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1])
     for kind, arm in arms:
         own_arms, baseline_arms = (_EARLIER + arm, _LATER + arm), (_EARLIER + baseline, _LATER + baseline)
         pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
         loss_pairs = pairs if kind == "figure" else [*pairs, baseline_arms, own_arms]
         losses = _explain_losses(pairing, loss_pairs)
         for cell in cells:
+            class_, load = pairing.cell_place(cell)
             length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, cell, LENGTH_METRIC)[0])
             length_ratio = length_estimate.convert() if length_estimate else None
             for metric in JUDGED_METRICS:
@@ -212,8 +212,8 @@ def _estimate_rows(
                 draft = ComparisonRow(
                     kind=kind,
                     arm=arm,
-                    class_=table.classes[cell[0]],
-                    load=table.loads[cell[1]],
+                    class_=class_,
+                    load=load,
                     metric=metric,
                     prompts=len(logs),
                     before=float(np.median(before)) if kind == "figure" else _average_ratio(before),
@@ -221,22 +221,19 @@ def _estimate_rows(
                     speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
                     p=estimate.p if estimate else None,
                     verdict="no evidence",
-                    why=losses.get(cell[0] * len(table.loads) + cell[1], ""),
+                    why=losses.get(cell, ""),
                 )
                 yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
 
 
 def _pair_figures(
-    pairing: RequestPairing, arms: Sequence[tuple[str, str]], cell: tuple[int, int], metric: str
+    pairing: RequestPairing, arms: Sequence[tuple[str, str]], cell: int, metric: str
 ) -> tuple[Values, Values, Values]:
     """Return the later run's log speed-ups over the earlier, one a prompt, and what they are of in both runs.
 
     Of one pair of arms that is each run's figure; of a pair in each run their gain, by prompts that all four answered.
     """
-    earlier, *laters = (
-        pairing.pairs(baseline=first, variant=second, class_=cell[0], load=cell[1], metric=metric)
-        for first, second in arms
-    )
+    earlier, *laters = (pairing.pairs(pair, cell, metric) for pair in arms)
     if not laters:
         return earlier.logs, earlier.baseline_medians, earlier.variant_medians
     _, first, second = np.intersect1d(earlier.prompts, laters[0].prompts, return_indices=True)
