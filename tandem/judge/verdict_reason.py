@@ -30,22 +30,11 @@ def explain_absence(pairing: RequestPairing, arms: Sequence[str], cell: int, met
         metric: its name.
         prompt_count: how many both answered.
     """
-    table, cell_mask = pairing.table, pairing.cell_codes() == cell
+    answers = (pairing.cell_codes() == cell) & pairing.row_mask() & ~pairing.table.failed & pairing.metric_mask(metric)
     for arm in arms:
-        requests = cell_mask & table.arm_mask(arm)
-        valid_requests = requests & pairing.row_mask()
-        answers = valid_requests & ~table.failed
-        if not requests.any():
-            return f"{arm} was not asked in this class at this load"
-        if not valid_requests.any():
-            return f"every round of {arm} is left out: the measuring machine was the bottleneck"
-        if not answers.any():
-            return f"all {valid_requests.sum()} requests of {arm} failed"
-        if not (answers & pairing.metric_mask(metric)).any():
-            return f"of no answer of {arm} is {metric} known and above 0"
-    if not prompt_count:
-        return "no prompt was answered by both arms in the same round"
-    prompts_text = count_things(prompt_count, "prompt")
+        if not (answers & pairing.table.arm_mask(arm)).any():
+            return f"{arm} has no answer with {metric} here in a round that counts"
+    prompts_text = f"{count_things(prompt_count, 'prompt')} in the same round"
     return f"both arms answered {prompts_text}, and fewer than {FEWEST_PROMPTS} have no spread"
 
 

@@ -29,7 +29,7 @@ def build_cost_section(verdict: Verdict) -> ReportSection:
     """Return the section on what a million good output tokens cost, of each arm."""
     rows, part = [], build_sentence("No cost is known: no arm gave output that can be counted.")
     baseline_usd = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
-    for row in verdict.cost[:MAX_ROWS]:
+    for row in verdict.cost:
         usd = row.usd_per_million_good_tokens
         own_usd = None if row.arm == verdict.baseline else baseline_usd.get(row.load)
         prices = [fmt.ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)]
@@ -43,8 +43,8 @@ def build_cost_section(verdict: Verdict) -> ReportSection:
             "card",
             summary=None,
             table=build_table("Cost", heads, rows, numbers=(2, 3, 4, 5, 6)),
-            sentences=list(dict.fromkeys(row.sentence for row in verdict.cost if row.sentence))[:MAX_ROWS],
-            note=_count_omitted(len(verdict.cost), "more rows are in"),
+            sentences=list(dict.fromkeys(row.sentence for row in verdict.cost)),
+            note=None,
         )
     return ReportSection(name="cost", short="Cost", title="Cost per million good output tokens", parts=(part,))
 

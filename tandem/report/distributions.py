@@ -35,7 +35,7 @@ _MAX_AXIS_RATIO = 1e9  # times the shortest that an axis reaches down to: a nano
 def build_distribution_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
     """Return the section."""
     cells, cell_count = sampling.choose_cells(verdict, requests, MAX_ROWS)
-    arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS] if requests.arms else ()
+    arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS]
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
     good_mask, note = sampling.mask_good_requests(verdict, requests), ""
     if len(cells) < cell_count:

@@ -6,7 +6,7 @@ which nothing can be said says so first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
@@ -62,13 +62,12 @@ def format_title(verdict: Verdict) -> str:
     if len(verdict.headlines) == 1:
         only = verdict.headlines[0]
         return f"{_capitalize_first(only.verdict)}: {only.variant} against {verdict.baseline}"
-    return f"Verdict on {len(verdict.headlines)} variants of {verdict.baseline}" if verdict.headlines else "No verdict"
+    return f"Verdict on {len(verdict.headlines)} variants of {verdict.baseline}"
 
 
 def build_header(verdict: Verdict) -> Markup:
     """Return the head."""
     is_single = len(verdict.headlines) == 1
-    says_void_itself = bool(verdict.headlines) and all(headline.finding == "void" for headline in verdict.headlines)
     failure_text = f", {verdict.failed:,} failed" if verdict.failed else ", none failed"
     facts = {
         "Baseline": verdict.baseline,
@@ -85,50 +84,26 @@ def build_header(verdict: Verdict) -> Markup:
         title=format_title(verdict),
         heading="h1" if is_single else "h2",
         subheading="h2" if is_single else "h3",
-        shows_void=verdict.controls.void and not says_void_itself,
-        entries=[_describe_headline(headline, verdict) for headline in verdict.headlines],
+        entries=[_describe_headline(headline) for headline in verdict.headlines],
         max_reasons=_MAX_REASONS,
         max_notes=_MAX_NOTES,
         facts=list(facts.items()),
     )
 
 
-def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
+def _describe_headline(headline: Headline) -> dict[str, Any]:
     names = ("faster", "slower", "same", "mixed", "undecided")
     groups: list[tuple[str, Sequence[str]]] = [(name.capitalize(), getattr(headline, name)) for name in names]
     return {
         "headline": headline,
         "verdict": _capitalize_first(headline.verdict),
         "tone": find_tone(headline),
-        "tiles": list(_list_tiles(headline, verdict)),
         "groups": [(f"{name} ({len(classes):,})", _join_names(classes)) for name, classes in groups if classes],
     }
 
 
 def _capitalize_first(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _list_tiles(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    """Yield the ends of what is decided, and equal outputs: a title, a figure and what it is of.
-
-    An undecided speed-up is no figure for the head of a page.
-    """
-    cells = fmt.select_cells(verdict, headline)
-    speed_ups = [(cell, cell.speed_up) for cell in cells if cell.speed_up and cell.verdict != "no evidence"]
-    speed_ups.sort(key=lambda entry: entry[1].value)
-    names = ("Best class", "Weakest class") if len(speed_ups) > 1 else ("Speed-up",)
-    has_loads = len({cell.load for cell in cells}) > 1
-    for name, (cell, ratio) in zip(names, (*speed_ups[-1:], *speed_ups[:1]), strict=False):
-        interval_text = f" ({fmt.format_interval(ratio)})" if ratio.low is not None else ""
-        place = f"{cell.class_} at {fmt.format_load(cell.load)}" if has_loads else cell.class_
-        title = f"{name}, {fmt.format_metric(headline.metric)}"
-        yield title, fmt.format_times(ratio.value), f"{place}{interval_text}: {cell.verdict}"
-    for equality in verdict.equality:
-        share = equality.identical
-        if equality.variant == headline.variant and share is not None and share.of:
-            detail = f"{share.n:,} of {share.of:,} by {equality.by}: {equality.result}"
-            yield "Identical outputs", fmt.format_percent(share.n / share.of), detail
 
 
 def _join_names(names: Sequence[str]) -> str:

@@ -37,20 +37,13 @@ def mask_good_requests(verdict: Verdict, requests: RequestTable) -> BoolArray:
 def choose_cells(verdict: Verdict, requests: RequestTable, max_cells: int) -> tuple[list[ChartCell], int]:
     """Return the classes at loads that are drawn, and how many there are.
 
-    Those whose verdict by the deciding metric of the first variant says most; where there is none, the first ones.
+    Those whose verdict by the deciding metric of the first variant says most.
     """
-    cells = select_cells(verdict, verdict.headlines[0]) if verdict.headlines else ()
-    places = [(cell.class_, cell.load) for cell in choose_telling_cells(cells, max_cells)]
-    count = len(cells)
-    if not cells:
-        codes = zip(requests.class_.tolist(), requests.load.tolist(), strict=True)
-        places = [(requests.classes[class_], requests.loads[load]) for class_, load in sorted(set(codes))]
-        places, count = places[:max_cells], len(places)
+    cells = select_cells(verdict, verdict.headlines[0])
     return [
-        ChartCell(class_, load, requests.classes.index(class_), requests.loads.index(load))
-        for class_, load in places
-        if class_ in requests.classes and load in requests.loads
-    ], count
+        ChartCell(cell.class_, cell.load, requests.classes.index(cell.class_), requests.loads.index(cell.load))
+        for cell in choose_telling_cells(cells, max_cells)
+    ], len(cells)
 
 
 def mask_cell(requests: RequestTable, cell: ChartCell) -> BoolArray:

@@ -20,11 +20,10 @@ from tandem.report import charts
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
-from tandem.report.markup import build_sentence, build_table, render_template
+from tandem.report.markup import build_table, render_template
 
 MAX_FOREST_ROWS = 30
 MAX_TABLE_ROWS = 160
-MAX_VARIANTS = 6
 _STEP_PX = 30
 _MAX_SPEED_UP = 50.0  # a speed-up beyond is drawn at the edge
 _MIN_SPAN = 1.25  # each side of 1
@@ -40,7 +39,7 @@ _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 2.5, 3,
 def build_speed_section(verdict: schema.Verdict) -> ReportSection:
     """Return the section."""
     parts: list[Markup | ReportChart] = []
-    for place, headline in enumerate(verdict.headlines[:MAX_VARIANTS]):
+    for place, headline in enumerate(verdict.headlines):
         parts += build_forest_charts(verdict, headline, place)
         cells, cell_count = fmt.choose_table_cells(verdict, headline, MAX_TABLE_ROWS)
         title, note = f"Every judged figure of {headline.variant}", None
@@ -49,10 +48,6 @@ def build_speed_section(verdict: schema.Verdict) -> ReportSection:
         if cells:
             table = _build_cells_table(title, cells, verdict)
             parts.append(render_template("card", summary=title, table=table, sentences=(), note=note))
-    if len(verdict.headlines) > MAX_VARIANTS:
-        parts.append(build_sentence(f"{len(verdict.headlines) - MAX_VARIANTS:,} more variants are in {schema.FILE}."))
-    if not verdict.cells:
-        parts.append(build_sentence("No figure could be judged: no prompt was answered by both arms."))
     return ReportSection(name="speed", short="Speed-up", title="Speed-up per class", parts=tuple(parts))
 
 

@@ -65,9 +65,6 @@ def render_lines(verdict: Verdict) -> Iterator[str]:
         yield from _wrap_text(f"{names}: {headline.verdict.upper()}")
         yield from _wrap_text(headline.sentence)
         yield from _list_items(headline.reasons)
-    if not verdict.headlines and not verdict.controls.void:
-        yield from _wrap_text(f"no verdict: no variant was measured against {verdict.baseline}")
-        yield ""
     for headline in verdict.headlines:
         yield from _render_cells(headline, verdict)
     yield from _render_controls(verdict)

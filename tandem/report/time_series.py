@@ -47,8 +47,6 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
     """Return the section; where it cannot be drawn, with why."""
     sentence, charts = "No request is recorded, so there is nothing to draw over time.", []
     if len(requests):
-        sentence = "These figures compare a baseline and a variant; this run has no variant."
-    if len(requests) and requests.variants:
         cells, sentence = _choose_cells(verdict, requests)
         chart_lines = list(_build_chart_lines(verdict, requests, cells))
         try:
@@ -88,10 +86,9 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
 
 def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[ChartCell]) -> Iterator[_ChartLine]:
     good_mask = sampling.mask_good_requests(verdict, requests)
-    variant = verdict.headlines[0].variant if verdict.headlines else requests.variants[0]
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
     for kind, (class_name, cell) in enumerate(zip(names, cells, strict=True)):
-        for arm, name in enumerate((requests.baseline, variant if variant in requests.arms else requests.variants[0])):
+        for arm, name in enumerate((requests.baseline, verdict.headlines[0].variant)):
             mask = sampling.mask_cell(requests, cell) & good_mask & requests.arm_mask(name)
             yield _ChartLine(fmt.shorten_text(f"{class_name}, {name}"), mask, arm, kind)
 

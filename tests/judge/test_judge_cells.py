@@ -138,7 +138,7 @@ def test_rounds_in_which_the_client_was_overloaded_are_left_out():
     assert (cell.verdict, cell.rounds) == ("same", 4)
     every = tuple(BottleneckRound(round=number, sentence="") for number in range(8))
     nothing = one(observed(rows), RunControls(marked=every))
-    assert nothing.why == "every round of base is left out: the measuring machine was the bottleneck"
+    assert nothing.why == "base has no answer with e2e_ms here in a round that counts"
 
 
 def test_a_round_of_any_number_takes_no_more_memory():
@@ -159,10 +159,10 @@ def why(seen, metric="e2e_ms", **of):
 @pytest.mark.parametrize(
     ("base", "spec", "reason"),
     [
-        ({}, None, "spec was not asked in this class at this load"),
-        (None, {}, "base was not asked in this class at this load"),
-        ({}, {"error": "closed"}, "all 6 requests of spec failed"),
-        ({}, {"round": 1}, "no prompt was answered by both arms in the same round"),
+        ({}, None, "spec has no answer with e2e_ms here in a round that counts"),
+        (None, {}, "base has no answer with e2e_ms here in a round that counts"),
+        ({}, {"error": "closed"}, "spec has no answer with e2e_ms here in a round that counts"),
+        ({}, {"round": 1}, "both arms answered 0 prompts in the same round, and fewer than 3 have no spread"),
     ],
 )
 def test_what_keeps_a_cell_from_an_estimate_is_named_and_keeps_no_other(base, spec, reason):
@@ -181,14 +181,14 @@ def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them()
     seen = at(2.0)
     for metric in ("tpot_ms", "output_tokens_per_s"):
         seen = with_figures(seen, **{metric: np.where(seen.arm_mask("spec"), NAN, seen.figures[metric])})
-    assert why(seen, "tpot_ms") == "of no answer of spec is tpot_ms known and above 0"
+    assert why(seen, "tpot_ms") == "spec has no answer with tpot_ms here in a round that counts"
     assert one(seen).verdict == "faster"
 
 
 def test_one_prompt_has_its_speed_up_and_no_verdict():
     cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
     assert (cell.speed_up, cell.baseline, cell.measured) == (RatioEstimate(value=pytest.approx(2.0)), 100.0, 50.0)
-    assert cell.why == "both arms answered 1 prompt, and fewer than 3 have no spread"
+    assert cell.why == "both arms answered 1 prompt in the same round, and fewer than 3 have no spread"
 
 
 def test_a_run_without_a_record_has_no_cell():

@@ -205,13 +205,13 @@ def test_what_a_check_says_stands_in_the_reasons():
 
 def test_an_arm_without_a_request_has_a_sentence():
     sentence = headline(observed([Asked(arm="base", prompt=f"p{n}") for n in range(6)])).sentence
-    assert sentence.startswith("There is no evidence whether spec is faster or slower than base: spec was not asked")
+    assert sentence.startswith("There is no evidence whether spec is faster or slower than base: spec has no answer")
     assert headline(observed([])).sentence.endswith(": the run has no record.")
 
 
 def test_what_keeps_every_class_undecided_is_said():
     found = headline(table({name: {"base": [1000.0], "spec": [500.0]} for name in "ab"}))
     assert found.sentence == (
-        "There is no evidence whether spec is faster or slower than base: both arms answered 1 prompt, and fewer than "
-        "3 have no spread."
+        "There is no evidence whether spec is faster or slower than base: both arms answered 1 prompt in the same "
+        "round, and fewer than 3 have no spread."
     )

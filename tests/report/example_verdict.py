@@ -20,6 +20,7 @@ from tandem.judge.schema import (
     ClassAcceptance,
     ClassEquality,
     DivergenceExample,
+    Headline,
     HistogramBin,
     OutputEquality,
     RatioEstimate,
@@ -151,10 +152,14 @@ CLAIMS = tuple(
 
 def nothing(seen: RequestTable, **changes: Any) -> Verdict:
     """A verdict on a run that nothing can be said of."""
+    headline = Headline(
+        variant=VARIANT, verdict="no evidence", finding="no evidence", evidence="one-start", output="not shown",
+        sentence="There is no evidence: all requests failed.", metric="e2e_ms",
+    )  # fmt: skip
     stated: dict[str, Any] = {
         "version": "0.1.0", "run": "20261121T203720Z-1f2e3d4c", "folder": seen.folder.name,
         "created_utc": "2026-11-21T20:37:20+00:00", "baseline": seen.baseline, "variants": seen.variants or (VARIANT,),
-        "requests": len(seen), "failed": int(seen.failed.sum()), "margin": 0.05, "headlines": (), "cells": (),
+        "requests": len(seen), "failed": int(seen.failed.sum()), "margin": 0.05, "headlines": (headline,), "cells": (),
         "controls": RunControls(),
     }  # fmt: skip
     return Verdict(**{**stated, **changes})

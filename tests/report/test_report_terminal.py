@@ -83,11 +83,6 @@ def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
     assert not any(line.startswith(("the post's claims", "C1")) for line in told)
 
 
-def test_a_verdict_on_nothing_says_that_no_variant_was_measured(verdict: Verdict) -> None:
-    told = list(render_lines(msgspec.structs.replace(verdict, headlines=(), cells=(), cost=(), claims=(), equality=())))
-    assert told[0] == "no verdict: no variant was measured against qwen-vllm"
-
-
 @pytest.mark.parametrize(
     ("value", "written"),
     [(None, "-"), (0.0, "0.00"), (0.0042, "0.0042"), (0.067, "0.067"), (0.97, "0.97"), (12.34, "12.3"),

@@ -22,7 +22,10 @@ RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 """What is answered once a run: it compares variants, or no run can answer it."""
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
-_MANIFEST_FIELDS = {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"}
+_MANIFEST_FIELDS = {
+    "set-up": {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"},
+    "image": {"model": "model", "image": "image"},
+}
 
 
 def find_post_variants(table: RequestTable) -> tuple[tuple[str, ...], str | None]:
@@ -121,10 +124,10 @@ def _answer_claim(claim: Claim, results: VariantResults, void_reason: str) -> Cl
     return answer
 
 
-def _answer_setup(_: Claim, results: VariantResults) -> ClaimAnswer:
-    """Answer whether the arms differ in their decoding alone."""
+def _answer_setup(claim: Claim, results: VariantResults) -> ClaimAnswer:
+    """Answer whether the arms differ in their decoding alone; for the claim on the image, by model and image."""
     table, differences, unknown = results.table, [], []
-    for field, name in _MANIFEST_FIELDS.items():
+    for field, name in _MANIFEST_FIELDS[claim.asks].items():
         before, after = (getattr(arm, field) for arm in results.manifest_arms)
         if before is None or after is None:
             unknown.append(f"{name} of an arm")
@@ -134,22 +137,12 @@ def _answer_setup(_: Claim, results: VariantResults) -> ClaimAnswer:
         return ClaimAnswer("contradicted", "; ".join(differences))
     if unknown:
         return ClaimAnswer("no evidence", f"not known: {', '.join(unknown)}; what is known is equal")
+    text = f"{', '.join(_MANIFEST_FIELDS[claim.asks].values())} of both arms are equal"
+    if claim.asks == "image":
+        keys = " and ".join(arm.artifact_key or "-" for arm in results.manifest_arms)
+        return ClaimAnswer("confirmed", f"{text}; compiled before, as artifacts {keys}")
     declared_text = f"experiment {table.run.experiment} declares the rest once"
-    text = f"model, image, server version and runtime are equal, and {declared_text}"
-    return ClaimAnswer("confirmed", f"{text}; samplers of the arms' engines are not compared")
-
-
-def _answer_image(_: Claim, results: VariantResults) -> ClaimAnswer:
-    """Answer whether the same image serves both arms."""
-    base, variant = results.manifest_arms
-    if not (base.image and variant.image):
-        return ClaimAnswer("no evidence", "the manifest does not know the images of both arms")
-    if base.image != variant.image:
-        return ClaimAnswer("contradicted", f"{base.name} and {variant.name} are not the same image")
-    text, keys = f"both arms serve {base.model} from {base.image}", (base.artifact_key, variant.artifact_key)
-    if all(keys) and keys[0] != keys[1]:
-        text += f"; each has a compiled artifact of its own, {keys[0]} and {keys[1]}, compiled before"
-    return ClaimAnswer("confirmed", text)
+    return ClaimAnswer("confirmed", f"{text}, and {declared_text}; samplers of the arms' engines are not compared")
 
 
 def _answer_never(claim: Claim, _: VariantResults) -> ClaimAnswer:
@@ -170,6 +163,6 @@ ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] =
     "declared": _answer_never,
     "set-up": _answer_setup,
     "months": _answer_never,
-    "image": _answer_image,
+    "image": _answer_setup,
 }
 """What answers each way of asking."""

@@ -9,15 +9,23 @@ way it would have pointed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from scipy import special
 
 from tandem.judge.claims.register import AnswerWord, Claim, ClaimAnswer
-from tandem.judge.claims.variant_results import MetricFinding, VariantResults, find_draft, join_first, model_slug
+from tandem.judge.claims.variant_results import (
+    VariantResults,
+    describe_cell,
+    find_draft,
+    is_over_rounds,
+    join_first,
+    model_slug,
+)
 from tandem.judge.cost import measure_work
 from tandem.judge.interval import FEWEST_STARTS, LEVEL, estimate_log_ratio
-from tandem.judge.schema import RatioEstimate
+from tandem.judge.schema import CellVerdict, RatioEstimate
 from tandem.judge.text_format import count_things, format_interval, format_load, format_number, format_times
 
 DECISIVE_WORDS = ("faster", "slower", "same")
@@ -32,22 +40,27 @@ MOST_WINDOWS = 12
 
 def answer_cells(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer by what was called in the claim's classes."""
-    findings = results.find_metric(claim.metrics[0], claim.classes)
-    if not findings:
+    cells = results.find_metric(claim.metrics[0], claim.classes)
+    if not cells:
         return _answer_missing_classes(claim, results)
     claim_word = "same" if claim.direction == "same" else "faster"
-    decisive_findings = [finding for finding in findings if finding.cell.verdict in DECISIVE_WORDS]
-    contrary_findings = [finding for finding in decisive_findings if finding.cell.verdict != claim_word]
-    text = join_first([*contrary_findings, *(finding for finding in findings if finding not in contrary_findings)])
-    if contrary_findings:
+    decisive_cells = [cell for cell in cells if cell.verdict in DECISIVE_WORDS]
+    is_contradicted = any(cell.verdict != claim_word for cell in decisive_cells)
+    # what contradicts the claim is told first
+    text = _join_cells(sorted(cells, key=lambda cell: cell.verdict in {claim_word, "mixed", "no evidence"}))
+    if is_contradicted:
         answer = ClaimAnswer("contradicted", text)
-    elif decisive_findings and (not claim.every or len(decisive_findings) == len(findings)):
+    elif decisive_cells and (not claim.every or len(decisive_cells) == len(cells)):
         answer = ClaimAnswer("confirmed", text)
     else:
-        counts = f"{len(decisive_findings)} of {len(findings)} cells are shown to be the same"
+        counts = f"{len(decisive_cells)} of {len(cells)} cells are shown to be the same"
         suffix = f"; {counts}: to find no difference shows nothing" if claim_word == "same" else ""
         answer = ClaimAnswer("no evidence", f"{text}{suffix}")
     return answer if claim.level_ms is None else _answer_levels(claim, results, answer)
+
+
+def _join_cells(cells: Sequence[CellVerdict]) -> str:
+    return join_first([describe_cell(cell) for cell in cells])
 
 
 def _answer_levels(claim: Claim, results: VariantResults, answer: ClaimAnswer) -> ClaimAnswer:
@@ -57,7 +70,7 @@ def _answer_levels(claim: Claim, results: VariantResults, answer: ClaimAnswer) -
     for classes, level_ms, is_of_both in levels:
         if not classes or level_ms is None:
             continue
-        cells = [finding.cell for finding in results.find_metric(claim.metrics[0], classes)]
+        cells = results.find_metric(claim.metrics[0], classes)
         for cell in cells:
             figures = (cell.baseline, cell.measured) if is_of_both else (cell.measured,)
             if not all(figure and abs(figure / level_ms - 1) <= ABOUT_SHARE for figure in figures):
@@ -71,27 +84,26 @@ def _answer_levels(claim: Claim, results: VariantResults, answer: ClaimAnswer) -
 
 def answer_best_class(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer whether any class reaches the factor."""
-    all_findings = [finding for metric in claim.metrics for finding in results.find_metric(metric, claim.classes)]
-    findings = [finding for finding in all_findings if finding.cell.speed_up and finding.cell.speed_up.low is not None]
-    if not findings or claim.factor is None:
+    all_cells = [cell for metric in claim.metrics for cell in results.find_metric(metric, claim.classes)]
+    cells = [cell for cell in all_cells if cell.speed_up and cell.speed_up.low is not None]
+    if not cells or claim.factor is None:
         return ClaimAnswer("no evidence", "no class has an interval")
     least_ratio = claim.factor / (1 + results.margin)
-    low, best = max(
-        ((_widen_low_end(finding, len(findings)), finding) for finding in findings), key=lambda entry: entry[0]
-    )
-    text = f"of {len(findings)} cells the best is {best}; made wider for the choice, it begins at {format_times(low)}"
-    if low >= least_ratio and best.cell.verdict == "faster":
+    low, best = max(((_widen_low_end(cell, len(cells)), cell) for cell in cells), key=lambda entry: entry[0])
+    text = f"of {len(cells)} cells the best is {describe_cell(best)}; made wider for the choice, it begins at "
+    text += format_times(low)
+    if low >= least_ratio and best.verdict == "faster":
         return ClaimAnswer("confirmed", text)
     # a single prompt without an interval may reach it
-    ratios = [finding.cell.speed_up for finding in all_findings if finding.cell.speed_up]
+    ratios = [cell.speed_up for cell in all_cells if cell.speed_up]
     if max(ratio.high or (math.inf if ratio.value >= least_ratio else 0.0) for ratio in ratios) < claim.factor:
         return ClaimAnswer("contradicted", f"{text}; every interval ends below {format_times(claim.factor)}")
     return ClaimAnswer("no evidence", f"{text}, and some class may reach {format_times(claim.factor)}")
 
 
-def _widen_low_end(finding: MetricFinding, choice_count: int) -> float:
+def _widen_low_end(cell: CellVerdict, choice_count: int) -> float:
     """Return the low end of an interval that allows for having been picked from so many (Bonferroni)."""
-    ratio, df = finding.cell.speed_up, (finding.round_count or finding.cell.prompts) - 1
+    ratio, df = cell.speed_up, (cell.rounds if is_over_rounds(cell) else cell.prompts) - 1
     if ratio is None or ratio.low is None or df < 1:
         return 0.0
     tail = (1 - LEVEL) / 2
@@ -101,10 +113,10 @@ def _widen_low_end(finding: MetricFinding, choice_count: int) -> float:
 
 def answer_over_time(claim: Claim, results: VariantResults) -> ClaimAnswer:
     """Answer whether the variant stays ahead in every stretch of the run."""
-    findings = results.find_metric(claim.metrics[0], claim.classes)
-    if not findings:
+    cells = results.find_metric(claim.metrics[0], claim.classes)
+    if not cells:
         return _answer_missing_classes(claim, results)
-    answers = [_answer_windows(results, finding) for finding in findings]
+    answers = [_answer_windows(results, cell) for cell in cells]
     seconds = float(np.nanmax(results.table.end_s) - np.nanmin(results.table.start_s))
     duration_text = f"the run lasted {format_number(seconds / 3600)} h, the post's about {results.set_up.hours:g} h"
     contrary_reasons = [entry.reason for entry in answers if entry.answer == "contradicted"]
@@ -114,11 +126,10 @@ def answer_over_time(claim: Claim, results: VariantResults) -> ClaimAnswer:
     return ClaimAnswer(word, f"{join_first(reasons)}; {duration_text}")
 
 
-def _answer_windows(results: VariantResults, finding: MetricFinding) -> ClaimAnswer:
-    cell = finding.cell
+def _answer_windows(results: VariantResults, cell: CellVerdict) -> ClaimAnswer:
     (logs, _), place = results.compare_rounds(results.variant, cell), f"{cell.class_} at {format_load(cell.load)}"
     if cell.verdict in {"slower", "same"}:
-        return ClaimAnswer("contradicted", f"{finding}")
+        return ClaimAnswer("contradicted", describe_cell(cell))
     if len(logs) < FEWEST_STARTS:
         counts = f"{count_things(len(logs), 'round')}, and {FEWEST_STARTS} are the least that show a time"
         return ClaimAnswer("no evidence", f"{place}: {counts}: --rounds, --duration")
@@ -136,14 +147,13 @@ def answer_pattern(claim: Claim, results: VariantResults) -> ClaimAnswer:
     overall, *parts = (results.find_metric(metric, claim.classes) for metric in claim.metrics)
     if not overall:
         return _answer_missing_classes(claim, results)
-    part_findings = [finding for part in parts for finding in part]
-    findings = [*overall, *part_findings]
-    text = join_first(findings)
-    if any(finding.cell.verdict in {"slower", "same"} for finding in overall):
+    part_cells = [cell for part in parts for cell in part]
+    text = _join_cells([*overall, *part_cells])
+    if any(cell.verdict in {"slower", "same"} for cell in overall):
         return ClaimAnswer("contradicted", f"there is no gain end to end: {text}")
-    if any(finding.cell.verdict == "faster" for finding in part_findings):
+    if any(cell.verdict == "faster" for cell in part_cells):
         return ClaimAnswer("contradicted", f"the gain is not absent from the parts: {text}")
-    is_decisive = all(parts) and all(finding.cell.verdict in DECISIVE_WORDS for finding in findings)
+    is_decisive = all(parts) and all(cell.verdict in DECISIVE_WORDS for cell in [*overall, *part_cells])
     return ClaimAnswer("confirmed" if is_decisive else "no evidence", text)
 
 
@@ -175,20 +185,20 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     before = (baseline_row.target_steps_per_token if baseline_row else None) or 1.0
     after, most = row.target_steps_per_token, 1 + results.margin
     text = f"target steps an output token: {format_number(before)} to {format_number(after)} (by {row.method})"
-    cells = [finding.cell for finding in results.find_metric("tpot_ms")]
+    cells = results.find_metric("tpot_ms")
     ratios = [cell.measured / after / (cell.baseline / before) for cell in cells if cell.baseline and cell.measured]
     step_ratio = float(np.median(ratios)) if ratios else None
     if step_ratio is not None:
         text += f"; a step took {format_times(step_ratio)} the baseline's time, by TPOT over steps a token"
     prefill = results.find_metric(claim.metrics[0])
-    quicker_findings = [finding for finding in prefill if finding.cell.verdict == "faster"]
-    if quicker_findings:
-        return ClaimAnswer("contradicted", f"{text}; the first token comes earlier: {join_first(quicker_findings)}")
+    quicker_cells = [cell for cell in prefill if cell.verdict == "faster"]
+    if quicker_cells:
+        return ClaimAnswer("contradicted", f"{text}; the first token comes earlier: {_join_cells(quicker_cells)}")
     if after * most >= before:
         return ClaimAnswer("contradicted", f"{text}: not fewer")
     if step_ratio is not None and step_ratio * most < 1:
         return ClaimAnswer("contradicted", f"{text}: the step itself is faster")
-    highs = [(finding.cell.speed_up.high if finding.cell.speed_up else None) or math.inf for finding in prefill]
+    highs = [(cell.speed_up.high if cell.speed_up else None) or math.inf for cell in prefill]
     if step_ratio is None or max(highs, default=math.inf) > most:
         return ClaimAnswer("no evidence", f"{text}; the first token may come earlier, for all that is known")
     reason = f"TTFT is faster in no class, each interval ends below {format_times(most)}"
@@ -248,7 +258,7 @@ def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:
         return ClaimAnswer("not comparable", f"the windows {sizes} are compared, and {reason}")
     best, *others = (names[size] for size in claim.windows)
     ratios = [_compare_variants(results, other, best, claim.metrics[0]) for other in others]
-    text = join_first(
+    text = "; ".join(
         f"{best} against {other}: {format_times(ratio.value)} ({format_interval(ratio)})"
         for other, ratio in zip(others, ratios, strict=True)
         if ratio is not None

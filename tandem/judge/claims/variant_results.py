@@ -9,7 +9,7 @@ here, whatever its prompts give.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,31 +32,24 @@ from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, Ra
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
 
-@dataclass(frozen=True)
-class MetricFinding:
-    """What one metric shows in one class at one load.
+def is_over_rounds(cell: CellVerdict) -> bool:
+    """Return whether the interval of a cell that `VariantResults.find_metric` returned is over rounds."""
+    return cell.prompts < FEWEST_PROMPTS and cell.speed_up is not None and cell.speed_up.low is not None
 
-    Args:
-        cell: as the verdict has it, or with word, speed-up and noise floor over rounds.
-        round_count: rounds that the interval is over; 0 where it is over prompts.
-    """
 
-    cell: CellVerdict
-    round_count: int = 0
-
-    def __str__(self) -> str:
-        """Say it with its figures."""
-        cell, name, unit = self.cell, fmt.format_metric(self.cell.metric), fmt.metric_unit(self.cell.metric)
-        text = f"{cell.class_} at {fmt.format_load(cell.load)}: {name} {fmt.format_number(cell.baseline)} to "
-        text += f"{fmt.format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
-        if cell.speed_up:
-            text += f", {fmt.format_times(cell.speed_up.value)}"
-            text += f" ({fmt.format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
-        text += f", {cell.verdict}"
-        if not self.round_count:
-            return text
-        text += f" over {fmt.count_things(self.round_count, 'round')} of {fmt.count_things(cell.prompts, 'prompt')}"
-        return f"{text}, without a noise floor" if cell.noise_floor is None and cell.verdict != "no evidence" else text
+def describe_cell(cell: CellVerdict) -> str:
+    """Return what a metric shows in one class at one load, with its figures."""
+    name, unit = fmt.format_metric(cell.metric), fmt.metric_unit(cell.metric)
+    text = f"{cell.class_} at {fmt.format_load(cell.load)}: {name} {fmt.format_number(cell.baseline)} to "
+    text += f"{fmt.format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
+    if cell.speed_up:
+        text += f", {fmt.format_times(cell.speed_up.value)}"
+        text += f" ({fmt.format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
+    text += f", {cell.verdict}"
+    if is_over_rounds(cell):
+        text += f" over {fmt.count_things(cell.rounds, 'round')} of {fmt.count_things(cell.prompts, 'prompt')}"
+        text += ", without a noise floor" if cell.noise_floor is None else ""
+    return text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,34 +115,32 @@ class VariantResults:
             if cell.metric in metrics and cell.load in self.loads and (not classes or cell.class_ in classes)
         ]
 
-    def find_metric(self, metric: str, classes: Sequence[str] = ()) -> list[MetricFinding]:
+    def find_metric(self, metric: str, classes: Sequence[str] = ()) -> list[CellVerdict]:
         """Return what a metric shows in some classes; in all of the run where none is named.
 
         A class of few prompts is judged over its rounds where it is named: then the claim is about these very prompts.
         """
-        findings = []
-        for cell in self.select_cells([metric], classes):
-            finding = MetricFinding(cell)
+        cells = self.select_cells([metric], classes)
+        for place, cell in enumerate(cells):
             if cell.rounds < FEWEST_ROUNDS:
                 ratio = RatioEstimate(value=cell.speed_up.value) if cell.speed_up else None
-                finding = MetricFinding(replace(cell, verdict="no evidence", speed_up=ratio))
+                cells[place] = replace(cell, verdict="no evidence", speed_up=ratio)
             elif classes and 0 < cell.prompts < FEWEST_PROMPTS:
-                finding = self._judge_rounds(cell)
-            findings.append(finding)
-        return findings
+                cells[place] = self._judge_rounds(cell)
+        return cells
 
-    def _judge_rounds(self, cell: CellVerdict) -> MetricFinding:
+    def _judge_rounds(self, cell: CellVerdict) -> CellVerdict:
         """Return what a cell shows over its rounds, beside the noise floor over rounds."""
         floor, control = cell.noise_floor, self.table.control
         if floor is None and control is not None:
             own_estimate = self.compare_rounds(control, cell)[1]
             floor = convert_log_ratio(max(-own_estimate.low, own_estimate.high)) if own_estimate else None
-        logs, estimate = self.compare_rounds(self.variant, cell)
+        estimate = self.compare_rounds(self.variant, cell)[1]
         # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
         adjusted_p = adjust_single_p(estimate.p, self.test_count) if estimate else None
         word = decide_speed_up(estimate, adjusted_p, floor=floor, margin=self.margin).word
         speed_up = estimate.convert() if estimate else cell.speed_up
-        return MetricFinding(replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor), len(logs))
+        return replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor)
 
     def compare_rounds(self, arm: str, cell: CellVerdict) -> tuple[Values, LogRatioEstimate | None]:
         """Return the log speed-up of an arm in each round, in the order of time, and their mean; None of too few."""
@@ -195,8 +186,7 @@ def find_draft(arm: ManifestArm) -> str | None:
     return match[1] if match else None
 
 
-def join_first(items: Iterable[object]) -> str:
+def join_first(texts: Sequence[str]) -> str:
     """Return the first few of many, and how many more there are."""
-    texts = [str(item) for item in items]
     remainder = f"; and {len(texts) - _MAX_TEXTS} more" if len(texts) > _MAX_TEXTS else ""
     return "; ".join(texts[:_MAX_TEXTS]) + remainder

@@ -329,8 +329,6 @@ def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Seque
     yield from common.omissions
     for side in sides:
         name, marked_count = side.table.folder.resolve().name, len(side.controls.marked)
-        if not side.controls.floors:
-            yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
         if marked_count:
             yield f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
         yield from (f"{name}: {sentence}" for sentence in side.table.torn_lines)
@@ -344,5 +342,3 @@ def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Seque
         rows = [row for row in estimates if row.estimate and (row.draft.kind, row.draft.arm, row.draft.metric) == key]
         if rows and all(row.length_ratio is None for row in rows):
             yield f"tokens of {arm} were not counted in both runs: whether its answers are of one length is not known"
-    if before.run.created_utc > after.run.created_utc:
-        yield "the first run is the later one: figures read from it to the earlier one"

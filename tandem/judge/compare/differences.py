@@ -121,12 +121,7 @@ def _format_field(name: str) -> str:
 def _format_value(value: Any) -> str:
     if value is None:
         return "not known"
-    if isinstance(value, list | tuple):
-        return ", ".join(map(_format_value, value)) or "none"
-    plain_value = msgspec.to_builtins(value)
-    if isinstance(plain_value, dict):
-        return ", ".join(f"{_format_field(key)} {_format_value(item)}" for key, item in plain_value.items())
-    return str(plain_value)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _build_error(table: RequestTable, problem: str, change: str) -> BenchError:

@@ -109,13 +109,11 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
     known_ties = [(part.near_tie, table.prompt[part.row]) for part in divergences if part.near_tie is not None]
     ties, tie_prompts = np.array(known_ties, np.intp).reshape(-1, 2).T
     near_ties = estimate_share(ties.astype(bool), tie_prompts)
-    has_same_text = ~pairs.is_same & (table.output[pairs.first] == table.output[pairs.second])
-    remarks = _list_remarks(facts, near_ties, int(has_same_text.sum()), len(divergences))
     return schema.OutputEquality(
         variant=variant,
         by=facts.unit,
         result=result,
-        sentence=" ".join([reason, *remarks]),
+        sentence=" ".join([reason, *_list_remarks(pairs, near_ties)]),
         identical=facts.identical,
         yardstick=facts.yardstick,
         classes=tuple(
@@ -262,24 +260,9 @@ def _summarize_pairs(facts: _EqualityFacts) -> str:
     return f"{facts.difference_count} of {pairs_text} differ by {facts.unit} ({percent})"
 
 
-def _list_remarks(
-    facts: _EqualityFacts, ties: schema.ShareEstimate | None, same_text_count: int, read_count: int
-) -> Iterator[str]:
-    """Yield what else must be known, in sentences.
-
-    Args:
-        facts: what is known of the variant.
-        ties: near ties of the pairs that differ.
-        same_text_count: pairs that differ by token ids and not by text.
-        read_count: pairs that were read.
-    """
+def _list_remarks(pairs: OutputPairs, ties: schema.ShareEstimate | None) -> Iterator[str]:
+    """Yield what else must be known, in sentences; `ties` are the near ties of pairs that differ."""
     if ties is not None:
         yield f"Of {ties.of} whose log-probabilities are known, {ties.n} part at a near tie."
-    if same_text_count:
-        yield f"In {same_text_count} of those that differ the text is the same and only token ids are not."
-    if facts.difference_count > read_count:
-        yield f"Where they part was read of {divergence.MAX_READ} of them, evenly taken."
-    if facts.pairs.failure_count:
-        yield f"Left out, because one side failed: {fmt.count_things(facts.pairs.failure_count, 'pair')}."
-    if facts.pairs.silent_count:
-        yield f"Left out, because neither side has any output: {fmt.count_things(facts.pairs.silent_count, 'pair')}."
+    counts = ((pairs.failure_count, "one side failed"), (pairs.silent_count, "neither side has any output"))
+    yield from (f"Left out, because {reason}: {fmt.count_things(count, 'pair')}." for count, reason in counts if count)

@@ -361,7 +361,7 @@ def test_another_image_contradicts_an_equal_set_up():
 def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
     found = answer("C17", seen=of_the_post())
     assert found.answer == "confirmed"
-    assert "compiled artifact of its own" in found.why
+    assert "compiled before, as artifacts qwen3-32b-none-" in found.why
 
 
 def test_the_rules_that_an_answer_names_are_rules(root):

@@ -211,7 +211,6 @@ def test_token_ids_decide_where_every_output_has_them(tmp_path):
     assert found.first_divergence[-1] == HistogramBin(first=2, last=4, n=12)
     assert found.examples[0].at == 3
     assert (found.examples[0].baseline, found.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
-    assert "In 12 of those that differ the text is the same" in found.sentence
 
 
 def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
