@@ -17,7 +17,7 @@ from typing import cast, get_args
 
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
-from tandem.judge import comparability, schema
+from tandem.judge import comparability, schema, verdict_reason
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
@@ -211,8 +211,11 @@ def _write_sentence(facts: _HeadlineFacts, finding: schema.VariantFinding) -> st
 
 def _explain_nothing(facts: _HeadlineFacts) -> str:
     """Return why no class could be judged at all; empty where some had an estimate."""
-    reasons = {cell.why for part in facts.words.values() for cell in part} or {"the run has no record"}
-    reason = facts.invalid_reason or (reasons.pop() if len(reasons) == 1 else "")
+    cells = [cell for part in facts.words.values() for cell in part]
+    reason = facts.invalid_reason or verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
+    reasons = {cell.why for cell in cells} or {"the run has no record"}
+    if not reason and len(reasons) == 1:
+        reason = reasons.pop()
     return f": {reason}" if reason else ""
 
 
