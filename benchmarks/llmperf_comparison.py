@@ -20,13 +20,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tandem.bench.fault import BenchError
 from tandem.bench.ground_truth import ServerLogEntry
 from tandem.bench.json_file import read_json_lines
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.run import LlmperfCall, call_folder, read_calls
 from tandem.bench.record import read_records
 from tandem.bench.summary import summarize_run
+from tandem.errors import InputError
 
 ABOUT, LOG, RECORDS, FOREIGN = "about.json", "twin.jsonl", "records.jsonl", "foreign.json"
 ABSENT = "-"
@@ -129,7 +129,7 @@ def read_scenarios(folder: Path) -> list[ComparisonScenario]:
     """Read the scenarios of `folder`, in the order of its about.json.
 
     Raises:
-        BenchError: a file is missing, or is not what it must be.
+        InputError: a file is missing, or is not what it must be.
     """
     scenarios = []
     for name, title in read_about(folder).get("scenarios", {}).items():
@@ -144,7 +144,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     """Return what is known of the run: scenarios, command, machine, date.
 
     Raises:
-        BenchError: it cannot be read.
+        InputError: it cannot be read.
     """
     content: dict[str, Any] = _read_json(folder / ABOUT)
     return content
@@ -154,7 +154,7 @@ def format_comparison(folder: Path) -> Iterator[str]:
     """Yield the comparison as a table of Markdown.
 
     Raises:
-        BenchError: as `read_scenarios`.
+        InputError: as `read_scenarios`.
     """
     yield f"| {' | '.join(HEADINGS)} |"
     yield f"|{'---|' * 2}{'---:|' * 4}"
@@ -169,7 +169,7 @@ def format_token_counts(folder: Path) -> Iterator[str]:
     """Yield the counts of the same texts by two tokenizers as a table of Markdown.
 
     Raises:
-        BenchError: they cannot be read.
+        InputError: they cannot be read.
     """
     yield "| text | tokens of Qwen3 | of Llama 2, as llmperf counts | ratio |"
     yield "|---|---:|---:|---:|"
@@ -181,7 +181,7 @@ def describe_machine(folder: Path) -> Iterator[str]:
     """Yield one sentence of how the figures came about.
 
     Raises:
-        BenchError: as `read_about`.
+        InputError: as `read_about`.
     """
     facts = read_about(folder)
     busy = f", load {facts['load_1m']} before it began" if "load_1m" in facts else ""
@@ -266,4 +266,4 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         problem, change = f"it cannot be read: {error}", "name a folder of `make llmperf`"
-        raise BenchError(problem, where=str(path), change=change) from error
+        raise InputError(problem, where=str(path), change=change) from error

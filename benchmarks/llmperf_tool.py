@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench.fault import ExternalBenchError  # noqa: E402
 from tandem.bench.llmperf import source  # noqa: E402
 from tandem.bench.llmperf.tool import LlmperfTool  # noqa: E402
+from tandem.errors import ExternalError  # noqa: E402
 from tandem.spec.project_image import LLMPERF  # noqa: E402
 
 VENV = ROOT / ".venv-llmperf"
@@ -25,8 +25,8 @@ def prepared(checkout: Path) -> LlmperfTool:
     """Return the tool, with all it needs in place.
 
     Raises:
-        BenchError: the folder is no checkout of the pinned commit.
-        ExternalBenchError: a package cannot be had.
+        InputError: the folder is no checkout of the pinned commit.
+        ExternalError: a package cannot be had.
     """
     checkout = checkout.absolute()
     source.require_commit(checkout)
@@ -64,6 +64,6 @@ def _tokenizer_home() -> Path:
 def _must(command: list[str], problem: str, cwd: Path = ROOT) -> None:
     done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ExternalBenchError(
+        raise ExternalError(
             f"{problem}: {done.stderr.strip()[-500:]}", change="see that the package index can be reached"
         )

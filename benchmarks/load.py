@@ -26,7 +26,7 @@ from between_marks import MEASUREMENT, write_between  # noqa: E402
 from load_parts import PartError  # noqa: E402
 from taken_on import taken_on  # noqa: E402
 
-from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.errors import TandemError  # noqa: E402
 
 
 def accuracy(folder: Path) -> tuple[list[str], bool]:
@@ -83,7 +83,7 @@ def main() -> int:
                 print(f"\n## {name}\n\n{text}")
                 if options.write:
                     write_between(name, text)
-            except (PartError, BenchError) as failure:
+            except (PartError, TandemError) as failure:
                 print(f"error: {name}: {failure}", file=sys.stderr)
                 return 3
         held &= holds

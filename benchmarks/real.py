@@ -39,7 +39,7 @@ from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
 from rehearsal.vllm_cpu.installation import REQUIREMENTS, ensure_python  # noqa: E402
 from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, THREADS, CpuVllmServer, build_self_draft  # noqa: E402
 from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
-from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.errors import InputError, TandemError  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 FIGURES = "make real"  # as their marks in the document say
@@ -77,9 +77,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             facts = _facts(folder)
             runs = [pair["folder"] for pair in facts["pairs"].values()]
             real_records.keep_records(folder, runs, _describe_measurement(facts), real_records.KEPT)
-    except (VllmSetupError, BenchError) as fault:
+    except (VllmSetupError, TandemError) as fault:
         print(fault, file=sys.stderr)
-        return BAD_INPUT if isinstance(fault, BenchError) else WORLD_FAILED
+        return BAD_INPUT if isinstance(fault, TandemError) else WORLD_FAILED
     except KeyboardInterrupt:
         print("interrupted; the servers are stopped, what was recorded is kept", file=sys.stderr)
         return INTERRUPTED
@@ -236,7 +236,7 @@ def section(folder: Path) -> tuple[list[str], bool]:
     """Return the generated part of the document, and whether something in it contradicts itself.
 
     Raises:
-        BenchError: the folder holds no measurement.
+        InputError: the folder holds no measurement.
     """
     facts = _facts(folder)
     lines = [_describe_measurement(facts), ""]
@@ -264,7 +264,7 @@ def _facts(folder: Path) -> dict[str, Any]:
     try:
         facts: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise BenchError(
+        raise InputError(
             f"this is no measurement of `make real`: {error}",
             where=str(path),
             change="name a folder below build/real, or run it without --report",

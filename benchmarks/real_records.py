@@ -29,8 +29,8 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from tandem.bench import counters, host, manifest  # noqa: E402
-from tandem.bench.fault import BenchError  # noqa: E402
 from tandem.bench.folder import RECORDS_FILE  # noqa: E402
+from tandem.errors import InputError, TandemError  # noqa: E402
 
 KEPT = ROOT / "benchmarks" / "real_records"
 FACTS = "facts.json"
@@ -56,7 +56,7 @@ def keep_records(folder: Path, runs: Sequence[str], measured: str, kept: Path) -
         kept: where to.
 
     Raises:
-        BenchError: a run has no manifest. ExternalBenchError: `kept` cannot be written to.
+        InputError: a run has no manifest. ExternalError: `kept` cannot be written to.
     """
     manifests = {run: manifest.read_manifest(folder / run) for run in runs}
     shutil.rmtree(kept, ignore_errors=True)
@@ -74,10 +74,10 @@ def restore_records(folder: Path, kept: Path = KEPT) -> Path:
     """Unpack the kept measurement into a new folder and return it.
 
     Raises:
-        BenchError: the folder is there already.
+        InputError: the folder is there already.
     """
     if folder.exists():
-        raise BenchError("the folder is there already", where=str(folder), change="name a new one, or remove it")
+        raise InputError("the folder is there already", where=str(folder), change="name a new one, or remove it")
     shutil.copytree(kept, folder)
     for path in folder.rglob("*.gz"):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
@@ -91,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="new folder to unpack into")
     try:
         print(restore_records(parser.parse_args(argv).folder))
-    except BenchError as error:
+    except TandemError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
     return 0

@@ -17,9 +17,9 @@ import numpy as np
 
 from tandem.bench import counters, manifest
 from tandem.bench.counters import CounterChange
-from tandem.bench.fault import BenchError
 from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.request_metrics import compute_request_metrics
+from tandem.errors import InputError
 
 ALL = "all"
 _MS = 1000.0
@@ -77,7 +77,7 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         windows: num_speculative_tokens of each arm, 0 without speculation.
 
     Raises:
-        BenchError: the folder holds no such run, or its servers gave no running usage.
+        InputError: the folder holds no such run, or its servers gave no running usage.
     """
     asked: dict[counters.TurnKey, list[RequestRecord]] = defaultdict(list)
     run = manifest.read_manifest(folder)
@@ -97,7 +97,7 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         if asked[turn] and all(record.error is None for record in asked[turn])
     ]
     if not turns or any(_uncounted(record) for turn in turns for record in turn.records):
-        raise BenchError(
+        raise InputError(
             "no turn has both counters and running usage",
             where=str(folder),
             change="measure servers that take stream_options.continuous_usage_stats and answer /metrics, as vLLM does",

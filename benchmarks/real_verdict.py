@@ -20,7 +20,7 @@ def lines(folder: Path) -> list[str]:
     """Return the verdict on a run as a table of Markdown: a row a class, its speed-ups with their intervals.
 
     Raises:
-        BenchError: the folder holds no run.
+        InputError: the folder holds no run.
     """
     verdict = judge_run(read_request_table(folder), JudgeOptions())
     return [*_said(verdict), "", "| class | prompts | E2E | TPOT | TTFT |", "|---|---|---|---|---|", *_rows(verdict)]
@@ -30,7 +30,7 @@ def report(folder: Path) -> Path:
     """Write verdict and report of a run beside its records and return the page to open.
 
     Raises:
-        BenchError: the folder holds no run. ExternalBenchError: it cannot be written to.
+        InputError: the folder holds no run. ExternalError: it cannot be written to.
     """
     seen = read_request_table(folder)
     verdict = judge_run(seen, JudgeOptions())

@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from tandem.bench.fault import ExternalBenchError  # noqa: E402
 from tandem.bench.ground_truth import ServerLogEntry, read_log  # noqa: E402
+from tandem.errors import ExternalError  # noqa: E402
 
 MODEL = "independent"
 ENDS_S = 30
@@ -67,7 +67,7 @@ def _started(program: Sequence[str], log: Path) -> Iterator[tuple[str, Path]]:
         try:
             line = server.stdout.readline()
             if "http://" not in line:
-                raise ExternalBenchError(f"{' '.join(program[1:3])} did not start", change="see what it said above")
+                raise ExternalError(f"{' '.join(program[1:3])} did not start", change="see what it said above")
             yield "http://" + line.split("http://", 1)[1].strip(), log
         finally:
             server.terminate()

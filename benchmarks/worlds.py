@@ -29,7 +29,7 @@ from between_marks import MEASUREMENT, write_between  # noqa: E402
 from taken_on import taken_on  # noqa: E402
 from world_records import World, simulate_run  # noqa: E402
 
-from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.errors import TandemError  # noqa: E402
 from tandem.judge.interval import FEWEST_STARTS  # noqa: E402
 from tandem.judge.schema import Verdict  # noqa: E402
 from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: E402
@@ -228,7 +228,7 @@ def main() -> int:
     if options.write:
         try:
             write_between("worlds", text)
-        except BenchError as fault:
+        except TandemError as fault:
             print(f"error: {fault}", file=sys.stderr)
             return fault.exit_code
     return 0 if held else 1

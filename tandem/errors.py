@@ -6,7 +6,10 @@ in every command. Whatever another library raises becomes one at the border wher
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -56,3 +59,19 @@ class ExternalError(TandemError):
     """An external service failed: AWS, a hub, a server, the disk. What was finished is kept."""
 
     exit_code = ExitCode.EXTERNAL_FAILURE
+
+
+@contextmanager
+def convert_os_errors(problem: str, path: Path, change: str, kind: type[TandemError] = InputError) -> Iterator[None]:
+    """Raise what the operating system refuses as a fault.
+
+    Args:
+        problem: what could not be done, before the system's reason.
+        path: what could not be read or written.
+        change: what to do about it.
+        kind: of the fault.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"{problem}: {error.strerror or error}", where=str(path), change=change) from error

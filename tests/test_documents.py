@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError
 from tandem.cli.program import OLD_WORDS, app
+from tandem.errors import TandemError
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
@@ -80,7 +80,7 @@ CASES = [(path, line) for path in DOCUMENTS for line in commands(path.read_text(
 @pytest.mark.parametrize(("path", "line"), CASES, ids=[f"{named(path)}: {line}" for path, line in CASES])
 def test_a_command_in_a_block_of_code_parses(path: Path, line: str) -> None:
     words = shlex.split(re.split(r" (?:\d?>|&&|\|\|?) ?", line.replace(" URL", " http://HOST:8000"))[0], comments=True)
-    with contextlib.suppress(BenchError):  # --resume reads the run's folder
+    with contextlib.suppress(TandemError):  # --resume reads the run's folder
         assert app.parse_args(words[1:]), path
 
 

@@ -12,7 +12,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tandem.artifacts import files as local_files
@@ -20,7 +20,7 @@ from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspection import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import parse_model_references, read_artifact_key, read_compile_command
-from tandem.errors import ExternalError, StaleError
+from tandem.errors import ExternalError, StaleError, convert_os_errors
 from tandem.spec.artifact_key import ArtifactKey
 
 CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
@@ -184,12 +184,9 @@ def _read_pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-@contextmanager
-def _translate_mount_errors(path: Path) -> Iterator[None]:
+def _translate_mount_errors(path: Path) -> AbstractContextManager[None]:
     """Turn what a mount says into a fault."""
-    try:
-        yield
-    except OSError as error:
-        problem = f"the mount cannot be read ({error.strerror or error})"
-        change = "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy"
-        raise ExternalError(problem, where=str(path), change=f"{change}; the pod tries again by itself") from None
+    change = "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy"
+    return convert_os_errors(
+        "the mount cannot be read", path, f"{change}; the pod tries again by itself", ExternalError
+    )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import read_artifact_key
 from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
-from tandem.errors import InputError
+from tandem.errors import InputError, convert_os_errors
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
@@ -135,11 +135,9 @@ def read_key_side(path: Path) -> KeySide:
         InputError: there is none, or it cannot be read.
     """
     file = path / MANIFEST_NAME if path.is_dir() else path
-    try:
+    change = "name a folder that holds one, a manifest, or a file with a key's fields"
+    with convert_os_errors("no manifest can be read here", file, change):
         body = file.read_bytes()
-    except OSError as error:
-        change = "name a folder that holds one, a manifest, or a file with a key's fields"
-        raise InputError(f"no manifest can be read here ({error.strerror})", where=str(file), change=change) from None
     with contextlib.suppress(ValueError):
         fields = json.loads(body)
         if isinstance(fields, dict) and "schema_version" not in fields and (name := compute_key_name(fields)):

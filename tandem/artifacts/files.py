@@ -13,13 +13,13 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, ManifestFile, validate_path
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, convert_os_errors
 
 Item = TypeVar("Item")
 
@@ -85,27 +85,21 @@ def compute_sha256(path: Path) -> str:
 
 def _hash_content(path: Path) -> tuple[int, str]:
     digest, size = hashlib.sha256(), 0
-    try:
-        with path.open("rb", buffering=0) as source:
-            while piece := source.read(READ_BYTES):
-                digest.update(piece)
-                size += len(piece)
-    except OSError as error:
-        raise unreadable_error(path, error) from None
+    with translate_read_errors(path), path.open("rb", buffering=0) as source:
+        while piece := source.read(READ_BYTES):
+            digest.update(piece)
+            size += len(piece)
     return size, digest.hexdigest()
 
 
-def unreadable_error(path: Path, error: OSError) -> InputError:
-    """Return the fault of a file that cannot be read."""
-    problem = f"the file cannot be read ({error.strerror or error})"
-    return InputError(problem, where=str(path), change="make it readable, or take it out of the folder")
+def translate_read_errors(path: Path) -> AbstractContextManager[None]:
+    """Turn what the file system refuses while `path` is read into an InputError."""
+    return convert_os_errors("the file cannot be read", path, "make it readable, or take it out of the folder")
 
 
 def _walk_files(folder: Path) -> Iterator[Path]:
-    try:
+    with translate_read_errors(folder):
         entries = list(os.scandir(folder))
-    except OSError as error:
-        raise unreadable_error(folder, error) from None
     for entry in entries:
         mode = entry.stat(follow_symlinks=False).st_mode
         if stat.S_ISDIR(mode):

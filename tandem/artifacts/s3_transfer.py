@@ -79,10 +79,8 @@ def upload_files(
 
 
 def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
-    try:
+    with local_files.translate_read_errors(path):
         file = path.open("rb")
-    except OSError as error:
-        raise local_files.unreadable_error(path, error) from None
     with file:
         size = os.fstat(file.fileno()).st_size
         head = store.head(key)
@@ -113,10 +111,8 @@ class _HashReader:
             InputError: the file ended with another content, or cannot be read.
         """
         self._check_halt()
-        try:
+        with local_files.translate_read_errors(self._path):
             piece = self._file.read(size)
-        except OSError as error:
-            raise local_files.unreadable_error(self._path, error) from None
         self._hash.update(piece)
         if (size < 0 or not piece) and self._hash.hexdigest() != self._sha256:
             problem = f"its content is not what was announced (SHA-256 {self._sha256}), so nothing was stored"

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from tandem.bench.client import CompletionClient
 from tandem.bench.estimate import format_duration
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.interrupt import StopSignal
 from tandem.bench.metrics_scraper import is_alive
+from tandem.errors import ExternalError
 
 MAX_FAILURES = 5  # in a row, over all workers of the arm
 MAX_WAIT_S = 300.0  # a pod that is started again loads its model in minutes
@@ -69,7 +69,7 @@ class CircuitBreaker:
             if elapsed_s > self.wait_s:
                 problem = f"{arm} went down and did not come back in {format_duration(elapsed_s)}"
                 change = "bring the server back, then run again with --resume; what was recorded is kept"
-                self.stop.request("failed", ExternalBenchError(problem, where=url, change=change), grace_s=0)
+                self.stop.request("failed", ExternalError(problem, where=url, change=change), grace_s=0)
             elif elapsed_s >= next_message_s:
                 next_message_s += MESSAGE_INTERVAL_S
                 wait = f"waiting for it up to {format_duration(self.wait_s - elapsed_s)}"

@@ -145,7 +145,7 @@ class CompletionClient:
         every time of the reply is that of the second sending.
 
         Raises:
-            BenchError: the request cannot be formed (`completion_request.encode_body`).
+            InputError: the request cannot be formed (`completion_request.encode_body`).
         """
         content = completion_request.encode_body(request, self.server)
         limit_bytes = STREAM_BYTES + STREAM_BYTES_PER_TOKEN * request.max_tokens

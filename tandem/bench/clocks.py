@@ -34,7 +34,7 @@ def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
         end_s: when they ended, on the same clock.
 
     Raises:
-        BenchError: a clock of the manifest shows no moment.
+        InputError: a clock of the manifest shows no moment.
     """
     readings = [run.clock, *run.resumed]
     at_s = np.array([clock.monotonic_s for clock in readings])

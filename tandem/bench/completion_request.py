@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ServerOffers
+from tandem.errors import InputError
 
 ApiName = Literal["chat", "completions"]
 NO_OFFERS = ServerOffers()
@@ -82,7 +82,7 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     """Return the JSON of the request.
 
     Raises:
-        BenchError: it has neither prompt nor messages, or messages for the completions API.
+        InputError: it has neither prompt nor messages, or messages for the completions API.
     """
     is_chat, offers, thinking = server.api == "chat", request.offers, request.thinking
     fields: dict[str, Any] = {"model": server.model}
@@ -91,7 +91,7 @@ def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
     elif request.prompt is None:
         problem = f"request {request.request_id} has {'messages but no prompt' if request.messages else 'no prompt'}"
         change = "give each prompt of the suite a text, or use --api chat for one that has messages"
-        raise BenchError(problem, where=server.endpoint, change=change)
+        raise InputError(problem, where=server.endpoint, change=change)
     elif is_chat:
         fields["messages"] = [{"role": "user", "content": request.prompt}]
     else:

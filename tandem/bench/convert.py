@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.record import SCHEMA, Chunk, split_chunks
+from tandem.errors import ExternalError, InputError, convert_os_errors
 
 OLD_SCHEMA = 1
 
@@ -26,17 +26,17 @@ def convert_run(folder: Path) -> list[Path]:
         the files that were rewritten; each old one is kept as `<name>-schema1.jsonl`.
 
     Raises:
-        BenchError: there are no records, a line is no record, a run is writing to the folder, or a file of that name
+        InputError: there are no records, a line is no record, a run is writing to the folder, or a file of that name
             is there already.
-        ExternalBenchError: the disk took no more.
+        ExternalError: the disk took no more.
     """
     if not (folder / RECORDS_FILE).is_file():
         change = "name the folder that a run wrote"
-        raise BenchError(f"there is no {RECORDS_FILE} in it", where=str(folder), change=change)
+        raise InputError(f"there is no {RECORDS_FILE} in it", where=str(folder), change=change)
     paths = [folder / name for name in (RECORDS_FILE, WARM_UP_FILE) if (folder / name).is_file()]
     change = "make room, or see that the folder may be written to; the records are as they were"
     problem = "the records cannot be converted"
-    with claim_folder(folder, resume=True), convert_os_errors(problem, folder, change, ExternalBenchError):
+    with claim_folder(folder, resume=True), convert_os_errors(problem, folder, change, ExternalError):
         return [path for path in paths if _convert_file(path)]
 
 
@@ -57,7 +57,7 @@ def _convert_file(path: Path) -> bool:
                 old_path.hardlink_to(path)
             elif not old_path.samefile(path):  # else an earlier conversion was cut after the link
                 problem = "it exists already, and the old records would be kept there"
-                raise BenchError(problem, where=str(old_path), change="move it")
+                raise InputError(problem, where=str(old_path), change="move it")
             new_path.replace(path)
     finally:
         new_path.unlink(missing_ok=True)
@@ -68,7 +68,7 @@ def _convert_line(line: bytes, where: str) -> bytes:
     """Return a line of schema 1 in schema 2, any other as it is.
 
     Raises:
-        BenchError: it is no record.
+        InputError: it is no record.
     """
     try:
         record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])
@@ -80,5 +80,5 @@ def _convert_line(line: bytes, where: str) -> bytes:
             new_record |= split_chunks(chunks) if name == "chunks" else {name: value}
     except (*DECODE_ERRORS, TypeError) as error:
         problem = f"this is no record of schema {OLD_SCHEMA}: {error}"
-        raise BenchError(problem, where=where, change="restore the line from a copy") from error
+        raise InputError(problem, where=where, change="restore the line from a copy") from error
     return msgspec.json.encode(new_record) + b"\n"

@@ -27,10 +27,10 @@ from typing import Literal
 
 import msgspec
 
-from tandem.bench.fault import BenchError
 from tandem.bench.json_file import read_json_lines
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.schedule import TurnKey
+from tandem.errors import InputError
 from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
@@ -134,7 +134,7 @@ def parse_page(page: str) -> dict[str, float]:
         page: the body of /metrics.
 
     Raises:
-        BenchError: the page is no Prometheus text, for instance HTML.
+        InputError: the page is no Prometheus text, for instance HTML.
     """
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 0.1 s that reading needs not
 
@@ -148,7 +148,7 @@ def parse_page(page: str) -> dict[str, float]:
                 samples[name] = add(samples.get(name, 0.0), sample.value)
     except (ValueError, IndexError, KeyError) as error:
         problem, change = f"the page is no Prometheus text: {error}", "see that no proxy answers for the server"
-        raise BenchError(problem, where="/metrics", change=change) from error
+        raise InputError(problem, where="/metrics", change=change) from error
     counters = {key: samples[name] for key, name in (_SAMPLES | _STATES).items() if name in samples}
     if _CREATED in samples:
         counters.setdefault("began_s", samples[_CREATED])
@@ -234,7 +234,7 @@ def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
     """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
 
     Raises:
-        BenchError: a line that is no scrape, or a file that cannot be read.
+        InputError: a line that is no scrape, or a file that cannot be read.
     """
     if path.exists():
         change = "restore it from a copy, or remove it: acceptance is then absent"

@@ -47,7 +47,7 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
         skip_numbers: numbers of rounds that are not wanted.
 
     Raises:
-        BenchError: a file is missing, or a line is not what it must be; it is named.
+        InputError: a file is missing, or a line is not what it must be; it is named.
     """
     table = read_request_table(folder)
     run = table.run

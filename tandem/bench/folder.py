@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tandem.bench import manifest
-from tandem.bench.fault import BenchError, convert_os_errors
+from tandem.errors import InputError, convert_os_errors
 from tandem.shell_command import quote_command
 
 RECORDS_FILE, WARM_UP_FILE = "records.jsonl", "warmup.jsonl"
@@ -24,7 +24,7 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
     """Make the folder, or take it up again; nobody else writes to it meanwhile.
 
     Raises:
-        BenchError: it cannot be made, it holds something without `resume`, or another run is writing to it.
+        InputError: it cannot be made, it holds something without `resume`, or another run is writing to it.
     """
     with convert_os_errors("it cannot be made", folder, "name a new folder, in a place that you may write to"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,10 +34,10 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             change = "wait for its end, or stop it first"
-            raise BenchError("another run is writing to it", where=str(folder), change=change) from error
+            raise InputError("another run is writing to it", where=str(folder), change=change) from error
         if not resume and any(folder.iterdir()):
             change = f"name a new folder with --out, or go on with that run: {quote_command('--resume', str(folder))}"
-            raise BenchError("it exists already, and a run never writes over another", where=str(folder), change=change)
+            raise InputError("it exists already, and a run never writes over another", where=str(folder), change=change)
         try:
             yield
         finally:

@@ -63,7 +63,7 @@ def read_log(path: Path) -> dict[str, ServerLogEntry]:
         path: JSON lines; those without a `request_id` (the log's head) are passed over.
 
     Raises:
-        BenchError: the file cannot be read, or a line of it is no such JSON.
+        InputError: the file cannot be read, or a line of it is no such JSON.
     """
     change = "name the file that the server was started to log to"
     entries = json_file.read_json_lines(path, ServerLogEntry, label="the server's log", change=change)
@@ -103,7 +103,7 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
         logs: what its servers wrote, on the same machine.
 
     Raises:
-        BenchError: a file is missing or is not what it must be.
+        InputError: a file is missing or is not what it must be.
     """
     log_entries = {
         digest: entry

@@ -21,9 +21,9 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.fault import convert_os_errors
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import HostInfo
+from tandem.errors import convert_os_errors
 
 FILE = "rounds.jsonl"
 
@@ -129,7 +129,7 @@ def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
     A kill may tear a line, and a resumed run writes behind it: then the line that both make is passed over too.
 
     Raises:
-        BenchError: the file cannot be read.
+        InputError: the file cannot be read.
     """
     path = folder / FILE
     change = "see that it may be read, or remove it: then no round is marked"

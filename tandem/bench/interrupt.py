@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from tandem.bench.fault import BenchError
+from tandem.errors import TandemError
 
 GRACE_S = 5.0  # of the 30 s that Kubernetes leaves between SIGTERM and SIGKILL
 INTERRUPT_EXIT_CODE = 130  # what a shell gives for a program that Ctrl-C ended
@@ -29,7 +29,7 @@ class StopSignal:
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
-        self.fault: BenchError | None = None
+        self.fault: TandemError | None = None
         self._event = asyncio.Event()
         self._callbacks: list[Callable[[], None]] = []
 
@@ -42,7 +42,7 @@ class StopSignal:
         """Add what cuts requests in flight once the grace is over."""
         self._callbacks.append(callback)
 
-    def request(self, reason: StopReason, fault: BenchError | None = None, *, grace_s: float = GRACE_S) -> None:
+    def request(self, reason: StopReason, fault: TandemError | None = None, *, grace_s: float = GRACE_S) -> None:
         """Ask the run to end; the first who asks says why."""
         if self.is_requested:
             return

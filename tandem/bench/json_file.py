@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
+from tandem.errors import ExternalError, InputError, convert_os_errors
 
 # what a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -29,11 +29,11 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
         label: the file is to a user, such as "the verdict".
 
     Raises:
-        ExternalBenchError: the folder cannot be written to.
+        ExternalError: the folder cannot be written to.
     """
     new_path = path.with_name(f"{path.name}.new")
     change = "make room, or choose a folder that may be written to; what was recorded is kept"
-    with convert_os_errors(f"{label} cannot be written", path, change, ExternalBenchError):
+    with convert_os_errors(f"{label} cannot be written", path, change, ExternalError):
         with new_path.open("wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n")
             file.flush()
@@ -44,7 +44,7 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
 def append_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
     """Write `value` as one more line of a run that goes on; arguments and errors as of `save_json`."""
     change = "make room, then run again with --resume; what was recorded is kept"
-    with convert_os_errors(f"{label} cannot be written", path, change, ExternalBenchError), path.open("ab") as file:
+    with convert_os_errors(f"{label} cannot be written", path, change, ExternalError), path.open("ab") as file:
         file.write(msgspec.json.encode(value) + b"\n")
 
 
@@ -58,7 +58,7 @@ def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) ->
         change: what a user does about a file that cannot be read.
 
     Raises:
-        BenchError: the file cannot be read, or a line is not of this kind.
+        InputError: the file cannot be read, or a line is not of this kind.
     """
     with convert_os_errors(f"{label} cannot be read", path, change), path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -68,4 +68,4 @@ def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) ->
                 yield msgspec.json.decode(line, type=kind)
             except DECODE_ERRORS as error:
                 problem = f"this is no line of {label}: {error}"
-                raise BenchError(problem, where=f"{path}:{number}", change=change) from error
+                raise InputError(problem, where=f"{path}:{number}", change=change) from error

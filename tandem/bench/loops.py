@@ -22,7 +22,6 @@ from tandem.bench.answer import parse_answer
 from tandem.bench.circuit_breaker import CircuitBreaker
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.fault import BenchError
 from tandem.bench.interrupt import StopSignal
 from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.plan import PlanItem, PlanTurn
@@ -33,6 +32,7 @@ from tandem.bench.resume import ATTEMPT_SEPARATOR
 from tandem.bench.settings import RunSettings
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import check_content
+from tandem.errors import TandemError
 
 STAGGER_S = 0.02  # between the first requests of two workers: their connections do not all begin in one moment
 MAX_RETRY_AFTER_S = 60.0  # a worker waits as told, but no longer: a page of a proxy may ask for hours
@@ -146,7 +146,7 @@ class RequestLoops:
             reply = await arm.client.send_request(request, manifest.time_outs or Timeouts())
             complete = functools.partial(complete_record, reply, request, arm.models, entry.prompt, place)
             record = await self.write_record(complete)
-        except BenchError as fault:
+        except TandemError as fault:
             self.stop.request("failed", fault, grace_s=0)
             return 0.0
         self.on_record(record)

@@ -15,9 +15,9 @@ from typing import Annotated, Literal
 import msgspec
 
 from tandem.bench import json_file
-from tandem.bench.fault import BenchError, convert_os_errors
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.schedule import control_numbers
+from tandem.errors import InputError, convert_os_errors
 
 SCHEMA = 2
 FILE = "manifest.json"
@@ -211,7 +211,7 @@ def read_manifest(folder: Path) -> RunManifest:
     """Read the manifest of `folder`.
 
     Raises:
-        BenchError: there is none, it is no manifest, its schema is newer than this version knows, or it began at no
+        InputError: there is none, it is no manifest, its schema is newer than this version knows, or it began at no
             moment.
     """
     path = folder / FILE
@@ -220,11 +220,11 @@ def read_manifest(folder: Path) -> RunManifest:
     try:
         manifest = msgspec.json.decode(text, type=RunManifest)
     except DECODE_ERRORS as error:
-        raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
+        raise InputError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
     if manifest.schema > SCHEMA:
         problem = f"the manifest has schema {manifest.schema}, and this Tandem knows up to {SCHEMA}"
         change = f"read it with Tandem {manifest.version}, which wrote it, or a newer one"
-        raise BenchError(problem, where=str(path), change=change)
+        raise InputError(problem, where=str(path), change=change)
     parse_moment(manifest.created_utc, str(path))
     return manifest
 
@@ -242,7 +242,7 @@ def run_id(manifest: RunManifest) -> str:
     only if they began in the same millisecond, at the same moment of the same clock, against the same servers.
 
     Raises:
-        BenchError: created_utc is no moment.
+        InputError: created_utc is no moment.
     """
     start = parse_moment(manifest.created_utc)
     parts = (manifest.created_utc, manifest.clock, [(arm.name, arm.url) for arm in manifest.arms], manifest.seed)
@@ -253,14 +253,14 @@ def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
     """Return a moment of the manifest `where`, in UTC; one that names no zone is UTC.
 
     Raises:
-        BenchError: the text is no moment.
+        InputError: the text is no moment.
     """
     try:
         parsed_moment = dt.datetime.fromisoformat(utc)
         return (parsed_moment if parsed_moment.tzinfo else parsed_moment.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
     except (ValueError, OverflowError) as error:
         problem = f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00"
-        raise BenchError(problem, where=where, change="restore the manifest from a copy") from error
+        raise InputError(problem, where=where, change="restore the manifest from a copy") from error
 
 
 def read_clock() -> ClockReading:
@@ -279,6 +279,6 @@ def write_manifest(folder: Path, manifest: RunManifest) -> None:
     """Write the manifest of `folder` whole: a reader sees the old one or the new one.
 
     Raises:
-        ExternalBenchError: the folder cannot be written to.
+        ExternalError: the folder cannot be written to.
     """
     json_file.save_json(folder / FILE, manifest, label="the manifest")

@@ -20,11 +20,11 @@ from tandem.bench import counters
 from tandem.bench.client import CompletionClient
 from tandem.bench.counters import MetricsScrape, parse_page
 from tandem.bench.event import EventError
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.plan import ALL_CLASSES, PlanTurn
 from tandem.bench.reply import read_page
 from tandem.bench.schedule import CONTROL_SUFFIX
+from tandem.errors import TandemError
 
 
 class ServerRestarts:
@@ -34,7 +34,7 @@ class ServerRestarts:
         folder: of the run; what it has scraped before is gone on from.
 
     Raises:
-        BenchError: a line of its scrapes is none.
+        InputError: a line of its scrapes is none.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ async def scrape_metrics(
         page = parse_page(read_page(reply).decode())
     except EventError as fault:
         error = f"/metrics: {fault.word.replace('_', ' ')}{fault.detail and f': {fault.detail}'}"
-    except (BenchError, UnicodeDecodeError) as fault:
+    except (TandemError, UnicodeDecodeError) as fault:
         error = str(fault)
     return MetricsScrape(
         at_s=time.monotonic(),

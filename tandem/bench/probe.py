@@ -21,12 +21,12 @@ from tandem.bench import answer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import NO_OFFERS, CompletionRequest, ModelServer
 from tandem.bench.event import DETAIL_CHARACTERS, EventError, format_bytes
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL, RequestRecord
 from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.simulation import SIMULATED_HEADER, is_announced
+from tandem.errors import ExternalError, InputError, TandemError
 
 EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
 ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
@@ -36,18 +36,18 @@ QUESTION = "Name three colours."
 PROBE_TOKENS = 8
 # error word, fault, problem, change: the first that fits
 _NO_SERVER = "what answers is no OpenAI-compatible streaming server"
-_FAULTS: tuple[tuple[str, type[BenchError], str, str], ...] = (
-    ("not_.*|no_choices|decode", ExternalBenchError, _NO_SERVER, "correct the address; is there a login page?"),
-    ("connect|connect_timeout", ExternalBenchError, "nothing answers", "start the server or correct its address"),
-    ("certificate", BenchError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
-    ("endless", ExternalBenchError, "the server sends more than such an answer holds", "see what answers there"),
-    ("status_40[13]", BenchError, "the server wants another API key", "export its key and name it by --api-key-env"),
-    ("status_40[45]|status_501", BenchError, "the server has no {path} or no {model}", "correct address, API or model"),
-    ("status_4(00|22)", BenchError, "the server refuses a plain streaming request", "leave out what it names"),
-    ("wrong_model", BenchError, "the server has another model than {model}", "name its model"),
-    ("status_3.*", BenchError, "the server points elsewhere", "give the address it points to"),
-    ("status_.*", ExternalBenchError, "the server is not ready", "wait until its /health answers 200, then run again"),
-    (".*", ExternalBenchError, "a tiny request failed", "look into the server's log, and run again once it answers"),
+_FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
+    ("not_.*|no_choices|decode", ExternalError, _NO_SERVER, "correct the address; is there a login page?"),
+    ("connect|connect_timeout", ExternalError, "nothing answers", "start the server or correct its address"),
+    ("certificate", InputError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
+    ("endless", ExternalError, "the server sends more than such an answer holds", "see what answers there"),
+    ("status_40[13]", InputError, "the server wants another API key", "export its key and name it by --api-key-env"),
+    ("status_40[45]|status_501", InputError, "the server has no {path} or no {model}", "correct address, API or model"),
+    ("status_4(00|22)", InputError, "the server refuses a plain streaming request", "leave out what it names"),
+    ("wrong_model", InputError, "the server has another model than {model}", "name its model"),
+    ("status_3.*", InputError, "the server points elsewhere", "give the address it points to"),
+    ("status_.*", ExternalError, "the server is not ready", "wait until its /health answers 200, then run again"),
+    (".*", ExternalError, "a tiny request failed", "look into the server's log, and run again once it answers"),
 )
 
 
@@ -84,15 +84,15 @@ async def probe_server(
         thinking, seed: as the run will ask; a server that refuses one of them is a fault.
 
     Raises:
-        BenchError: the server has no such model, or refuses what the run needs.
-        ExternalBenchError: nothing answers, or what answers is no such server.
+        InputError: the server has no such model, or refuses what the run needs.
+        ExternalError: nothing answers, or what answers is no such server.
     """
     server = client.server
     cards, page = await _read_model_cards(client, server)
     model_ids = tuple(cards)
     if model_ids and server.model not in model_ids:
         problem, change = f"the server has no model {server.model}", f"name its model: {', '.join(model_ids)}"
-        raise BenchError(problem, where=f"{server.name}={server.root}", change=change)
+        raise InputError(problem, where=f"{server.name}={server.root}", change=change)
     card = cards.get(server.model, {})
     root, owner = card.get("root"), card.get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
@@ -185,7 +185,7 @@ def _decode_page(reply: ServerReply) -> dict[str, Any]:
         raise EventError("not_sse", detail) from error
 
 
-def _probe_error(server: ModelServer, word: str, detail: str | None, model_ids: tuple[str, ...] = ()) -> BenchError:
+def _probe_error(server: ModelServer, word: str, detail: str | None, model_ids: tuple[str, ...] = ()) -> TandemError:
     """Return the fault of a server that cannot be measured, with what to do."""
     _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
     problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)

@@ -22,8 +22,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from tandem.bench.fault import BenchError, ExternalBenchError, convert_os_errors
 from tandem.bench.json_file import DECODE_ERRORS
+from tandem.errors import ExternalError, InputError, convert_os_errors
 from tandem.shell_command import quote_command
 
 SCHEMA = 2
@@ -193,7 +193,7 @@ def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_lin
         on_torn_line: takes a sentence on a last line without its end, which is no record; by default it is a warning.
 
     Raises:
-        BenchError: a line that is no record, another schema, a file that cannot be read.
+        InputError: a line that is no record, another schema, a file that cannot be read.
     """
     decoder = msgspec.json.Decoder(RequestRecord)
     line_count = offset = 0
@@ -223,7 +223,7 @@ def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_li
         yield from block.records
 
 
-def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> BenchError:
+def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> InputError:
     """Return the fault of a whole line that is no record of this schema."""
     try:
         schema = msgspec.json.decode(line, type=_SchemaHeader).schema
@@ -237,7 +237,7 @@ def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | Non
         change = f"convert the run: {quote_command('tandem', 'bench', 'convert', str(path.parent))}"
     elif error:
         problem = f"this is no record: {error}"
-    return BenchError(problem, where=f"{path}:{number}", change=change)
+    return InputError(problem, where=f"{path}:{number}", change=change)
 
 
 class RecordWriter:
@@ -270,7 +270,7 @@ class RecordWriter:
         """Append `record`.
 
         Raises:
-            ExternalBenchError: the disk took no more. The file then ends with the record before.
+            ExternalError: the disk took no more. The file then ends with the record before.
         """
         line = memoryview(self._encoder.encode(record) + b"\n")
         end_offset = self._file.seek(0, os.SEEK_END)
@@ -283,12 +283,12 @@ class RecordWriter:
             raise self._write_error(error) from error
         self.record_count += 1
 
-    def _write_error(self, error: OSError) -> ExternalBenchError:
+    def _write_error(self, error: OSError) -> ExternalError:
         problem, change = f"the file cannot be written: {error.strerror or error}", "choose a folder you may write to"
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             problem, change = "the disk is full", "make room, then run again with --resume"
         problem += f"; the {self.record_count} records written before are kept"
-        return ExternalBenchError(problem, where=str(self.path), change=change)
+        return ExternalError(problem, where=str(self.path), change=change)
 
 
 def _move_torn_line(path: Path) -> None:

@@ -22,7 +22,7 @@ SWITCH_S = 0.0005  # how long the parsing thread may hold the interpreter; 5 ms 
 WriteRecord = Callable[[Callable[[], RequestRecord]], Awaitable[RequestRecord]]
 """Writes the record that its argument makes and returns it; both happen in the thread.
 
-It raises ExternalBenchError where the disk took no more.
+It raises ExternalError where the disk took no more.
 """
 
 
@@ -31,7 +31,7 @@ def open_recorder(path: Path) -> Iterator[WriteRecord]:
     """Open the records of a run, to be appended to.
 
     Raises:
-        ExternalBenchError: the file cannot be opened.
+        ExternalError: the file cannot be opened.
     """
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)

@@ -237,7 +237,7 @@ def read_request_table(folder: Path) -> RequestTable:
     """Read a run.
 
     Raises:
-        BenchError: a file is missing, or a line is not what it must be; it is named.
+        InputError: a file is missing, or a line is not what it must be; it is named.
     """
     run, torn_lines = manifest.read_manifest(folder), list[str]()
     codes = {name: _number_names() for name in _NAMES}

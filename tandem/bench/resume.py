@@ -15,10 +15,10 @@ from typing import Any
 
 import msgspec
 
-from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE, SCHEMA, RunManifest
 from tandem.bench.record import read_records
+from tandem.errors import InputError
 
 ATTEMPT_SEPARATOR = "~"  # between a request's id and the number of the attempt, from the second on
 RUN_FIELDS = (
@@ -48,7 +48,7 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
     """Read what a run has recorded; a torn last line is told and its request asked again.
 
     Raises:
-        BenchError: a line is no record.
+        InputError: a line is no record.
     """
     path = folder / RECORDS_FILE
     if not path.exists():
@@ -73,7 +73,7 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
     """Return the manifest of a run that goes on: what it began with, and what servers say of themselves now.
 
     Raises:
-        BenchError: it is another run than the one the folder holds.
+        InputError: it is another run than the one the folder holds.
     """
     check_same_run(before, now, folder)
     arms = [
@@ -95,7 +95,7 @@ def check_same_run(before: RunManifest, now: RunManifest, folder: Path) -> None:
     """Refuse to go on with another run than the one the folder holds.
 
     Raises:
-        BenchError: settings differ; the first field is named with both values.
+        InputError: settings differ; the first field is named with both values.
     """
     old_settings, new_settings = _list_settings(before), _list_settings(now)
     for name in old_settings | new_settings:
@@ -105,7 +105,7 @@ def check_same_run(before: RunManifest, now: RunManifest, folder: Path) -> None:
         if old_text != new_text:
             problem = f"{name} was {old_text} when this run began and is {new_text} now"
             change = f"leave it out, give the same {name.partition('[')[0]} again, or begin another run: --out DIR"
-            raise BenchError(problem, where=str(folder / FILE), change=change)
+            raise InputError(problem, where=str(folder / FILE), change=change)
 
 
 def _list_settings(run: RunManifest) -> dict[str, Any]:

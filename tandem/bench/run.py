@@ -25,7 +25,6 @@ from tandem.bench import counters, host, json_file, manifest, summary
 from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.client import CompletionClient
 from tandem.bench.estimate import estimate_request_s, estimate_run_s
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
@@ -42,6 +41,7 @@ from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
 from tandem.bench.terminal_text import clean_text
 from tandem.bench.warm_up import warm_up_arm
+from tandem.errors import ExternalError, TandemError, convert_os_errors
 
 OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
@@ -57,7 +57,7 @@ class RunOutcome:
     """
 
     reason: EndReason
-    fault: BenchError | None = None
+    fault: TandemError | None = None
 
 
 @dataclass(kw_only=True)
@@ -70,7 +70,7 @@ class MeasurementRun:
         resume: whether it goes on with what the folder holds.
         out: takes what the operator reads while it goes on.
         wait_s: how long an arm that went down is waited for.
-        check: called with the manifest before anything is written; it raises BenchError where the run must not begin.
+        check: called with the manifest before anything is written; it raises InputError where the run must not begin.
         on_round: called in a thread of its own between two rounds, and once at the end when every file is final;
             `round_callback` says what it may do.
     """
@@ -95,7 +95,7 @@ class MeasurementRun:
         """Do all of it.
 
         Raises:
-            BenchError: it could not begin: the folder, a server, or settings that differ from the resumed run's.
+            InputError: it could not begin: the folder, a server, or settings that differ from the resumed run's.
         """
         settings, self.plan = self.settings, self.settings.plan()
         expected_s = settings.manifest.duration_s or estimate_run_s(self.plan)
@@ -118,7 +118,7 @@ class MeasurementRun:
         """Return what each arm offers; a run that is interrupted meanwhile does not read it.
 
         Raises:
-            BenchError: an arm cannot be measured; every further one is told.
+            InputError: an arm cannot be measured; every further one is told.
         """
         for client in clients:
             self.stop.add_callback(client.interrupt)
@@ -189,7 +189,7 @@ class MeasurementRun:
             if self.settings.warm_up != 0 and self._has_missing_requests():
                 run_manifest = msgspec.structs.replace(run_manifest, warm_up=await self._warm_up(arms))
             reason = await self._run_rounds(arms, callback)
-        except BenchError as fault:
+        except TandemError as fault:
             self.stop.request("failed", fault)
         finally:
             reason = self.stop.reason or reason
@@ -197,7 +197,7 @@ class MeasurementRun:
         if self.round_count and (self.folder / RECORDS_FILE).exists():
             await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
         if tuple(self.notes) != final_manifest.notes:
-            with contextlib.suppress(ExternalBenchError):  # a full disk has been told of already
+            with contextlib.suppress(ExternalError):  # a full disk has been told of already
                 manifest.write_manifest(self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes)))
         return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)  # a signal may have come meanwhile
 
@@ -270,7 +270,7 @@ class MeasurementRun:
         finally:
             load = self.watch.end_round(turns[0].round)
             if has_requests:
-                with contextlib.suppress(ExternalBenchError):  # a full disk is told of by what is written next
+                with contextlib.suppress(ExternalError):  # a full disk is told of by what is written next
                     json_file.append_json(self.folder / host.FILE, load, label="the load of a round")
         return None, has_requests
 
@@ -336,15 +336,14 @@ class MeasurementRun:
             notes=tuple(self.notes),
             ended=manifest.RunEnd(reason=reason, utc=manifest.utc_now()),
         )
+        change = "make room, then: tandem bench report DIR"
         try:
-            manifest.write_manifest(self.folder, final_manifest)
-            if (self.folder / RECORDS_FILE).exists():
-                await asyncio.to_thread(summary.write_summary, self.folder)  # a signal is still heard meanwhile
-        except BenchError as fault:
+            with convert_os_errors("the summary cannot be written", self.folder, change, ExternalError):
+                manifest.write_manifest(self.folder, final_manifest)
+                if (self.folder / RECORDS_FILE).exists():
+                    await asyncio.to_thread(summary.write_summary, self.folder)  # a signal is still heard meanwhile
+        except TandemError as fault:
             self.stop.fault = self.stop.fault or fault
-        except OSError as error:
-            problem, change = f"the summary cannot be written: {error}", "make room, then: tandem bench report DIR"
-            self.stop.fault = self.stop.fault or ExternalBenchError(problem, where=str(self.folder), change=change)
         return final_manifest
 
     def _note(self, sentence: str) -> None:

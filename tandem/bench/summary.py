@@ -19,13 +19,13 @@ import numpy as np
 
 from tandem.bench import counters, json_file, manifest
 from tandem.bench.columns import BoolArray
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import RunManifest
 from tandem.bench.notes import collect_notes
 from tandem.bench.quantiles import compute_spread
 from tandem.bench.request_table import RequestTable, RowGroups, read_request_table
 from tandem.bench.schedule import ArmLoad
 from tandem.bench.throughput import Spreads, compute_turn_metrics
+from tandem.errors import InputError
 from tandem.metrics import CATALOGUE, find_metric
 
 SCHEMA = 2
@@ -114,7 +114,7 @@ def summarize_run(folder: Path) -> RecordSummary:
     """Read the records and counters of `folder`, and nothing else it holds but the manifest.
 
     Raises:
-        BenchError: a file is missing, or a line is not what it must be; it is named.
+        InputError: a file is missing, or a line is not what it must be; it is named.
     """
     return summarize_table(read_request_table(folder))
 
@@ -123,7 +123,7 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     """Return all that the requests of `table` and the counters beside them say.
 
     Raises:
-        BenchError: the goodput limits what no request has, or a line of the counters is no scrape.
+        InputError: the goodput limits what no request has, or a line of the counters is no scrape.
     """
     run = table.run
     check_limits(run, table.folder)
@@ -181,7 +181,7 @@ def write_summary(folder: Path) -> RecordSummary:
     """Summarize `folder`, write its summary.json and return what stands there.
 
     Raises:
-        BenchError: as of `summarize_run` and `save_summary`.
+        InputError: as of `summarize_run` and `save_summary`.
     """
     summary = summarize_run(folder)
     save_summary(folder, summary)
@@ -192,7 +192,7 @@ def save_summary(folder: Path, summary: RecordSummary) -> None:
     """Write summary.json whole: a reader sees the old one or the new one.
 
     Raises:
-        ExternalBenchError: the folder cannot be written to.
+        ExternalError: the folder cannot be written to.
     """
     json_file.save_json(folder / FILE, summary, label="the summary")
 
@@ -201,13 +201,13 @@ def check_limits(run: RunManifest, folder: Path) -> None:
     """Refuse a goodput that limits what no request has.
 
     Raises:
-        BenchError: it is named.
+        InputError: it is named.
     """
     for name in run.goodput or {}:
         if name not in _LIMITABLE:
             problem = f"goodput has a limit on {name}, which is no figure of a request"
             change = f"limit one of {', '.join(_LIMITABLE)}"
-            raise BenchError(problem, where=str(folder / manifest.FILE), change=change)
+            raise InputError(problem, where=str(folder / manifest.FILE), change=change)
 
 
 def _compute_spreads(table: RequestTable, loads: RowGroups[ArmLoad]) -> Spreads:

@@ -28,6 +28,7 @@ from tandem.cli.flags import (
     require_single,
     split_names,
 )
+from tandem.errors import InputError
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 NAME_RULE = "up to 63 letters, digits, '.', '_' and '-', the first a letter or digit"
@@ -241,7 +242,7 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
         arguments: of the command line; those of the manifest are added.
 
     Raises:
-        BenchError: the folder holds no run, or a flag contradicts one that no other setting shows.
+        InputError: the folder holds no run, or a flag contradicts one that no other setting shows.
     """
     by_flag = {argument.name: argument for argument in arguments if argument.name not in COMMON_FLAGS}
     flags = {
@@ -275,10 +276,9 @@ def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> d
     """Return the flags of the run's manifest.
 
     Raises:
-        BenchError: the folder holds no run, or a flag contradicts one that no other setting shows.
+        InputError: the folder holds no run, or a flag contradicts one that no other setting shows.
     """
-    from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.bench.manifest import FILE, read_manifest  # noqa: PLC0415
+    from tandem.bench.manifest import FILE, read_manifest  # noqa: PLC0415 - the bench is loaded when it runs
 
     old_flags = read_manifest(folder).flags
     for flag in UNRECORDED_FLAGS & new_flags.keys():
@@ -286,5 +286,5 @@ def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> d
         if new_flags[flag] != old_flags.get(flag):
             problem = f"{flag} was {old_text} when this run began and is {new_text or 'given'} now"
             change = f"leave {flag} out, or begin another run: --out DIR"
-            raise BenchError(problem, where=str(folder / FILE), change=change)
+            raise InputError(problem, where=str(folder / FILE), change=change)
     return old_flags

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tandem.bench import summary
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import RecordSummary
 from tandem.bench.summary_table import format_lines
 from tandem.cli.console import print_json
-from tandem.errors import ExitCode
+from tandem.errors import ExitCode, ExternalError
 
 if TYPE_CHECKING:
     from tandem.judge.verdict import JudgeOptions
@@ -39,13 +38,13 @@ def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> 
         succeeded. A request that an interrupt cut is no failure of a run that went on to its end: it was asked again.
 
     Raises:
-        BenchError: a file is missing, or a line is not what it must be.
+        InputError: a file is missing, or a line is not what it must be.
     """
     table = read_request_table(folder)
     run_summary = summary.summarize_table(table)
     try:
         summary.save_summary(folder, run_summary)
-    except ExternalBenchError as fault:
+    except ExternalError as fault:
         print(f"warning: {fault}", file=sys.stderr)
     code = _compute_exit_code(run_summary, table.run)
     if not as_json:
@@ -77,7 +76,7 @@ def _judge_run(table: RequestTable, options: JudgeOptions, run_summary: RecordSu
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
         print(write_report(verdict, table, table.folder), file=notes)
-    except ExternalBenchError as fault:
+    except ExternalError as fault:
         print(f"warning: {fault}", file=sys.stderr)
     return ExitCode.VOID if verdict.controls.void else ExitCode.DONE
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm, Speculation, Timeouts
 from tandem.bench.run_size import DEFAULT_SIZE, FULL_SIZE, QUICK_SIZE, RunSize
 from tandem.bench.schedule import FEWEST_ROUNDS
@@ -21,6 +20,7 @@ from tandem.bench.settings import RunSettings, draft_manifest
 from tandem.bench.suites.suite import Suite, load_suite, narrow_suites
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.selection import Selection
+from tandem.errors import InputError
 from tandem.shell_command import quote_command
 
 DEFAULT_SUITES = ("real",)
@@ -51,7 +51,7 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         flags: of the command line and of a manifest.
 
     Raises:
-        BenchError: flags contradict each other, or a suite cannot be read.
+        InputError: flags contradict each other, or a suite cannot be read.
         SpecError: a declared file is refused.
     """
     size = QUICK_SIZE if flags.quick else FULL_SIZE if flags.full else DEFAULT_SIZE
@@ -96,7 +96,7 @@ def _load_suites(flags: RunFlags, size: RunSize, run_arms: RunArms) -> tuple[Sui
     suites = tuple(load_suite(word, llmperf_source=flags.llmperf_source) for word in words)
     name = _find_duplicate([suite.name for suite in suites])
     if name is not None:  # records could not tell them apart
-        raise BenchError(f"two suites are named {name}", where="--suite", change="rename one of the files")
+        raise InputError(f"two suites are named {name}", where="--suite", change="rename one of the files")
     return narrow_suites(suites, flags.classes) if flags.classes else size.narrow_suites(suites)
 
 
@@ -108,7 +108,7 @@ def _read_api_key(variable: str | None) -> str | None:
     key = os.environ.get(variable) if variable else None
     if variable and not key:
         change = quote_command("export", f"{variable}=KEY")
-        raise BenchError(f"the variable {variable} is not set", where="--api-key-env", change=change)
+        raise InputError(f"the variable {variable} is not set", where="--api-key-env", change=change)
     return key
 
 
@@ -116,7 +116,7 @@ def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
     """Return the arms that the flags name.
 
     Raises:
-        BenchError: flags that contradict each other or lack something; the environment hosts no such experiment, or it
+        InputError: flags that contradict each other or lack something; the environment hosts no such experiment, or it
             has no such variant.
         SpecError: a declared file is refused.
     """
@@ -137,7 +137,7 @@ def assign_placements(arms: Sequence[ManifestArm], placements: Sequence[tuple[st
     """Return the arms with their placements.
 
     Raises:
-        BenchError: a placement of no arm, or two of one.
+        InputError: a placement of no arm, or two of one.
     """
     placement_by_arm: dict[str, str] = {}
     names = [arm.name for arm in arms]
@@ -150,9 +150,9 @@ def assign_placements(arms: Sequence[ManifestArm], placements: Sequence[tuple[st
     return tuple(msgspec.structs.replace(arm, placement=placement_by_arm.get(arm.name)) for arm in arms)
 
 
-def build_flag_error(problem: str, requirement: str, change: str) -> BenchError:
+def build_flag_error(problem: str, requirement: str, change: str) -> InputError:
     """Return a refusal of flags."""
-    return BenchError(f"{problem}; allowed: {requirement}", change=change)
+    return InputError(f"{problem}; allowed: {requirement}", change=change)
 
 
 def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
@@ -178,7 +178,7 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return each arm's model: its own NAME=M, else the one for all.
 
     Raises:
-        BenchError: a model of no arm, two for all, or an arm without one.
+        InputError: a model of no arm, two for all, or an arm without one.
     """
     own = dict(word.split("=", 1) for word in words if "=" in word)
     common = [word for word in words if "=" not in word]

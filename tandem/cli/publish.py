@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tandem.bench.datapoints import read_rounds
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import RunManifest, read_manifest, run_id
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_result
@@ -53,7 +52,7 @@ def publish_folder(
 
     Raises:
         SpecError: a declared file is refused.
-        BenchError: the folder holds no run, or another environment's.
+        InputError: the folder holds no run, or another environment's.
         TandemError: the folder is of another kind of servers, or is written to; AWS refused, or is out of reach.
     """
     run_manifest = read_manifest(folder)
@@ -88,8 +87,8 @@ def find_target(
 
     Raises:
         SpecError: a declared file is refused.
-        BenchError: none or several experiments fit, or an arm is no variant of it.
-        InputError: the run is another's, or the environment hosts no such experiment.
+        InputError: none or several experiments fit, an arm is no variant of it, the run is another's, or the
+            environment hosts no such experiment.
     """
     is_other_experiment = bool(run.environment) and experiment_name not in {None, run.experiment}
     if run.environment not in {None, environment_name} or is_other_experiment:
@@ -106,7 +105,7 @@ def find_target(
     matches = [experiment for experiment in hosted if arms <= set(variants[experiment.name])]
     if len(matches) != 1:
         names_text = "; ".join(f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items())
-        raise BenchError(
+        raise InputError(
             f"the arms {', '.join(sorted(arms))} are variants of {len(matches)} experiments of {environment_name}, and "
             f"must be of one ({names_text or 'it hosts none'})",
             where="the run's arms",
@@ -258,8 +257,8 @@ def build_publisher(selection: Selection, flags: RunFlags, run: RunManifest, fol
 
     Raises:
         SpecError: a declared file is refused.
-        BenchError: the arms are no variants of an experiment that the environment hosts.
-        InputError: no environment is named, or two.
+        InputError: the arms are no variants of an experiment that the environment hosts; no environment is named, or
+            two.
     """
     environment = (flags.publish or (None,))[0] or flags.env
     if environment is None:

@@ -36,7 +36,7 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
     """Return the acceptance of every arm but the control, for all classes together and for each.
 
     Raises:
-        BenchError: a line of counters.jsonl that is no scrape.
+        InputError: a line of counters.jsonl that is no scrape.
     """
     spreads, remarks = _read_counters(table)
     rows = []

@@ -47,7 +47,7 @@ def check_controls(table: RequestTable) -> RunControls:
     """Return every check of a run, its noise floors and the rounds that do not count.
 
     Raises:
-        BenchError: rounds.jsonl cannot be read.
+        InputError: rounds.jsonl cannot be read.
     """
     client_finding, bottlenecks = _check_client_load(table)
     pairing = RequestPairing(table, tuple(bottleneck.round for bottleneck in bottlenecks))

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from tandem.bench import counters, host, json_file
-from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import RunManifest, run_id
 from tandem.bench.request_table import RequestTable
+from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims, find_post_variants
@@ -69,11 +69,11 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         notes: what a reader must know beside.
 
     Raises:
-        BenchError: the manifest's names leave no arm to judge, or a file that is asked for cannot be used.
+        InputError: the manifest's names leave no arm to judge, or a file that is asked for cannot be used.
     """
     run, margin = table.run, options.margin
     if not table.variants:
-        raise BenchError(
+        raise InputError(
             f"no arm can be held against {table.baseline}: every other arm has its name or that of its control",
             where=str(table.folder / MANIFEST),
             change="give it a name of its own, without a #, here and in the .jsonl files, or measure again",
@@ -113,7 +113,7 @@ def save_verdict(folder: Path, verdict: Verdict) -> Path:
     """Write verdict.json whole: a reader sees the old one or the new one.
 
     Raises:
-        ExternalBenchError: the folder cannot be written to.
+        ExternalError: the folder cannot be written to.
     """
     path = folder / FILE
     json_file.save_json(path, verdict, label="the verdict")

@@ -20,7 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.aws.faults import BOTO_ERRORS, explain_fault
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError, TandemError, convert_os_errors
 
 # two parts at once: a bench that still measures has the network and the processor to itself, nearly
 TRANSFER = TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20, max_concurrency=2)
@@ -169,15 +169,11 @@ class ResultStore:
 
     def store_ranges(self, name: str, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
         """Store ranges of a file's bytes as one object; an unreadable file is a TandemError too."""
+        change = "see that it is there and may be read, then publish again"
         with tempfile.TemporaryFile() as joined_file:
-            try:
-                with path.open("rb") as file:
-                    for first, end in ranges:
-                        file.seek(first)
-                        joined_file.write(file.read(end - first))
-            except OSError as error:
-                problem = f"the file cannot be read: {error.strerror or error}"
-                change = "see that it is there and may be read, then publish again"
-                raise ExternalError(problem, where=str(path), change=change) from error
+            with convert_os_errors("the file cannot be read", path, change, ExternalError), path.open("rb") as file:
+                for first, end in ranges:
+                    file.seek(first)
+                    joined_file.write(file.read(end - first))
             joined_file.seek(0)
             self.store(name, joined_file)

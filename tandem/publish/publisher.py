@@ -20,7 +20,7 @@ from typing import BinaryIO, Literal
 from botocore.exceptions import ClientError
 
 from tandem.aws.faults import explain_fault
-from tandem.errors import ExternalError, TandemError
+from tandem.errors import ExternalError, TandemError, convert_os_errors
 from tandem.metrics import (
     ALL_VALUES,
     BENCH,
@@ -129,13 +129,10 @@ class BatchLog:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[BinaryIO]:
-        try:
-            with self._path.open("a+b") as file:
-                yield file
-        except OSError as error:
-            problem = f"what was sent cannot be written down: {error.strerror or error}"
-            change = "make room, or give this user the right to write there; without it figures count twice"
-            raise ExternalError(problem, where=str(self._path), change=change) from error
+        change = "make room, or give this user the right to write there; without it figures count twice"
+        problem = "what was sent cannot be written down"
+        with convert_os_errors(problem, self._path, change, ExternalError), self._path.open("a+b") as file:
+            yield file
 
     def read_lines(self, content: bytes) -> None:
         """Read the lines of this log, or of a journal that an earlier version stored in S3."""

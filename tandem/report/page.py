@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
+from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.schema import Verdict
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
 from tandem.report.charts import ReportChart, write_png
@@ -33,7 +33,7 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
         folder: to write to; charts of an earlier report in it are replaced.
 
     Raises:
-        ExternalBenchError: the folder cannot be written to.
+        ExternalError: the folder cannot be written to.
     """
     sections = [
         speed_up.build_speed_section(verdict),
@@ -58,7 +58,8 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
     parts = [part for section in sections for part in section.parts]
     html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER
     band = SIMULATED_BAND if verdict.simulated else None
-    try:
+    change = "make room, or report a copy of the folder that may be written to"
+    with convert_os_errors("the report cannot be written", folder, change, ExternalError):
         charts.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=".report-") as scratch:
             new_pictures = [
@@ -73,10 +74,4 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
             for picture in new_pictures:
                 picture.replace(charts / picture.name)
             new_html.replace(html)
-    except OSError as error:
-        raise ExternalBenchError(
-            f"the report cannot be written: {error.strerror or error}",
-            where=str(folder),
-            change="make room, or report a copy of the folder that may be written to",
-        ) from error
     return html

@@ -14,9 +14,9 @@ import numpy as np
 
 from tandem.bench.clocks import compute_utc_s
 from tandem.bench.columns import BoolArray
-from tandem.bench.fault import BenchError
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
+from tandem.errors import TandemError
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
 from tandem.metrics import POST_FIGURES, find_metric
@@ -51,7 +51,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         chart_lines = list(_build_chart_lines(verdict, requests, cells))
         try:
             at_s, clock = compute_utc_s(requests.run, requests.start_s, requests.end_s), ""
-        except BenchError:
+        except TandemError:
             at_s = requests.start_s - requests.start_s.min()
             clock = " The clocks of the manifest show no moment, so time counts from 1970."
         drawn_at_s = at_s[np.logical_or.reduce([chart_line.mask for chart_line in chart_lines])]

@@ -17,16 +17,16 @@ MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
 PROGRAM = """
 import asyncio, json, sys
 from tandem.bench.client import CompletionClient
-from tandem.bench.fault import BenchError
 from tandem.bench.probe import probe_server
 from tandem.bench.completion_request import ModelServer
+from tandem.errors import TandemError
 
 async def main():
     async with CompletionClient(ModelServer("arm", sys.argv[1], "m"), limit=1) as client:
         reply = await client.get("/v1/models")
         try:
             await probe_server(client, None)
-        except BenchError as fault:
+        except TandemError as fault:
             return reply.error, reply.error_detail, str(fault), fault.exit_code
 
 print(json.dumps(asyncio.run(main())))

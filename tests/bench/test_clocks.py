@@ -9,8 +9,8 @@ import pytest
 from measured import run_manifest
 
 from tandem.bench.clocks import compute_utc_s
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ClockReading
+from tandem.errors import InputError
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 HOUR_S = 3600.0
@@ -87,5 +87,5 @@ def test_a_request_is_put_on_the_calendar(case: str) -> None:
 
 def test_a_clock_that_shows_no_moment_is_refused() -> None:
     bad = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="noon")
-    with pytest.raises(BenchError, match="'noon' is no moment"):
+    with pytest.raises(InputError, match="'noon' is no moment"):
         after_noon([bad], (1.0, 1.0))

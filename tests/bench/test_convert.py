@@ -10,10 +10,10 @@ import pytest
 from measured import record, write_run
 
 from tandem.bench.convert import convert_run
-from tandem.bench.fault import BenchError
 from tandem.bench.record import read_records
 from tandem.bench.summary import summarize_run
 from tandem.cli.program import main
+from tandem.errors import InputError
 
 FROZEN = Path(__file__).parents[1] / "frozen" / "runs" / "faults"
 
@@ -64,7 +64,7 @@ def test_line_that_is_no_record_leaves_the_run_alone(folder, line):
     before = path.read_bytes() + line
     path.write_bytes(before)
 
-    with pytest.raises(BenchError, match="no record of schema 1") as refused:
+    with pytest.raises(InputError, match="no record of schema 1") as refused:
         convert_run(folder)
 
     assert refused.value.where == f"{path}:{before.count(bytes([10]))}"
@@ -74,7 +74,7 @@ def test_line_that_is_no_record_leaves_the_run_alone(folder, line):
 
 def test_file_in_the_way_is_kept(folder):
     (folder / "records-schema1.jsonl").write_text("mine")
-    with pytest.raises(BenchError, match="exists already"):
+    with pytest.raises(InputError, match="exists already"):
         convert_run(folder)
     assert (folder / "records-schema1.jsonl").read_text() == "mine"
 
@@ -86,7 +86,7 @@ def test_conversion_goes_on_after_a_kill_before_the_replacement(folder):
 
 
 def test_folder_without_records_is_named(tmp_path):
-    with pytest.raises(BenchError, match=r"no records\.jsonl"):
+    with pytest.raises(InputError, match=r"no records\.jsonl"):
         convert_run(tmp_path)
 
 

@@ -17,9 +17,9 @@ from tandem.bench.counters import (
     parse_page,
     read_scrapes,
 )
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.metrics_scraper import ServerRestarts
+from tandem.errors import InputError
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
 V1_LIVE = """\
@@ -171,7 +171,7 @@ def test_a_page_is_read_with_several_engines_without_suffixes_and_with_values_th
 
 @pytest.mark.parametrize("page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"])
 def test_a_page_that_is_no_prometheus_text_is_refused(page: str) -> None:
-    with pytest.raises(BenchError, match="no Prometheus text"):
+    with pytest.raises(InputError, match="no Prometheus text"):
         parse_page(page)
 
 
@@ -241,7 +241,7 @@ def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tm
 
     assert list(read_scrapes(path)) == [scrape("before", {"drafts": 1.0})]
     path.write_bytes(b"{}\n")
-    with pytest.raises(BenchError, match=r"counters\.jsonl:1: this is no line of the counters"):
+    with pytest.raises(InputError, match=r"counters\.jsonl:1: this is no line of the counters"):
         list(read_scrapes(path))
 
 

@@ -6,19 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError
 from tandem.bench.folder import claim_folder
+from tandem.errors import InputError
 
 
 def test_a_folder_that_holds_something_is_refused_and_stays(tmp_path):
     (tmp_path / "mine").write_text("x")
-    with pytest.raises(BenchError, match="it exists already"), claim_folder(tmp_path, resume=False):
+    with pytest.raises(InputError, match="it exists already"), claim_folder(tmp_path, resume=False):
         pass
     assert (tmp_path / "mine").exists()
 
 
 def test_a_folder_that_the_system_refuses_is_bad_input():
-    with pytest.raises(BenchError, match="it cannot be made: "), claim_folder(Path("/proc/tandem/out"), resume=False):
+    with pytest.raises(InputError, match="it cannot be made: "), claim_folder(Path("/proc/tandem/out"), resume=False):
         pass
 
 
@@ -26,7 +26,7 @@ def test_two_runs_never_write_to_one_folder(tmp_path):
     with claim_folder(tmp_path / "runs" / "out", resume=False):
         (tmp_path / "runs" / "out" / "manifest.json").write_text("{}")
         with (
-            pytest.raises(BenchError, match="another run is writing to it"),
+            pytest.raises(InputError, match="another run is writing to it"),
             claim_folder(tmp_path / "runs" / "out", resume=True),
         ):
             pass

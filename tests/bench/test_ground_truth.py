@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tandem.bench import manifest
-from tandem.bench.fault import BenchError
 from tandem.bench.ground_truth import ServerLogEntry, compare_ground_truth, format_lines, read_log
 from tandem.bench.record import Chunk, RecordWriter, RequestRecord
+from tandem.errors import InputError
 
 LINE = '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]], "status": 200}\n'
 
@@ -35,9 +35,9 @@ def test_lines_of_a_log_without_request_tokens_or_end_are_passed_over(tmp_path: 
 
     assert list(read_log(path)) == ["a"]
     path.write_text(LINE + "not json\n")
-    with pytest.raises(BenchError, match=r"log.jsonl:2: this is no line of the server's log"):
+    with pytest.raises(InputError, match=r"log.jsonl:2: this is no line of the server's log"):
         read_log(path)
-    with pytest.raises(BenchError, match="the server's log cannot be read"):
+    with pytest.raises(InputError, match="the server's log cannot be read"):
         read_log(tmp_path / "none")
 
 

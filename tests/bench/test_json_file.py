@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.json_file import append_json, save_json
+from tandem.errors import ExternalError
 
 
 class Word(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ def test_a_write_that_is_cut_leaves_the_old_value(place: str, error, sentence: s
         raise error
 
     monkeypatch.setattr(place, fail)
-    with pytest.raises((ExternalBenchError, KeyboardInterrupt), match=sentence):
+    with pytest.raises((ExternalError, KeyboardInterrupt), match=sentence):
         save_json(path, Word("new"), label="the word")
 
     assert msgspec.json.decode(path.read_bytes(), type=Word) == Word("old")
@@ -48,7 +48,7 @@ def test_a_write_that_is_cut_leaves_the_old_value(place: str, error, sentence: s
 def test_lines_follow_each_other_or_name_the_file_and_how_to_go_on(tmp_path: Path) -> None:
     for said in ("a", "b"):
         append_json(tmp_path / "words.jsonl", Word(said), label="the words")
-    with pytest.raises(ExternalBenchError, match=r"gone/words\.jsonl: the words cannot be written: .*--resume"):
+    with pytest.raises(ExternalError, match=r"gone/words\.jsonl: the words cannot be written: .*--resume"):
         append_json(tmp_path / "gone" / "words.jsonl", Word("a"), label="the words")
 
     assert (tmp_path / "words.jsonl").read_text() == '{"said":"a"}\n{"said":"b"}\n'

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from measured import compute_record_metrics
 
-from tandem.bench.fault import BenchError
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.tool import LlmperfLoad
 from tandem.bench.record import RecordWriter, RequestRecord, read_records
+from tandem.errors import InputError
 
 ROW: dict[str, Any] = {
     "error_code": None, "error_msg": "", "inter_token_latency_s": 0.0402, "ttft_s": 0.0863,
@@ -96,5 +96,5 @@ def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
 def test_another_file_is_told_by_its_name(tmp_path: Path, text: str) -> None:
     write(tmp_path)
     (tmp_path / "m_64_600_individual_responses.json").write_text(text)
-    with pytest.raises(BenchError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):
+    with pytest.raises(InputError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):
         results.read_results(tmp_path)

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from tandem.bench import manifest
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.llmperf import run
 from tandem.bench.llmperf import tool as tools
 from tandem.bench.llmperf.__main__ import compute_exit_code, main
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.record import read_records
+from tandem.errors import ExternalError, InputError
 
 # what it does stands in its server's address; it writes what it was told beside its results
 STAND_IN = """
@@ -184,13 +184,13 @@ def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Pat
 
 def test_a_python_that_is_not_there_is_named(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
     (tmp_path / "bin/python").unlink()
-    with pytest.raises(BenchError, match="bin/python: it cannot be started: No such file"):
+    with pytest.raises(InputError, match="bin/python: it cannot be started: No such file"):
         act("base")
 
 
 def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
     (tmp_path / "out" / "mine").mkdir(parents=True)
-    with pytest.raises(BenchError, match="not empty"):
+    with pytest.raises(InputError, match="not empty"):
         act("base")
 
 
@@ -198,7 +198,7 @@ def test_a_ray_that_does_not_start_is_told_with_its_last_words(
     act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path
 ) -> None:
     program(tool.python.parent / "ray", "echo 'node timed out'; exit 1")
-    with pytest.raises(ExternalBenchError, match="Ray did not start: node timed out"):
+    with pytest.raises(ExternalError, match="Ray did not start: node timed out"):
         act("base")
     assert manifest.read_manifest(tmp_path / "out").ended.reason == "failed"
 

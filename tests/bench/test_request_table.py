@@ -10,9 +10,9 @@ import pytest
 from measured import compute_record_metrics, failed, record, write_run
 
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.fault import BenchError
 from tandem.bench.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
 from tandem.bench.schedule import LoadLevel
+from tandem.errors import InputError
 
 
 def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path: Path) -
     with (folder / "records.jsonl").open("a") as file:
         file.write(json.dumps({"schema": 99}) + "\n")
 
-    with pytest.raises(BenchError, match=r"schema 99.*"):
+    with pytest.raises(InputError, match=r"schema 99.*"):
         read_request_table(folder)
 
 
@@ -141,7 +141,7 @@ def test_lines_spelled_by_another_program_give_the_same(tmp_path: Path) -> None:
 def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [record()])
     (folder / "records.jsonl").unlink()
-    with pytest.raises(BenchError, match="the records cannot be read"):
+    with pytest.raises(InputError, match="the records cannot be read"):
         read_request_table(folder)
 
 

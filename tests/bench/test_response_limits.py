@@ -21,11 +21,11 @@ from tandem.bench import answer
 from tandem.bench.client import ERROR_BODY_BYTES, PAGE_BYTES, STREAM_BYTES, CompletionClient
 from tandem.bench.completion_request import ModelServer
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.metrics_scraper import METRICS_BYTES, is_alive, scrape_metrics
 from tandem.bench.probe import probe_server
 from tandem.bench.record import RequestRecord
 from tandem.bench.reply import ServerReply
+from tandem.errors import ExternalError
 
 CHAT = "/v1/chat/completions"
 COUNTER = b"vllm:generation_tokens_total 7\n"
@@ -100,7 +100,7 @@ def test_a_page_is_kept_up_to_its_limit(excess_bytes: int, error: str | None) ->
 @pytest.mark.parametrize("page", [ENDLESS, PlainAnswer([bomb(16 << 20)], headers=GZIP)])
 def test_an_endless_list_of_models_is_a_fault_and_left(page: PlainAnswer) -> None:
     with plain_server({"/v1/models": page}) as server:
-        with pytest.raises(ExternalBenchError, match=f"the answer of {server.url}/v1/models has more than 1,048,576 b"):
+        with pytest.raises(ExternalError, match=f"the answer of {server.url}/v1/models has more than 1,048,576 b"):
             call_client(server, lambda client: probe_server(client, arm("arm")))
         assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 

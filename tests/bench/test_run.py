@@ -13,8 +13,8 @@ from independent_server import Schedule
 from running import QUICK, measure, until
 
 from tandem.bench import circuit_breaker, loops, progress, warm_up
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.schedule import first_order
+from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once
 RETRY = '#schedule {"fault": "status", "status": 429, "retry_after": "1"}'
@@ -216,9 +216,9 @@ def test_an_arm_that_is_down_or_lacks_the_model_is_refused_before_anything_is_me
     async def rename(servers, _run):
         servers[1].models = [{"id": "qwen"}]
 
-    with pytest.raises(ExternalBenchError, match=r"127\.0\.0\.1:9"):
+    with pytest.raises(ExternalError, match=r"127\.0\.0\.1:9"):
         measure(tmp_path, schedules=[QUICK], ports=[9])
-    with pytest.raises(BenchError, match="qwen"):
+    with pytest.raises(InputError, match="qwen"):
         measure(tmp_path, meanwhile=rename)
     assert not (tmp_path / "out").exists()
 

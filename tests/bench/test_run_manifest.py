@@ -7,8 +7,8 @@ import pytest
 from measured import arm, run_manifest
 from running import measure
 
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ClockReading, RunEnd, run_id
+from tandem.errors import InputError
 
 CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z")
 
@@ -52,7 +52,7 @@ def test_a_run_that_goes_on_keeps_its_name(changes: dict[str, object]) -> None:
 
 
 def test_a_run_that_began_at_no_moment_has_no_name() -> None:
-    with pytest.raises(BenchError, match="'yesterday' is no moment"):
+    with pytest.raises(InputError, match="'yesterday' is no moment"):
         run_id(run_manifest(created_utc="yesterday"))
 
 
@@ -67,7 +67,7 @@ def test_a_run_names_its_environment_and_experiment_and_the_requests_of_a_round(
 
 
 def test_a_run_of_another_environment_is_not_gone_on_with(ran) -> None:
-    with pytest.raises(BenchError, match='environment was "prod" when this run began and is "test" now'):
+    with pytest.raises(InputError, match='environment was "prod" when this run began and is "test" now'):
         measure(
             ran.folder.parent, environment="test", experiment="post", rounds=0, duration_s=0.1, resume=True,
             at=[server.port for server in ran.servers],

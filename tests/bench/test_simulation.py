@@ -17,12 +17,12 @@ from running import QUICK, Ran, measure
 from tandem.bench import manifest, summary, summary_table
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ModelServer as Address
-from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.run import LlmperfServer as Measured
 from tandem.bench.llmperf.run import _ask_simulated
 from tandem.bench.probe import ProbeResult, probe_server
 from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND, SIMULATOR_OWNER, combine_simulated
+from tandem.errors import InputError
 from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import SimulatorSettings
 
@@ -116,5 +116,5 @@ def test_a_run_of_before_does_not_know_its_servers_and_says_so(tmp_path: Path) -
 
 def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path: Path) -> None:
     ports = [server.port for server in measure(tmp_path, at=()).servers]
-    with pytest.raises(BenchError, match=r"arms\[a\].simulated was false when this run began and is true now"):
+    with pytest.raises(InputError, match=r"arms\[a\].simulated was false when this run began and is true now"):
         measure(tmp_path, schedules=(SIMULATED, SIMULATED), at=ports, resume=True)

@@ -12,10 +12,10 @@ from measured import arm, chunks, failed, record, run_manifest, write_run
 
 from tandem.bench import manifest, summary
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import PlanTotals, RunEnd, Speculation
 from tandem.bench.record import RequestRecord
 from tandem.bench.summary import RecordSummary, SummaryCell
+from tandem.errors import InputError
 
 SYSTEM = "system_output_tokens_per_s"
 Records = list[RequestRecord]
@@ -193,7 +193,7 @@ def test_goodput_counts_requests_within_every_limit(
 
 
 def test_a_limit_on_what_is_no_figure_of_a_request_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match="limit on chunk_gap_ms, which is no figure of a request; limit one of e2e_ms"):
+    with pytest.raises(InputError, match="limit on chunk_gap_ms, which is no figure of a request; limit one of e2e_ms"):
         summarized(tmp_path, [record()], goodput={"chunk_gap_ms": 30.0})
 
 
@@ -312,13 +312,13 @@ def test_a_torn_last_line_is_a_note(tmp_path: Path, cut: int) -> None:
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
 def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, missing: str) -> None:
     (write_run(tmp_path, [record()]) / missing).unlink()
-    with pytest.raises(BenchError, match=missing):
+    with pytest.raises(InputError, match=missing):
         summary.summarize_run(tmp_path)
 
 
 def test_a_manifest_of_a_newer_schema_is_named(tmp_path: Path) -> None:
     manifest.write_manifest(tmp_path, run_manifest(schema=9, version="7.1.0"))
-    with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 2; read it with Tandem 7\.1\.0"):
+    with pytest.raises(InputError, match=r"schema 9, and this Tandem knows up to 2; read it with Tandem 7\.1\.0"):
         manifest.read_manifest(tmp_path)
 
 

@@ -9,8 +9,8 @@ import pytest
 from one_request import EVERYTHING, asking
 
 from tandem.bench.completion_request import ModelServer, encode_body
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ServerOffers
+from tandem.errors import InputError
 
 CHAT = ModelServer("arm", "http://host:8000", "small")
 COMPLETIONS = ModelServer("arm", "http://host:8000", "small", "completions")
@@ -78,5 +78,5 @@ def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone() ->
     [(CHAT, {"prompt": None}), (COMPLETIONS, {"prompt": None, "messages": ({"role": "user", "content": "x"},)})],
 )
 def test_a_request_with_nothing_to_ask_is_a_fault_with_its_id(server: ModelServer, fields: dict) -> None:
-    with pytest.raises(BenchError, match="request r-1 has"):
+    with pytest.raises(InputError, match="request r-1 has"):
         sent(server, **fields)

@@ -9,7 +9,7 @@ import pytest
 import real
 from between_marks import COLUMNS, MEASUREMENT, marks, wrapped, write_between
 
-from tandem.bench.fault import BenchError
+from tandem.errors import InputError
 
 BEGIN, END = marks("bursts")
 
@@ -35,7 +35,7 @@ def test_what_is_written_again_is_the_same(document: Path) -> None:
 
 def test_marks_of_another_name_are_left_alone(document: Path) -> None:
     before = document.read_text()
-    with pytest.raises(BenchError, match="no place for accuracy"):
+    with pytest.raises(InputError, match="no place for accuracy"):
         write_between("accuracy", "new", document)
     assert document.read_text() == before
 
@@ -45,7 +45,7 @@ def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, mi
     document.write_text(document.read_text().replace(missing, ""))
     before = document.read_text()
 
-    with pytest.raises(BenchError, match="put back the lines"):
+    with pytest.raises(InputError, match="put back the lines"):
         write_between("bursts", "new", document)
 
     assert document.read_text() == before

@@ -12,10 +12,10 @@ import llmperf_comparison as comparison
 import pytest
 from llmperf_comparison import ComparisonScenario
 
-from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.source import COMMIT
 from tandem.bench.record import read_records
 from tandem.bench.summary import summarize_run
+from tandem.errors import InputError
 
 RUNS = Path(__file__).parents[1] / "bench" / "llmperf_runs"
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
@@ -109,7 +109,7 @@ def test_its_records_are_as_many_as_its_rows_and_carry_two_figures(name: str) ->
 
 
 def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
-    with pytest.raises(BenchError, match=r"about\.json.*make llmperf"):
+    with pytest.raises(InputError, match=r"about\.json.*make llmperf"):
         list(comparison.format_comparison(tmp_path))
 
 

@@ -13,8 +13,8 @@ import real_records
 import real_table
 from real_records import FACTS, KEPT, PACKED, keep_records, restore_records
 
-from tandem.bench.fault import BenchError
 from tandem.bench.request_table import read_request_table
+from tandem.errors import InputError
 from tandem.judge.verdict import JudgeOptions, judge_run
 
 RECORDED = Path(__file__).parent / "real_run"
@@ -94,7 +94,7 @@ def test_a_kept_run_has_the_bytes_that_were_measured(tmp_path) -> None:
 
 
 def test_a_folder_that_is_there_is_not_overwritten(tmp_path) -> None:
-    with pytest.raises(BenchError, match="the folder is there already"):
+    with pytest.raises(InputError, match="the folder is there already"):
         restore_records(tmp_path)
 
 

@@ -15,8 +15,8 @@ import real_table
 from real_table import Run, contradictions, seen, texts
 
 from tandem.bench.counters import CounterChange
-from tandem.bench.fault import BenchError
 from tandem.bench.record import split_chunks
+from tandem.errors import InputError
 
 RECORDED = Path(__file__).parent / "real_run"
 WINDOWS = {"base": 0, "ngram": 7}
@@ -105,7 +105,7 @@ def test_a_run_without_running_usage_is_refused(tmp_path):
         line["chunk_tokens"] = [None for _ in line["chunk_tokens"]]
     records.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
-    with pytest.raises(BenchError, match="no turn has both counters and running usage"):
+    with pytest.raises(InputError, match="no turn has both counters and running usage"):
         real_table.read(tmp_path / "ngram", WINDOWS)
 
 

@@ -11,7 +11,7 @@ import servers_apart
 import yaml
 from servers_apart import MODEL, Server
 
-from tandem.bench.fault import ExternalBenchError
+from tandem.errors import ExternalError
 
 FAST = {"step_ms": [1.0], "prefill_base_ms": 1.0}
 
@@ -52,5 +52,5 @@ def test_when_its_block_is_left_nobody_answers(tmp_path: Path) -> None:
 
 def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
     server = servers_apart.simulator(tmp_path, {"law": "nobodys"})
-    with pytest.raises(ExternalBenchError, match="did not start"), server:
+    with pytest.raises(ExternalError, match="did not start"), server:
         pass

@@ -9,12 +9,12 @@ import pytest
 from bench_cli import run_flags
 from measured import record, write_run
 
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.request_table import read_request_table
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.bench_settings import assign_placements, select_arms
 from tandem.cli.selection import Selection
+from tandem.errors import InputError
 from tandem.judge.claims.answers import find_post_variants
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
@@ -85,7 +85,7 @@ ARMS = tuple(ManifestArm(name=name, role="variant", url="http://h:1", model="m")
     [([("other", "x")], "names no arm 'other'; allowed: base, spec"), ([("base", "x"), ("base", "y")], "'base' twice")],
 )
 def test_a_placement_of_no_arm_or_of_one_twice_is_refused(said, refused):
-    with pytest.raises(BenchError, match=refused):
+    with pytest.raises(InputError, match=refused):
         assign_placements(ARMS, said)
 
 
@@ -123,5 +123,5 @@ def test_a_model_is_for_all_arms_or_for_one(words, models):
 def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
     arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
     given = run_flags(*arms, "--model", *words, "--out", "x")
-    with pytest.raises(BenchError, match=said):
+    with pytest.raises(InputError, match=said):
         select_arms(CHOSEN, given)

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tandem.bench import circuit_breaker, client, host, interrupt, loops, metrics_scraper, round_callback, warm_up
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Timeouts
 from tandem.bench.record import ERROR_WORDS
 from tandem.cli import bench_flags
 from tandem.cli.program import app
+from tandem.errors import TandemError
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "bench.md").read_text()
@@ -36,7 +36,7 @@ def test_every_command_of_the_page_parses(line):
     if words[1] == "run" and "--out" not in words and "--resume" not in words:
         words += ["--out", "x"]
 
-    with contextlib.suppress(BenchError):  # --resume reads the run's folder
+    with contextlib.suppress(TandemError):  # --resume reads the run's folder
         assert app.parse_args(words)
 
 

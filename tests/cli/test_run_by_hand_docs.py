@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tandem.bench.fault import BenchError
 from tandem.cli.program import app
+from tandem.errors import TandemError
 from tandem.spec import names
 from tandem.spec.workspace import load_workspace
 
@@ -39,14 +39,14 @@ def named(kind: str) -> set[str]:
 @pytest.mark.parametrize("line", sorted({line for line in LINES if re.match(r"tandem [a-z]+ .*post-us", line)}))
 def test_a_command_of_tandem_parses(line):
     words = shlex.split(line)[1:]
-    with contextlib.suppress(BenchError):  # --resume reads the run's folder
+    with contextlib.suppress(TandemError):  # --resume reads the run's folder
         assert app.parse_args(words)
 
 
 @pytest.mark.parametrize("line", sorted({line for line in LINES if "-m tandem bench" in line}))
 def test_a_command_of_the_pod_parses(line):
     words = shlex.split(line.partition("-m tandem ")[2].partition(" >")[0].rstrip("'&"))
-    with contextlib.suppress(BenchError):  # --resume reads the run's folder
+    with contextlib.suppress(TandemError):  # --resume reads the run's folder
         assert app.parse_args(words)
 
 

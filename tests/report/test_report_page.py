@@ -15,9 +15,9 @@ import msgspec
 import pytest
 from measured import failed, write_run
 
-from tandem.bench.fault import ExternalBenchError
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
+from tandem.errors import ExternalError
 from tandem.judge.schema import RunControls, Verdict
 from tandem.report import output
 from tandem.report import page as report
@@ -260,7 +260,7 @@ def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path / "run", [failed()]))
     (tmp_path / "charts").write_text("a file in the way")
-    with pytest.raises(ExternalBenchError, match="the report cannot be written") as fault:
+    with pytest.raises(ExternalError, match="the report cannot be written") as fault:
         report.write_report(example.nothing(seen), seen, tmp_path)
     assert fault.value.where == str(tmp_path)
 
@@ -287,7 +287,7 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
 
     monkeypatch.setattr(Path, "write_bytes", fills)
 
-    with pytest.raises(ExternalBenchError, match="No space left on device"):
+    with pytest.raises(ExternalError, match="No space left on device"):
         report.write_report(two_charts, dead, tmp_path)
 
     assert len(drawn) == 2

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from tandem.bench.fault import BenchError, ExternalBenchError
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
+from tandem.errors import ExternalError, InputError, TandemError
 
 INTERRUPT_EXIT_CODE = 130
 PARTIAL_EXIT_CODE = 1
@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             say=_print_line,
         )
         code = compute_exit_code(session.run(options.calls, options.most_s))
-    except BenchError as error:
+    except TandemError as error:
         _print_line(f"error: {error}")
         code = error.exit_code
     except KeyboardInterrupt:
@@ -61,7 +61,7 @@ def compute_exit_code(calls: Sequence[LlmperfCall]) -> int:
     for call in calls:
         success_counts[call.arm] += call.counted - call.errors
     if not success_counts or not all(success_counts.values()):
-        return ExternalBenchError.exit_code
+        return ExternalError.exit_code
     return 0 if all(call.how == "done" and not call.errors for call in calls) else PARTIAL_EXIT_CODE
 
 
@@ -104,7 +104,7 @@ def _parse_positive(text: str) -> int:
 def _parse_server(argument: str) -> LlmperfServer:
     name, _, url = argument.partition("=")
     if not name or "/" in name or not url.startswith(("http://", "https://")):
-        raise BenchError(f"{argument!r} is no server", change="say --server NAME=http://HOST:PORT")
+        raise InputError(f"{argument!r} is no server", change="say --server NAME=http://HOST:PORT")
     return LlmperfServer(name=name, url=url)
 
 

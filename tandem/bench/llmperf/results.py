@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tandem.bench.fault import BenchError
 from tandem.bench.llmperf.tool import LlmperfLoad
 from tandem.bench.record import Chunk, RequestRecord, split_chunks
+from tandem.errors import InputError
 
 GENERATOR: Final = "llmperf"
 SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
@@ -72,7 +72,7 @@ def read_results(folder: Path) -> LlmperfResults | None:
     """Read the results of one call; None where the tool left none, as it does when it crashes.
 
     Raises:
-        BenchError: a file is not what the tool writes.
+        InputError: a file is not what the tool writes.
     """
     contents: list[Any] = []
     for pattern, kind in ((ROWS_PATTERN, list[LlmperfRequest]), (SUMMARY_PATTERN, LlmperfTotals)):
@@ -82,7 +82,7 @@ def read_results(folder: Path) -> LlmperfResults | None:
                 contents.append(msgspec.convert(content, kind, strict=False))
             except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
                 problem, change = f"this is no result of llmperf: {error}", "keep it, and run the call again"
-                raise BenchError(problem, where=str(path), change=change) from error
+                raise InputError(problem, where=str(path), change=change) from error
     return LlmperfResults(*contents) if len(contents) > 1 else None
 
 

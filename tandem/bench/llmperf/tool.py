@@ -24,8 +24,8 @@ from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen, TimeoutExpired
 from typing import Any
 
-from tandem.bench.fault import ExternalBenchError, convert_os_errors
 from tandem.bench.llmperf.source import PACKAGES
+from tandem.errors import ExternalError, convert_os_errors
 
 # its own limit on a silent server, in its OpenAI client; nothing on its command line changes it
 REQUEST_LIMIT_S = 180.0
@@ -131,7 +131,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         say: takes a line of progress.
 
     Raises:
-        ExternalBenchError: it did not start.
+        ExternalError: it did not start.
     """
     # its sockets' paths are long, and a socket's may have 107 characters
     folder, process = Path(tempfile.mkdtemp(prefix="ray-")), None
@@ -150,7 +150,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         if READY_TEXT not in text:
             problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
             change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
-            raise ExternalBenchError(problem, where=str(log), change=change)
+            raise ExternalError(problem, where=str(log), change=change)
         say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
         yield address
     finally:
@@ -175,4 +175,4 @@ def _find_free_port() -> int:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return port
-    raise ExternalBenchError("no port is free", change="end some of the programs that listen")
+    raise ExternalError("no port is free", change="end some of the programs that listen")

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.bench.fault import BenchError
 from tandem.bench.suites.suite import load_suite
+from tandem.errors import TandemError
 
 MAX_CHARACTERS = 60  # characters of a prompt that are shown
 
@@ -28,7 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         suite = load_suite(options.suite, llmperf_source=options.llmperf_source)
-    except BenchError as error:
+    except TandemError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     id_width, class_width = max(len(prompt.id) for prompt in suite.prompts), max(map(len, suite.classes))

@@ -22,10 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.fault import BenchError, convert_os_errors
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Hint, Prompt
+from tandem.errors import InputError, convert_os_errors
 
 __all__ = ["Prompt", "Suite", "SuiteDefaults", "check_content", "load_suite"]
 
@@ -107,7 +107,7 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
             reads it.
 
     Raises:
-        BenchError: there is no such suite, or its file cannot be used; with every line at fault.
+        InputError: there is no such suite, or its file cannot be used; with every line at fault.
     """
     name, path = str(name_or_path), Path(name_or_path)
     notes: tuple[str, ...] = ()
@@ -118,7 +118,7 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
     else:
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
         problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file FILE.jsonl"
-        raise BenchError(problem, where=name, change=change)
+        raise InputError(problem, where=name, change=change)
     if str(name_or_path) == "post":
         prompts += _read_llmperf_prompts(llmperf_source) if llmperf_source else ()
         notes = () if llmperf_source else (OMISSION_NOTE,)
@@ -130,13 +130,13 @@ def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suit
     """Return the suites with these classes alone; a suite that has none of them is left out.
 
     Raises:
-        BenchError: no suite has such a class.
+        InputError: no suite has such a class.
     """
     names = sorted({name for suite in suites for name in suite.classes})
     for name in classes:
         if name not in names:
             problem = f"no suite that is asked has a class {name!r}; allowed: {', '.join(names)}"
-            raise BenchError(problem, where="--classes", change=_suggest_name(name, names, "name one of these"))
+            raise InputError(problem, where="--classes", change=_suggest_name(name, names, "name one of these"))
     return tuple(suite.select_classes(classes) for suite in suites if set(classes) & set(suite.classes))
 
 
@@ -158,14 +158,14 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
     """Return llmperf's own text, bare and wrapped, sized as llmperf would.
 
     Raises:
-        BenchError: the checkout does not hold the text, or holds another one than the sizes were counted on.
+        InputError: the checkout does not hold the text, or holds another one than the sizes were counted on.
     """
     path, change = source / LLMPERF_TEXT, "name a checkout of ray-project/llmperf at commit f1d6bed by --llmperf-source"
     with convert_os_errors("it cannot be read", path, change):
         content = path.read_bytes()
     if (digest := hashlib.sha256(content).hexdigest()) != LLMPERF_SHA256:
         change = "run `git checkout -- src/llmperf/sonnet.txt` there: the post's own script overwrites it"
-        raise BenchError(f"SHA-256 is {digest} and not {LLMPERF_SHA256}", where=str(path), change=change)
+        raise InputError(f"SHA-256 is {digest} and not {LLMPERF_SHA256}", where=str(path), change=change)
     text, hints = content.decode(), frozenset[Hint](["to-limit"])
     texts = {"": text[:BARE_CHARACTERS], "-wrapped": WRAPPING + text[:WRAPPED_CHARACTERS]}
     bare, wrapped = (
@@ -191,7 +191,7 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
     """Return the prompts of one file, in order.
 
     Raises:
-        BenchError: the file cannot be read, or some of its lines cannot be used; all are named.
+        InputError: the file cannot be read, or some of its lines cannot be used; all are named.
     """
     prompts: dict[str, Prompt] = {}
     faults, decoder = list[str](), msgspec.json.Decoder(Prompt)
@@ -210,5 +210,5 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
         more = [f"and {len(faults) - MAX_FAULTS} more lines"] * (len(faults) > MAX_FAULTS)
         problem = "\n".join([*faults[:MAX_FAULTS], *more]) or "the file has no prompt"
         change = "write one JSON object a line, UTF-8, with the keys of docs/suites.md"
-        raise BenchError(problem, where=str(path), change=change)
+        raise InputError(problem, where=str(path), change=change)
     return tuple(prompts.values())

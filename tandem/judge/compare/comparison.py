@@ -62,7 +62,7 @@ def compare_runs(before: Path, after: Path, *, margin: float) -> RunComparison:
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
 
     Raises:
-        BenchError: a folder is no run, or the two cannot be compared; it says why.
+        InputError: a folder is no run, or the two cannot be compared; it says why.
     """
     return compare_tables(read_request_table(before), read_request_table(after), margin=margin)
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import RunManifest, run_id
 from tandem.bench.request_table import RequestTable
+from tandem.errors import InputError
 from tandem.judge.compare.schema import ManifestDifference
 
 _BLOCKING_FIELDS = ("api", "thinking", "temperature", "max_tokens", "schedule", "mixed")
@@ -43,7 +43,7 @@ def find_common_parts(before: RequestTable, after: RequestTable) -> CommonParts:
     """Return what both runs have.
 
     Raises:
-        BenchError: they cannot be compared; it says why.
+        InputError: they cannot be compared; it says why.
     """
     for table in (before, after):
         if table.run.generator != "tandem":
@@ -124,5 +124,5 @@ def _format_value(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _build_error(table: RequestTable, problem: str, change: str) -> BenchError:
-    return BenchError(problem, where=str(table.folder), change=change)
+def _build_error(table: RequestTable, problem: str, change: str) -> InputError:
+    return InputError(problem, where=str(table.folder), change=change)

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tandem.bench.fault import BenchError
 from tandem.bench.record import RequestRecord
 from tandem.bench.request_table import RequestTable, read_outputs
+from tandem.errors import InputError
 from tandem.judge.equality.output_pairs import OutputPairs
 from tandem.judge.schema import HistogramBin
 from tandem.judge.text_format import clean_text
@@ -60,14 +60,14 @@ def load_encoder(tokenizer: Path) -> Encode:
     """Return what gives the token ids of a text, without special tokens.
 
     Raises:
-        BenchError: the file is no tokenizer of the library `tokenizers`.
+        InputError: the file is no tokenizer of the library `tokenizers`.
     """
     from tokenizers import Tokenizer  # noqa: PLC0415 - most verdicts need it not
 
     try:
         library_tokenizer = Tokenizer.from_file(str(tokenizer))
     except Exception as error:  # the library raises nothing more special
-        raise BenchError(
+        raise InputError(
             f"it is no tokenizer: {error}",
             where=str(tokenizer),
             change="name the tokenizer.json of the target model, or leave it out: characters are compared then",

@@ -45,7 +45,7 @@ def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[sch
         tokenizer: the target's tokenizer.json, for servers that give no token ids; without it characters are compared.
 
     Raises:
-        BenchError: the tokenizer is none, or the records changed since they were read.
+        InputError: the tokenizer is none, or the records changed since they were read.
     """
     encode: Encode | None = None
     equalities = []

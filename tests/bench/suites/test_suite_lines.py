@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError
 from tandem.bench.suites.suite import load_suite
+from tandem.errors import InputError
 
 GOOD = {"id": "a", "class": "chat", "prompt": "Why is the sky blue?"}
 
@@ -21,8 +21,8 @@ def suite_file(folder: Path, *lines: object) -> Path:
     return path
 
 
-def refused(path: Path) -> BenchError:
-    with pytest.raises(BenchError) as caught:
+def refused(path: Path) -> InputError:
+    with pytest.raises(InputError) as caught:
         load_suite(path)
     return caught.value
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError
 from tandem.bench.suites.suite import load_suite, narrow_suites
+from tandem.errors import InputError
 
 FIRST = {"id": "a", "class": "chat", "prompt": "Wie heißt du?", "max_tokens": 40, "check": ["code", "repeats"]}
 SECOND = {"id": "b", "class": "code", "prompt": "Say hello in C."}
@@ -65,7 +65,7 @@ def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")])
 def test_an_unknown_name_is_answered_with_what_there_is(name: str, words: str) -> None:
-    with pytest.raises(BenchError) as caught:
+    with pytest.raises(InputError) as caught:
         load_suite(name)
     assert f"{name}: no suite and no file has this name; allowed: post, real, or a file" in str(caught.value)
     assert words in str(caught.value)
@@ -78,5 +78,5 @@ def test_named_classes_alone_are_asked_of_the_suites_that_have_them_with_another
 
     assert (narrowed.name, narrowed.classes) == ("real", ("json", "chat"))
     assert narrowed.sha256 != real.sha256 == real.select_classes(real.classes).sha256
-    with pytest.raises(BenchError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"):
+    with pytest.raises(InputError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"):
         narrow_suites([post, real], ["jsn"])

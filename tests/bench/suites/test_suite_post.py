@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.fault import BenchError
 from tandem.bench.suites import suite as suites
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import load_suite
+from tandem.errors import InputError
 
 POST = load_suite("post")
 CASES = ("count", "letter", "greeting", "sentence", "json", "code", "list")
@@ -101,8 +101,8 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None
 
 def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        BenchError, match=r"sonnet\.txt: it cannot be read: No such file.*a checkout of ray-project/llm"
+        InputError, match=r"sonnet\.txt: it cannot be read: No such file.*a checkout of ray-project/llm"
     ):
         load_suite("post", llmperf_source=tmp_path)
-    with pytest.raises(BenchError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
+    with pytest.raises(InputError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
         load_suite("post", llmperf_source=checkout(tmp_path, "a\n" * 500))

@@ -9,9 +9,9 @@ import pytest
 from observed import Asked, Truth, drawn, observed
 from rich.cells import cell_len
 
-from tandem.bench.fault import BenchError
 from tandem.bench.manifest import SuiteEntry
 from tandem.bench.schedule import LoadLevel
+from tandem.errors import InputError
 from tandem.judge.compare import comparison as module
 from tandem.judge.compare.comparison import compare_tables
 from tandem.judge.controls import check_controls
@@ -252,7 +252,7 @@ def suite_entry(name):
     ],
 )
 def test_what_cannot_be_compared_is_refused(after, said):
-    with pytest.raises(BenchError, match=said):
+    with pytest.raises(InputError, match=said):
         compare_tables(run(1), after(), margin=0.05)
 
 

@@ -15,8 +15,8 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from tandem.bench.fault import BenchError
 from tandem.bench.request_table import read_request_table
+from tandem.errors import InputError
 from tandem.judge.equality import divergence
 from tandem.judge.equality import output_equality as judge_equality
 from tandem.judge.equality.output_equality import compare_outputs
@@ -229,6 +229,6 @@ def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(BenchError, match="no tokenizer") as raised:
+    with pytest.raises(InputError, match="no tokenizer") as raised:
         only(tmp_path / "run", {"base": text, "spec": text}, tokenizer=tmp_path / "tokenizer.json")
     assert "tokenizer.json" in str(raised.value)
