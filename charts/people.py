@@ -242,19 +242,18 @@ def _build_policy(
         }
         for group, kinds in resources.items()
     ]  # fmt: skip
+    constraints = {
+        "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": rules,
+    }  # fmt: skip
     spec: dict[str, Any] = {
         "failurePolicy": "Fail",
-        **({"paramKind": dict(parameter)} if parameter else {}),
-        "matchConstraints": {
-            "matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}, "resourceRules": rules,
-        },
+        "paramKind": dict(parameter or {}),
+        "matchConstraints": constraints,
         "matchConditions": _list_expressions(conditions),
-    }  # fmt: skip
-    if variables:
-        spec["variables"] = _list_expressions(variables)
-    return spec | {
-        "validations": [{"expression": expression, "message": message} for expression, message in validations.items()]
+        "variables": _list_expressions(variables or {}),
+        "validations": [{"expression": expression, "message": text} for expression, text in validations.items()],
     }
+    return {field: value for field, value in spec.items() if value}
 
 
 def _list_expressions(expressions: Mapping[str, str]) -> list[Object]:

@@ -11,7 +11,13 @@ from typing import Any
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from tandem.monitoring.alarm import CompositeAlarm, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarm import (
+    SUPPRESSOR_EXTENSION_S,
+    SUPPRESSOR_WAIT_S,
+    CompositeAlarm,
+    EnvironmentAlarms,
+    MetricAlarm,
+)
 from tandem.monitoring.widget import Dimensions, MathExpression, MetricLine
 
 _Alarm = cloudwatch.CfnAlarm
@@ -89,6 +95,6 @@ def _add_composite_alarm(scope: Construct, composite: CompositeAlarm, topic_arn:
         alarm_actions=[topic_arn],
         ok_actions=[topic_arn],
         actions_suppressor=composite.suppressor,
-        actions_suppressor_wait_period=composite.wait_s if has_suppressor else None,
-        actions_suppressor_extension_period=composite.extension_s if has_suppressor else None,
+        actions_suppressor_wait_period=SUPPRESSOR_WAIT_S if has_suppressor else None,
+        actions_suppressor_extension_period=SUPPRESSOR_EXTENSION_S if has_suppressor else None,
     )

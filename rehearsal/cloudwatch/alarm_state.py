@@ -23,7 +23,13 @@ from typing import Literal
 
 from rehearsal.cloudwatch.expression import evaluate_periods
 from rehearsal.cloudwatch.series_store import MINUTE_S, Points, SeriesStore
-from tandem.monitoring.alarm import CompositeAlarm, EnvironmentAlarms, MetricAlarm
+from tandem.monitoring.alarm import (
+    SUPPRESSOR_EXTENSION_S,
+    SUPPRESSOR_WAIT_S,
+    CompositeAlarm,
+    EnvironmentAlarms,
+    MetricAlarm,
+)
 from tandem.monitoring.widget import MathExpression, MetricLine
 
 State = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
@@ -209,6 +215,6 @@ def _notify_composite(
         return CompositeTick(at_s, "ALARM" if is_alarm else "OK", is_silent)
 
     for at_s, new_state in list_actions(
-        map(build_tick, minutes), wait_s=composite.wait_s, extend_s=composite.extension_s
+        map(build_tick, minutes), wait_s=SUPPRESSOR_WAIT_S, extend_s=SUPPRESSOR_EXTENSION_S
     ):
         yield AlarmNotification(at_s, composite.name, new_state)

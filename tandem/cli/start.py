@@ -178,9 +178,10 @@ def _read_reservation(clients: AwsClients, environment: Environment) -> tuple[Gu
             f"EC2 knows no {environment.capacity.reservation_id} in this account and region: nothing could be launched"
         ]
     if limits.capacity_kind == "capacity-block":
-        starts, ends = reservation.starts or limits.block_starts, reservation.ends or limits.block_ends
+        starts = reservation.get("StartDate", limits.block_starts)
+        ends = reservation.get("EndDate", limits.block_ends)
         limits = replace(limits, block_starts=starts, block_ends=ends)
-    return limits, [f"{reservation.id} is {reservation.state}"]
+    return limits, [f"{environment.capacity.reservation_id} is {reservation['State']}"]
 
 
 def _start_fleet(selection: Selection, plan: StartPlan, clients: AwsClients, *, asks: bool) -> ExitCode:

@@ -180,10 +180,11 @@ def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
         waits = "none yet: capacity.reservation_id is not written"
         yield label, waits if capacity.awaits_reservation else f"{capacity.reservation_id}: {state}"
         return
-    moments = {"starts": reservation.starts, "ends": reservation.ends}
+    moments = {"starts": reservation.get("StartDate"), "ends": reservation.get("EndDate")}
     times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
-    usage = f"{reservation.total - reservation.available} of {format_count(reservation.total, 'instance')} in use"
-    yield label, ", ".join([f"{reservation.id} {reservation.state}", usage, *times])
+    total, available = (reservation.get(f"{name}InstanceCount", 0) for name in ("Total", "Available"))
+    usage = f"{total - available} of {format_count(total, 'instance')} in use"
+    yield label, ", ".join([f"{capacity.reservation_id} {reservation['State']}", usage, *times])
 
 
 def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> dict[str, Any]:

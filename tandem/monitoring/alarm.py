@@ -80,8 +80,6 @@ class CompositeAlarm:
         alarms: names of alarms.
         suppressor: name of the alarm that is in alarm while the fleet is parked; None where there is none, and then
             nothing is muted.
-        wait_s: how long it waits for the suppressor before it notifies.
-        extension_s: how long it stays silent after the suppressor's end.
     """
 
     name: str
@@ -89,8 +87,6 @@ class CompositeAlarm:
     anchor: str
     alarms: tuple[str, ...]
     suppressor: str | None
-    wait_s: int = SUPPRESSOR_WAIT_S
-    extension_s: int = SUPPRESSOR_EXTENSION_S
 
     @property
     def description(self) -> str:

@@ -6,9 +6,10 @@ Invariant: the baseline is the first variant that decodes plainly; an arm has on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, CloudWatchMetric
-from tandem.monitoring.scope import ExperimentScope
+from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, CloudWatchMetric
+from tandem.monitoring.scope import ExperimentScope, MetricSource
 from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, MetricLine, Statistic
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -61,16 +62,9 @@ class DashboardArms:
             cell: class and concurrency; None: the chosen ones.
         """
         values = (self.experiment.name, variant.name, *(cell or self.default_choice))
-        return MetricLine(
-            metric=name,
-            namespace=self.namespace,
-            dimensions=tuple(zip(BENCH_DIMENSIONS, values, strict=True)),
-            statistic=statistic,
-            label=None if id_ else variant.name,
-            id=id_,
-            is_visible=id_ is None,
-            color=None if id_ else self.color(variant),
-        )
+        fields: dict[str, Any] = {"label": variant.name, "is_visible": True, "color": self.color(variant)}
+        source = MetricSource(self.environment, BENCH, dict(zip(BENCH_DIMENSIONS, values, strict=True)))
+        return source.line(name, statistic, **{"label": None, "id": id_} if id_ else fields)
 
     def build_expression(self, text: str, variant: Variant, id_: str) -> MathExpression:
         """Return an expression that is drawn as an arm."""

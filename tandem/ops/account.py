@@ -18,7 +18,7 @@ from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, reject_foreign_answers
 from tandem.errors import InputError
 from tandem.guard.config import AwsClients
 from tandem.guard.pager import iterate_pages
-from tandem.ops.faults import ABSENT_CODES, call_if_present, call_operation, convert_error
+from tandem.ops.faults import call_if_present, call_operation, convert_error
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -136,21 +136,18 @@ class AccountClients:
         return call_operation(self.client(service, region), operation, where, **parameters)
 
     def find(
-        self,
-        service: str,
-        operation: str,
-        where: str,
-        *,
-        absent: Collection[str] = ABSENT_CODES,
-        region: str = "",
-        **parameters: Any,
+        self, service: str, operation: str, where: str, *, region: str = "", **parameters: Any
     ) -> dict[str, Any] | None:
-        """Call one operation; return None where the service says with a code of `absent` that there is no such thing.
+        """Call one operation; return None where the service says that there is no such thing.
+
+        Args:
+            service, operation, where, region: as of `ask`.
+            parameters: of the call; `absent` has the codes that say so, where they are other than ABSENT_CODES.
 
         Raises:
             TandemError: it failed for another reason.
         """
-        return call_if_present(self.client(service, region), operation, where, absent, **parameters)
+        return call_if_present(self.client(service, region), operation, where, **parameters)
 
     def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
         """Return what stands under `key` of every page, asked page by page.

@@ -21,7 +21,7 @@ from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_session, iterate_rows
 from tandem.ops.faults import call_if_present, convert_error
-from tandem.ops.reservation import CapacityReservation, read_reservation
+from tandem.ops.reservation import read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -64,7 +64,7 @@ class StatusReport:
     Args:
         deployment: how far the environment exists; None: unknown.
         node_group: as EKS describes it; None: unknown, or there is none.
-        reservation: None: unknown, none is declared, or EC2 knows none of this id.
+        reservation: as EC2 describes it; None: unknown, none is declared, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM; the parked fleet's own is none.
         bill: what was spent since the lease began; None: unknown, or nothing is deployed.
@@ -78,7 +78,7 @@ class StatusReport:
     fleet: FleetState
     deployment: DeploymentLevel | None
     node_group: Mapping[str, Any] | None
-    reservation: CapacityReservation | None
+    reservation: Mapping[str, Any] | None
     paths: tuple[StopPath, ...]
     alarms: tuple[str, ...]
     bill: FleetBill | None = None
@@ -99,7 +99,9 @@ class StatusReport:
     @property
     def is_block_active(self) -> bool:
         """Whether capacity is paid for at this moment, used or not."""
-        return self.reservation is not None and self.reservation.is_active(self.now)
+        row = self.reservation or {"State": ""}
+        starts, ends = row.get("StartDate"), row.get("EndDate")
+        return row["State"] == "active" and (starts or self.now) <= self.now and not (ends and ends <= self.now)
 
     @property
     def is_block_idle(self) -> bool:

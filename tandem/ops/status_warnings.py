@@ -107,15 +107,14 @@ def describe_path_fix(path: StopPath, environment: Environment) -> str:
 
 
 def _list_resource_warnings(status: StatusReport) -> Iterator[StatusWarning]:
-    reservation, name = status.reservation, shlex.quote(status.environment.name)
+    name, capacity = shlex.quote(status.environment.name), status.environment.capacity
     for issue in (status.node_group or {}).get("health", {}).get("issues", []):
         yield StatusWarning(f"node group: {issue.get('code', '')}: {issue.get('message', '')}", STUCK_PAGE)
-    if status.is_block_idle and reservation is not None:
+    if status.is_block_idle:
         use = f"use it: tandem start --env {name} --hours H --experiment NAME"
-        problem = f"{reservation.id} is paid for and nothing runs on it with a live lease"
+        problem = f"{capacity.reservation_id} is paid for and nothing runs on it with a live lease"
         yield StatusWarning(problem, f"{use}; a Capacity Block is prepaid: stopping early refunds nothing")
-    capacity = status.environment.capacity
-    is_missing = capacity.needs_reservation and not capacity.awaits_reservation and reservation is None
+    is_missing = capacity.needs_reservation and not capacity.awaits_reservation and status.reservation is None
     if is_missing and "reservation" not in status.unknown:
         problem = f"EC2 knows no {capacity.reservation_id} in this account and region"
         yield StatusWarning(problem, f"write the id of your {capacity.kind}: {RUNBOOK}#block-renewal")

@@ -15,14 +15,13 @@ from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
 from tandem.cli.fleet import format_span
 from tandem.cli.status import print_status, status_as_dict
 from tandem.guard.schedules import ForeignSchedule
-from tandem.ops.reservation import CapacityReservation
 from tandem.ops.status import FleetBill, StatusReport
 from tandem.ops.status_warnings import list_warnings
 
-PAID = CapacityReservation(
-    id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=2,
-    available=1,
-)  # fmt: skip
+PAID = {
+    "CapacityReservationId": "cr-0123456789abcdef0", "State": "active", "StartDate": NOW - timedelta(hours=2),
+    "EndDate": NOW + timedelta(hours=20), "TotalInstanceCount": 2, "AvailableInstanceCount": 1,
+}  # fmt: skip
 LOST = {"instances": "AccessDenied", "lease": "AccessDenied", "heartbeat": "AccessDenied", "alarms": "AccessDenied"}
 
 

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen, status
 
-from tandem.ops.reservation import CapacityReservation
 from tandem.ops.status_warnings import list_warnings
 from tandem.ops.stop_paths import StopPath
 
-PAID = CapacityReservation(
-    id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=1,
-    available=1,
-)  # fmt: skip
+PAID = {
+    "CapacityReservationId": "cr-0123456789abcdef0", "State": "active", "StartDate": NOW - timedelta(hours=2),
+    "EndDate": NOW + timedelta(hours=20), "TotalInstanceCount": 1, "AvailableInstanceCount": 1,
+}  # fmt: skip
 SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
 
 
@@ -98,10 +97,10 @@ def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"state": "scheduled"}, {"starts": NOW + timedelta(hours=1)}, {"ends": NOW}], ids=str
+    "changes", [{"State": "scheduled"}, {"StartDate": NOW + timedelta(hours=1)}, {"EndDate": NOW}], ids=str
 )
 def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None:
-    assert status(seen(), BLOCK, reservation=replace(PAID, **changes)).is_block_idle is False
+    assert status(seen(), BLOCK, reservation=PAID | changes).is_block_idle is False
 
 
 def test_money_is_of_each_instance_since_its_own_launch() -> None:

@@ -13,6 +13,7 @@ from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.doctor.network import list_offer_zones
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import stop_topic_arn, topic_arn
+from tandem.ops.reservation import read_reservation
 from tandem.spec import budgets, names
 
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
@@ -69,7 +70,7 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
         action = "buy or make one, write its id, deploy Fleet"
         yield Finding("warn", "none is declared: nothing can be raised", action, _build_offer_command(context))
         return
-    row = _read_reservation(context, account)
+    row = read_reservation(account.client("ec2"), context.environment)
     if row is None:
         message = f"{capacity.reservation_id} is not in this account and region"
         yield Finding("fail", message, "correct capacity.reservation_id")
@@ -80,12 +81,6 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
         end = f" until {row['EndDate']:{TIME_FORMAT}}" if row.get("EndDate") else ""
         instances = f"{row['TotalInstanceCount']} x {row['InstanceType']}"
         yield Finding("ok", f"{capacity.reservation_id} is {row['State']}: {instances}{end}")
-
-
-def _read_reservation(context: DoctorContext, account: AccountClients) -> dict[str, Any] | None:
-    name = str(context.environment.capacity.reservation_id)
-    response = account.find("ec2", "DescribeCapacityReservations", name, CapacityReservationIds=[name])
-    return next(iter(response["CapacityReservations"]), None) if response else None
 
 
 def _build_offer_command(context: DoctorContext) -> str:
@@ -155,8 +150,9 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
 def check_price(context: DoctorContext, account: AccountClients) -> Finding:
     """See that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
-    is_block = capacity.kind == "capacity-block" and not capacity.awaits_reservation  # else it is paid by the hour
-    purchase_time = ((_read_reservation(context, account) if is_block else None) or {}).get("CreateDate")
+    is_block = capacity.kind == "capacity-block"  # else it is paid by the hour
+    row = read_reservation(account.client("ec2"), context.environment) if is_block else None
+    purchase_time = row.get("CreateDate") if row else None
     message = f"{capacity.usd_per_hour:g} USD per node-hour, read on {capacity.usd_per_hour_date}"
     days = (context.now.date() - capacity.usd_per_hour_date).days
     fields = "capacity.usd_per_hour and usd_per_hour_date"
@@ -187,11 +183,10 @@ def check_cost_tag(context: DoctorContext, account: AccountClients) -> Finding:
     status = next((row["Status"] for row in rows if row["TagKey"] == tag), None)
     if status == "Active":
         return Finding("ok", f"the cost allocation tag {tag} is activated")
+    problem, action = f"AWS Billing does not know the tag {tag} yet", "deploy, and within a day activate it"
     if status:
-        action = "activate it; it takes up to a day, and what was spent before stays uncounted"
-        return Finding("warn", f"the cost allocation tag {tag} is not activated: {effect}", action, command)
-    action = "deploy, and activate the tag within a day, when AWS Billing lists it"
-    return Finding("warn", f"AWS Billing does not know the tag {tag} yet: {effect}", action, command)
+        problem, action = f"the cost allocation tag {tag} is not activated", "activate it; it takes up to a day"
+    return Finding("warn", f"{problem}: {effect}", action, command)
 
 
 def check_budget(context: DoctorContext, account: AccountClients) -> Finding:

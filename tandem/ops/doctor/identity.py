@@ -58,8 +58,7 @@ def check_credentials(context: DoctorContext, account: AccountClients) -> Findin
             else:
                 message = f"accepted in {home_region}: {region} is not enabled for the account"
                 return Finding("fail", message, "enable it", _build_enable_command(region))
-        action = "log in again" if code in ANSWER_CODES["expired"] else error.change
-        return Finding("fail", error.problem, action, code=error.exit_code)
+        return Finding("fail", error.problem, error.change, code=error.exit_code)
     if identity["Account"] == declared_account:
         return Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")
     message = f"these are of account {identity['Account']}, the environment is in {declared_account}"
@@ -189,18 +188,19 @@ def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iter
         yield Finding("ok", "the topic is not there yet; each subscriber confirms once after the first deploy")
         return
     states = {(row["Protocol"], row["Endpoint"]): row["SubscriptionArn"] for row in rows}
+    problems = {
+        None: ("is declared and not subscribed", "deploy; if its confirmation has lapsed, subscribe it again"),
+        "PendingConfirmation": ("has not confirmed", "follow the link in its mail, or subscribe again"),
+    }
     confirmed_count = 0
     for subscription in subscriptions:
         protocol, endpoint = subscription.protocol, subscription.endpoint
-        state, who = states.get((protocol, endpoint)), f"{endpoint} ({protocol})"
+        state = states.get((protocol, endpoint))
         flags = {"topic_arn": topic, "protocol": protocol, "notification_endpoint": endpoint}
         command = build_aws_command(f"sns subscribe --region {context.environment.region}", **flags)
-        if state is None:
-            action = "deploy; if its confirmation has lapsed, subscribe it again"
-            yield Finding("warn", f"{who} is declared and not subscribed", action, command)
-        elif state == "PendingConfirmation":
-            action = "follow the link in its mail, or subscribe again"
-            yield Finding("warn", f"{who} has not confirmed", action, command)
+        if state in problems:
+            problem, action = problems[state]
+            yield Finding("warn", f"{endpoint} ({protocol}) {problem}", action, command)
         else:
             confirmed_count += 1
     if confirmed_count:

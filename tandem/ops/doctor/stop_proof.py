@@ -57,6 +57,8 @@ def prove_one_shot_stop(account: AccountClients, *, log: Callable[[str], None]) 
     proof = _StopProof(account)
     try:
         finding = proof.create_schedule() or proof.watch(log)
+    except TandemError as error:
+        finding = Finding("unknown", error.problem, error.change)
     finally:
         removal_problem = proof.delete_schedule()
     if removal_problem and finding.level == "ok":
@@ -114,24 +116,21 @@ class _StopProof:
         schedule_request["Description"] = f"proves that the one-shot stop of {self.config.environment} reaches EKS"
         try:
             self.account.ask("scheduler", "CreateSchedule", self.where, **schedule_request)
-        except AccessDeniedError as error:
-            role_advice = f"add iam:PassRole on {self.config.scheduler_role_arn} to the policy of this identity"
-            return Finding("unknown", error.problem, role_advice if "iam:PassRole" in error.problem else error.change)
         except TandemError as error:
-            return self._judge_schedule_error(error)
+            code = error_code(error.__cause__)
+            if "iam:PassRole" in error.problem:
+                action = f"add iam:PassRole on {self.config.scheduler_role_arn} to the policy of this identity"
+                return Finding("unknown", error.problem, action)
+            if code == "ResourceNotFoundException" or (code == "ValidationException" and "role" in error.problem):
+                command = build_cdk_command("deploy", self.config.environment, "Guard")
+                message = f"no start can arm a stop: {error.problem}"
+                return Finding("fail", message, "deploy Guard, which makes group and role", command, code=EXIT_EXTERNAL)
+            if code != "ValidationException":
+                raise
+            message = f"Scheduler does not take the one-shot stop: {error.problem}"
+            action = f"{FALLBACK_NOTE}; no start goes through: correct the payload in tandem/guard/fleet_start.py"
+            return Finding("fail", message, action, code=EXIT_EXTERNAL)
         return None
-
-    def _judge_schedule_error(self, error: TandemError) -> Finding:
-        code = error_code(error.__cause__)
-        if code == "ResourceNotFoundException" or (code == "ValidationException" and "role" in error.problem):
-            command = build_cdk_command("deploy", self.config.environment, "Guard")
-            message = f"no start can arm a stop: {error.problem}"
-            return Finding("fail", message, "deploy Guard, which makes group and role", command, code=EXIT_EXTERNAL)
-        if code != "ValidationException":
-            return Finding("unknown", error.problem, error.change)
-        message = f"Scheduler does not take the one-shot stop: {error.problem}"
-        action = f"{FALLBACK_NOTE}; no start goes through: correct the payload in tandem/guard/fleet_start.py"
-        return Finding("fail", message, action, code=EXIT_EXTERNAL)
 
     def delete_schedule(self) -> str:
         """Delete the schedule, whether it was made or not; return why it may still be there."""
@@ -150,8 +149,8 @@ class _StopProof:
             try:
                 if finding := self._poll_result():
                     return finding
-            except AccessDeniedError as error:
-                return Finding("unknown", error.problem, error.change)
+            except AccessDeniedError:
+                raise
             except TandemError as error:
                 self.last_problem = error.problem
             if time.monotonic() >= end_s:

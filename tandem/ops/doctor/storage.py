@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any
 
 from tandem.aws.faults import error_code
@@ -85,22 +86,21 @@ def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding
 def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """See that every image and chart can be had where it will be pulled from, as this machine reaches it."""
     uses = list_image_uses(context.environment, context.experiments, context.catalogue)
-    silent_registries: dict[str, str] = {}  # a registry that did not answer is asked once
-    unchecked: dict[str, list[ImageUse]] = {}
     available_count = 0
-    for use in uses:
-        host, finding = use.mirrored.partition("/")[0], _check_image(context, account, use, silent_registries)
-        if host in silent_registries:
-            unchecked.setdefault(host, []).append(use)
-        elif finding is None:
-            available_count += 1
-        else:
-            yield finding
-    for host, remaining in unchecked.items():
-        count_text = f"{len(remaining)} of {len(uses)} images and charts"
-        message = f"{host} did not answer for {count_text}: {silent_registries[host]}"
-        command = quote_command(*INSPECT_WORDS, _build_image_reference(remaining[0]))
-        yield Finding("unknown", message, "ask from a machine that reaches it", command)
+    for host, group in groupby(sorted(uses, key=_read_host), _read_host):
+        host_uses = list(group)
+        for number, use in enumerate(host_uses):
+            try:
+                finding = _check_image(context, account, use)
+            except RegistryError as error:  # asked no more
+                count_text = f"{len(host_uses) - number} of {len(uses)} images and charts"
+                command = quote_command(*INSPECT_WORDS, _build_image_reference(use))
+                message = f"{host} did not answer for {count_text}: {error}"
+                yield Finding("unknown", message, "ask from a machine that reaches it", command)
+                break
+            if finding:
+                yield finding
+            available_count += finding is None
     references = [use.reference for use in uses if use.digest is None]
     if references:
         message, command = f"{len(references)} not pinned: {', '.join(references)}", "tandem images --resolve"
@@ -109,27 +109,27 @@ def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Fi
         yield Finding("ok", f"{available_count} of {len(uses)} images and charts can be pulled")
 
 
+def _read_host(use: ImageUse) -> str:
+    return use.mirrored.partition("/")[0]
+
+
 def _build_image_reference(use: ImageUse) -> str:
     return f"{use.mirrored.rpartition(':')[0]}@{use.digest}" if use.digest else use.mirrored
 
 
-def _check_image(
-    context: DoctorContext, account: AccountClients, use: ImageUse, silent_registries: dict[str, str]
-) -> Finding | None:
-    """Ask for one image; a public registry that does not answer is noted, and asked no more.
+def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse) -> Finding | None:
+    """Ask for one image; in an ECR registry a pull-through cache has an image only after its first pull.
 
-    In an ECR registry a pull-through cache has an image only after its first pull.
+    Raises:
+        RegistryError: a public registry does not answer.
     """
-    host, match = use.mirrored.partition("/")[0], _ECR_REFERENCE.match(use.mirrored)
+    match = _ECR_REFERENCE.match(use.mirrored)
     if match is None:
         try:
-            if host not in silent_registries:
-                context.resolve_digest(_build_image_reference(use))
+            context.resolve_digest(_build_image_reference(use))
         except MissingImageError as error:
             action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
             return Finding("fail", str(error), action, quote_command(*INSPECT_WORDS, _build_image_reference(use)))
-        except RegistryError as error:
-            silent_registries[host] = str(error)
         return None
     repository, _, tag = match["rest"].rpartition(":")
     registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
@@ -150,23 +150,14 @@ def check_own_images(context: DoctorContext, account: AccountClients) -> Iterato
     environment = context.environment
     for image in PROJECT_IMAGES:
         repository, tag = names.repository_name(environment, image.name), image.tag()
-        where, absent = f"{registry_host(environment)}/{repository}:{tag}", {"ImageNotFoundException"}
         parameters: dict[str, Any] = {"registryId": environment.account, "imageIds": [{"imageTag": tag}]}
-        try:
-            response = account.find(
-                "ecr", "DescribeImages", where, absent=absent, repositoryName=repository, **parameters
-            )
-        except TandemError as error:
-            if error_code(error.__cause__) != "RepositoryNotFoundException":
-                raise
-            command = build_cdk_command("deploy", environment.name, "Image")
-            yield Finding("warn", f"{repository} is not there", "deploy stack Image, which builds the image", command)
-            continue
-        command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
-        if response:
+        where = f"{registry_host(environment)}/{repository}:{tag}"
+        if account.find("ecr", "DescribeImages", where, repositoryName=repository, **parameters):
             yield Finding("ok", f"{repository}:{tag} is built")
         else:
-            yield Finding("warn", f"{repository} has no {tag}, this checkout's", "deploy Image, or build it", command)
+            action = "deploy stack Image, which builds it; where it is deployed, build it"
+            command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
+            yield Finding("warn", f"{repository} has no {tag}, this checkout's", action, command)
 
 
 def check_token(context: DoctorContext, account: AccountClients) -> Finding:
