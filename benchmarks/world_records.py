@@ -29,7 +29,7 @@ from tandem.bench import manifest
 from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.run_size import DEFAULT_SIZE
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.suites import suite
 
 Values = NDArray[np.float64]
@@ -83,7 +83,7 @@ class World:
     kind: Literal["benign", "short noise", "beyond a run"]
     true_speed_up: float = 1.0
     prompt_spread: float = 0.0
-    rounds: int = DEFAULT_SIZE.rounds
+    rounds: int = FEWEST_ROUNDS
     restarts: bool = False
     request_noise: float = 0.02
     drift: float = 0.0
