@@ -143,9 +143,6 @@ class CompletionClient:
 
         It is sent twice where a reused connection dies before the answer's head; then `ServerReply.reconnects` is 1 and
         every time of the reply is that of the second sending.
-
-        Raises:
-            InputError: the request cannot be formed (`completion_request.encode_body`).
         """
         content = completion_request.encode_body(request, self.server)
         limit_bytes = STREAM_BYTES + STREAM_BYTES_PER_TOKEN * request.max_tokens

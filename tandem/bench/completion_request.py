@@ -16,7 +16,6 @@ from typing import Any, Literal
 import msgspec
 
 from tandem.bench.manifest import ServerOffers
-from tandem.errors import InputError
 
 ApiName = Literal["chat", "completions"]
 NO_OFFERS = ServerOffers()
@@ -59,8 +58,8 @@ class CompletionRequest:
 
     Args:
         request_id: sent as X-Request-Id.
+        prompt: for the completions API; without messages, one user message for the chat API.
         messages: for the chat API.
-        prompt: for the completions API, or as one user message for the chat API.
         max_tokens: at most so many output tokens.
         temperature: 0.0 is greedy.
         seed: the sampler's; None leaves it out.
@@ -69,8 +68,8 @@ class CompletionRequest:
     """
 
     request_id: str
+    prompt: str
     messages: tuple[Mapping[str, Any], ...] | None = None
-    prompt: str | None = None
     max_tokens: int = 256
     temperature: float = 0.0
     seed: int | None = None
@@ -79,21 +78,11 @@ class CompletionRequest:
 
 
 def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
-    """Return the JSON of the request.
-
-    Raises:
-        InputError: it has neither prompt nor messages, or messages for the completions API.
-    """
+    """Return the JSON of the request."""
     is_chat, offers, thinking = server.api == "chat", request.offers, request.thinking
     fields: dict[str, Any] = {"model": server.model}
-    if is_chat and request.messages is not None:
-        fields["messages"] = request.messages
-    elif request.prompt is None:
-        problem = f"request {request.request_id} has {'messages but no prompt' if request.messages else 'no prompt'}"
-        change = "give each prompt of the suite a text, or use --api chat for one that has messages"
-        raise InputError(problem, where=server.endpoint, change=change)
-    elif is_chat:
-        fields["messages"] = [{"role": "user", "content": request.prompt}]
+    if is_chat:
+        fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
     else:
         fields["prompt"] = request.prompt
     running = {"continuous_usage_stats": True} if offers.continuous_usage else {}

@@ -24,10 +24,10 @@ def estimate_turn_s(turn: PlanTurn) -> float:
 def estimate_run_s(plan: RunPlan) -> float:
     """Return how long all rounds take, control rounds included; one round where the clock decides."""
     round_s = sum(map(estimate_turn_s, plan.round(plan.first_round)))  # the others of its kind ask as much
-    if plan.rounds is None or not plan.control_rounds:
+    if plan.rounds is None or not plan.manifest.control_rounds:
         return (plan.rounds or 1) * round_s
     control_s = sum(map(estimate_turn_s, plan.round(plan.control_round_numbers[0])))
-    return plan.rounds * round_s + plan.control_rounds * control_s
+    return plan.rounds * round_s + plan.manifest.control_rounds * control_s
 
 
 def estimate_request_s(max_tokens: int) -> float:

@@ -9,7 +9,6 @@ error object in the middle of a stream (protocol.py of chat_completion and compl
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import msgspec
@@ -46,12 +45,6 @@ def decode_event(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise EventError("decode", f"an event is no UTF-8: {error.reason} in {format_bytes(data)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        try:  # an escape like \ud800 that stands alone: JSON's grammar allows it, UTF-8 cannot hold it
-            json.dumps(json.loads(data), ensure_ascii=False).encode()
-        except UnicodeEncodeError:
-            raise EventError("decode", f"an event holds half of a surrogate pair: {format_bytes(data)}") from error
-        except (ValueError, RecursionError):
-            pass
         raise EventError("not_json", f"an event is no JSON: {format_bytes(data)}") from error
 
 

@@ -124,15 +124,13 @@ class RequestLoops:
         Two arms are sent the same, but for the extras that their servers offer.
         """
         entry, load, manifest = item.entry, turn.block.load, self.settings.manifest
-        is_chat = manifest.api == "chat"
         request_id = turn.request_id(arm.name, item)
         earlier_attempts = self.attempts.get(request_id, 0)
         if earlier_attempts:
             request_id += f"{ATTEMPT_SEPARATOR}{earlier_attempts + 1}"
         request = CompletionRequest(
             request_id=request_id,
-            messages=entry.prompt.as_messages() if is_chat else None,
-            prompt=None if is_chat else entry.prompt.as_text(),
+            prompt=entry.prompt.as_text(), messages=entry.prompt.as_messages(),
             max_tokens=entry.max_tokens, temperature=manifest.temperature, seed=item.seed,
             thinking=manifest.thinking, offers=arm.offers,
         )  # fmt: skip

@@ -138,11 +138,6 @@ class RunPlan:
         return self.manifest.rounds or None
 
     @property
-    def control_rounds(self) -> int:
-        """How many there are; where the clock decides, at most."""
-        return self.manifest.control_rounds
-
-    @property
     def control_arm(self) -> str:
         """The baseline's name in a control round, where it is asked as its own variant."""
         return f"{self.arms[0]}{CONTROL_SUFFIX}"
@@ -150,7 +145,7 @@ class RunPlan:
     @cached_property
     def control_round_numbers(self) -> tuple[int, ...]:
         """Numbers of the control rounds, rising."""
-        return control_numbers(self.rounds, self.control_rounds)
+        return control_numbers(self.rounds, self.manifest.control_rounds)
 
     @property
     def first_round(self) -> int:
@@ -167,7 +162,11 @@ class RunPlan:
         """How many requests there are in all; None where the clock decides."""
         if self.rounds is None:
             return None
-        return (len(self.arms) * self.rounds + 2 * self.control_rounds) * self.requests_per_round // len(self.arms)
+        return (
+            (len(self.arms) * self.rounds + 2 * self.manifest.control_rounds)
+            * self.requests_per_round
+            // len(self.arms)
+        )
 
     def turns(self) -> Iterator[PlanTurn]:
         """Yield every turn in order, without end where the clock decides."""
@@ -175,7 +174,9 @@ class RunPlan:
 
     def rounds_of_turns(self) -> Iterator[tuple[PlanTurn, ...]]:
         """Yield the turns of each round, without end where the clock decides."""
-        return map(self.round, itertools.count() if self.rounds is None else range(self.rounds + self.control_rounds))
+        return map(
+            self.round, itertools.count() if self.rounds is None else range(self.rounds + self.manifest.control_rounds)
+        )
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""

@@ -10,6 +10,7 @@ and does nothing with it offers nothing: only what stood in the answer counts.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import uuid
 from dataclasses import dataclass, replace
@@ -58,12 +59,10 @@ class ProbeResult:
     Args:
         arm: the arm with what its server says of itself, and the extras that were asked for and seen in the answer.
         models: the names the server may give the model that was asked for, for `answer.parse_answer`.
-        notes: sentences on a page that was too long to be read, and on a server that contradicts itself.
     """
 
     arm: ManifestArm
     models: frozenset[str]
-    notes: tuple[str, ...] = ()
 
     @property
     def names(self) -> str:
@@ -103,11 +102,9 @@ async def probe_server(
         f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS, thinking=thinking, seed=seed
     )
     offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
-    reply, version, version_note = await client.get("/version"), None, None
-    try:
+    reply, version = await client.get("/version"), None
+    with contextlib.suppress(EventError):
         version = _decode_page(reply).get("version")
-    except EventError as error:
-        version_note = f"its version is not known: {error.detail}" if error.word == "endless" else None
     arm = msgspec.structs.replace(
         arm,
         offers=offers,
@@ -116,11 +113,7 @@ async def probe_server(
         simulated=is_announced((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by),
         server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
     )
-    return ProbeResult(
-        arm=arm,
-        models=names or frozenset({server.model, server_answer.model or server.model}),
-        notes=(version_note,) if version_note else (),
-    )
+    return ProbeResult(arm=arm, models=names or frozenset({server.model, server_answer.model or server.model}))
 
 
 async def _try_offers(

@@ -73,9 +73,18 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
     """Return the manifest of a run that goes on: what it began with, and what servers say of themselves now.
 
     Raises:
-        InputError: it is another run than the one the folder holds.
+        InputError: it is another run than the one the folder holds; the first field that differs is named with both
+            values.
     """
-    check_same_run(before, now, folder)
+    old_settings, new_settings = _list_settings(before), _list_settings(now)
+    for name in old_settings | new_settings:
+        old_text, new_text = (
+            msgspec.json.encode(settings.get(name)).decode() for settings in (old_settings, new_settings)
+        )
+        if old_text != new_text:
+            problem = f"{name} was {old_text} when this run began and is {new_text} now"
+            change = f"leave it out, give the same {name.partition('[')[0]} again, or begin another run: --out DIR"
+            raise InputError(problem, where=str(folder / FILE), change=change)
     arms = [
         msgspec.structs.replace(old_arm, placement=arm.placement or old_arm.placement, owned_by=arm.owned_by)
         for old_arm, arm in zip(before.arms, now.arms, strict=True)
@@ -89,23 +98,6 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
         goodput=now.goodput or before.goodput,
         price_usd_per_hour=now.price_usd_per_hour or before.price_usd_per_hour,
     )
-
-
-def check_same_run(before: RunManifest, now: RunManifest, folder: Path) -> None:
-    """Refuse to go on with another run than the one the folder holds.
-
-    Raises:
-        InputError: settings differ; the first field is named with both values.
-    """
-    old_settings, new_settings = _list_settings(before), _list_settings(now)
-    for name in old_settings | new_settings:
-        old_text, new_text = (
-            msgspec.json.encode(settings.get(name)).decode() for settings in (old_settings, new_settings)
-        )
-        if old_text != new_text:
-            problem = f"{name} was {old_text} when this run began and is {new_text} now"
-            change = f"leave it out, give the same {name.partition('[')[0]} again, or begin another run: --out DIR"
-            raise InputError(problem, where=str(folder / FILE), change=change)
 
 
 def _list_settings(run: RunManifest) -> dict[str, Any]:

@@ -138,8 +138,6 @@ class MeasurementRun:
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
         self.progress.notify(f"{arm.name} says of itself: {clean_text(probe_result.names)}")
-        for note in probe_result.notes:
-            self._note(f"{arm.name}: {note}")
         for extra in sorted(self.settings.extras):
             if not getattr(arm.offers, extra):
                 self._note(f"{arm.name} does not give {extra}, so its records have none")

@@ -19,7 +19,7 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
     rounds = plan.rounds or f"for {format_duration(settings.manifest.duration_s or 0)}"
     yield f"plan: {', '.join(plan.arms)}; classes: {len(classes)}, prompts: {len(prompts)}, {loads}"
-    yield f"  rounds: {rounds}, control rounds: {plan.control_rounds}, repeats: {settings.manifest.repeats}"
+    yield f"  rounds: {rounds}, control rounds: {plan.manifest.control_rounds}, repeats: {settings.manifest.repeats}"
     turns = plan.round(plan.first_round)
     order = ", ".join(" and ".join(turn.arms) for turn in turns if turn.block is turns[0].block)
     total = "" if plan.request_count is None else f"{plan.request_count} requests in all, "
@@ -29,7 +29,7 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
     cost = "" if price is None else f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
     yield f"  about {expected_s / 60:.1f} min{cost} ({'as asked' if plan.rounds is None else f'{guess}, {longest}'})"
     notes = [note for suite in settings.suites for note in suite.notes]
-    if not plan.control_rounds:
+    if not plan.manifest.control_rounds:
         notes.append("no control round: the verdict will have no noise floor (--control-rounds 1)")
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
         notes.append(f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict")

@@ -57,7 +57,7 @@ def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThre
 
     came = run(ask)
 
-    assert (came.arm.simulated, came.arm.owned_by, came.notes) == (True, SIMULATOR_OWNER, ())
+    assert (came.arm.simulated, came.arm.owned_by) == (True, SIMULATOR_OWNER)
     assert _ask_simulated(Measured(name="a", url=twin.url)) is True
     assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
 

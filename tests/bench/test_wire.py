@@ -10,7 +10,6 @@ from one_request import EVERYTHING, asking
 
 from tandem.bench.completion_request import ModelServer, encode_body
 from tandem.bench.manifest import ServerOffers
-from tandem.errors import InputError
 
 CHAT = ModelServer("arm", "http://host:8000", "small")
 COMPLETIONS = ModelServer("arm", "http://host:8000", "small", "completions")
@@ -71,12 +70,3 @@ def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone() ->
     assert encode_body(asking(offers=EVERYTHING), other) == encode_body(asking(offers=EVERYTHING), CHAT).replace(
         b"small", b"large"
     )
-
-
-@pytest.mark.parametrize(
-    ("server", "fields"),
-    [(CHAT, {"prompt": None}), (COMPLETIONS, {"prompt": None, "messages": ({"role": "user", "content": "x"},)})],
-)
-def test_a_request_with_nothing_to_ask_is_a_fault_with_its_id(server: ModelServer, fields: dict) -> None:
-    with pytest.raises(InputError, match="request r-1 has"):
-        sent(server, **fields)

@@ -147,6 +147,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         while READY_TEXT not in text and process.poll() is None and time.monotonic() < start_s + RAY_TIMEOUT_S:
             time.sleep(POLL_S)
             text = log.read_text(errors="replace")
+        text = log.read_text(errors="replace")  # its last words may come with its end
         if READY_TEXT not in text:
             text = log.read_text(errors="replace")  # its last words, if it has ended
             problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
