@@ -53,7 +53,8 @@ def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> 
     yield row.state, VerbatimText(row.name)
     parts = []
     if row.written is not None:
-        parts = [f"{format_bytes(row.size)}, {_format_age(row.written, now)}{_format_cost(row.size, context)}"]
+        age = format_count((now - row.written).days, "day")
+        parts = [f"{format_bytes(row.size)}, {age} old{_format_cost(row.size, context)}"]
     parts += [format_users(row.used_by)] if row.used_by else []
     yield from (("", line) for line in (", ".join(parts), ", ".join(row.why)) if line)
 
@@ -101,7 +102,7 @@ def print_summary(context: BucketContext, plan: GcPlan, size: int, *, versions: 
     print_line(f"{'freed' if delete else 'would free'} {format_bytes(size)}{cost}")
     if versions and plan.removals:
         end = f"for {artifacts.noncurrent_days} days more (artifacts.noncurrent_days)"
-        end = end if artifacts.existing_bucket is None else "for until its own lifecycle rules remove them"
+        end = end if artifacts.existing_bucket is None else "until its lifecycle rules remove them"
         print_line(f"the bucket keeps versions: they are paid {end}")
     if not delete:
         print_line("a server that runs from other files is not seen: keep what it loads by --keep NAME")
@@ -154,10 +155,6 @@ def import_as_dict(manifest: Manifest, key: ArtifactKey, context: BucketContext,
 def format_users(users: tuple[str, ...]) -> str:
     """Name who uses something."""
     return f"used by {', '.join(users)}"
-
-
-def _format_age(write_time: datetime, now: datetime) -> str:
-    return f"{format_count((now - write_time).days, 'day')} old"
 
 
 def _compute_usd_month(size: int, context: BucketContext) -> float | None:

@@ -113,14 +113,9 @@ def _parse_pairs(text: str, names: tuple[str, ...]) -> dict[str, float]:
     pairs = {}
     for part in text.split(","):
         name, _, value = part.partition(":")
-        if name not in names:
-            raise ValueError(f"{name!r}; allowed: {', '.join(names)}, each as NAME:NUMBER")
-        try:
-            pairs[name] = float(value)
-        except ValueError:
-            pairs[name] = -1.0
-        if not 1e-6 <= pairs[name] <= 1e6:  # noqa: PLR2004 - NaN too
-            raise ValueError(f"{value!r}; allowed: {name}: a number above 0")
+        if name not in names or not re.fullmatch(r"\d{1,6}(\.\d+)?", value) or not float(value):
+            raise ValueError(f"{part!r}; allowed: NAME:NUMBER, a number above 0 of {', '.join(names)}")
+        pairs[name] = float(value)
     return pairs
 
 

@@ -134,19 +134,14 @@ def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
 
 
 def assign_placements(arms: Sequence[ManifestArm], placements: Sequence[tuple[str, str]]) -> tuple[ManifestArm, ...]:
-    """Return the arms with their placements.
+    """Return the arms with their placements; of two of one arm the last counts.
 
     Raises:
-        InputError: a placement of no arm, or two of one.
+        InputError: a placement of no arm.
     """
-    placement_by_arm: dict[str, str] = {}
-    names = [arm.name for arm in arms]
-    for name, word in placements:
-        if name not in names:
-            raise build_flag_error(f"--placement names no arm {name!r}", ", ".join(names), "name an arm")
-        if name in placement_by_arm:
-            raise build_flag_error(f"--placement places {name!r} twice", "each arm once", "drop one of them")
-        placement_by_arm[name] = word
+    placement_by_arm, names = dict(placements), [arm.name for arm in arms]
+    for name in placement_by_arm.keys() - set(names):
+        raise build_flag_error(f"--placement names no arm {name!r}", ", ".join(names), "name an arm")
     return tuple(msgspec.structs.replace(arm, placement=placement_by_arm.get(arm.name)) for arm in arms)
 
 

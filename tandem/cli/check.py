@@ -77,9 +77,9 @@ def _build_document(
     inputs: CommandInputs, old_snapshot: recompile.KeySnapshot | None, changes: list[recompile.VariantChange]
 ) -> dict[str, object]:
     environments, watching = inputs.environments(), {}
-    for environment, cost in inputs.list_watching_costs():
-        document = monitoring_cost.cost_as_dict(cost, environment.observability.monthly_limit_usd)
-        watching[environment.name] = {**document, "unwatched": list(list_coverage_gaps(cost.scope))}
+    for name, cost in inputs.watching_costs.items():
+        document = monitoring_cost.cost_as_dict(cost)
+        watching[name] = {**document, "unwatched": list(list_coverage_gaps(cost.scope))}
     costs = {environment.name: compute_environment_cost(inputs, environment) for environment in environments}
     pins = {environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments}
     return {
@@ -99,8 +99,8 @@ def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
         if parked_cost is not None:
             print_line(f"{environment.name}: {format_parked_cost(parked_cost)}")
             print_rows(list_cost_rows(parked_cost) if verbose else (), label_columns=USD_COLUMNS)
-    for environment, cost in inputs.list_watching_costs():
-        name, limit = environment.name, environment.observability.monthly_limit_usd
+    for name, cost in inputs.watching_costs.items():
+        limit = cost.scope.environment.observability.monthly_limit_usd
         print_line(f"{name}: watching costs at most {cost.usd:.2f} USD a month (limit {limit:g})")
         print_rows(monitoring_cost.list_cost_rows(cost), label_columns=USD_COLUMNS)
         short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in list_coverage_gaps(cost.scope))

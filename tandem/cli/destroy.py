@@ -21,6 +21,7 @@ from rich.filesize import decimal
 
 from tandem.cli.console import format_count, print_json, print_rows
 from tandem.cli.flags import EnvironmentName, require_range
+from tandem.cli.fleet import read_environment
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
 from tandem.ops.account import AccountClients, require_account
@@ -30,8 +31,6 @@ from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import TeardownSurvey, survey_teardown
 from tandem.ops.leftovers import LeftoverResource, search_leftovers
 from tandem.shell_command import clean_text, quote_command
-from tandem.spec.faults import SpecError
-from tandem.spec.workspace import load_workspace
 
 
 def destroy(
@@ -55,11 +54,7 @@ def destroy(
     Raises:
         TandemError: there is no such environment, another name was said, or AWS refused.
     """
-    workspace = load_workspace(selection.environments, selection.experiments, (env,))
-    declaration = workspace.environments.get(env)
-    if declaration is None:
-        raise SpecError(list(workspace.faults))
-    environment = declaration.record
+    environment = read_environment(selection, env)
     account = AccountClients(environment=environment, adopted_stacks=frozenset(adopt_untagged))
     try:
         _print_progress(f"{env}: account {environment.account}, {environment.region}; looking, nothing is changed yet")

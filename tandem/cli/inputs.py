@@ -37,13 +37,6 @@ class CommandInputs:
         files = self.workspace.experiments
         return [files[name].record for name in environment.experiments if name in files]
 
-    def list_watching_costs(self) -> list[tuple[Environment, MonitoringCost]]:
-        """Return what watching costs of each environment that is legal."""
-        costs = self.watching_costs
-        return [
-            (environment, costs[environment.name]) for environment in self.environments() if environment.name in costs
-        ]
-
     def find_experiment(self, environment: Environment, name: str) -> Experiment:
         """Return an experiment that an environment hosts.
 

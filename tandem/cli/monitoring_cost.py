@@ -123,11 +123,11 @@ def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
     yield "", f"prices of {watching_cost.region}; another region may ask more"
 
 
-def cost_as_dict(watching_cost: MonitoringCost, limit: float) -> dict[str, Any]:
+def cost_as_dict(watching_cost: MonitoringCost) -> dict[str, Any]:
     """Return one environment's cost of watching as `tandem check --json` prints it."""
     return {
         "usd": round(watching_cost.usd, 2),
-        "limit_usd": limit,
+        "limit_usd": watching_cost.scope.environment.observability.monthly_limit_usd,
         "fleet_hours": round(watching_cost.hours, 1),
         "whole_month_usd": round(watching_cost.whole_month_usd, 2),
         "prices_of": watching_cost.region,

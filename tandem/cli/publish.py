@@ -131,8 +131,8 @@ def require_server_kind(run_manifest: RunManifest, environment: Environment, *, 
         change = f"add it: figures go to {names.simulation_namespace(environment)}"
         raise InputError("an arm of this run is a simulated server", where="--simulated", change=change)
     if is_simulation and not run_manifest.simulated:
-        problem = "no arm of this run is" if run_manifest.simulated is False else "this run does not say that an arm is"
-        raise InputError(f"{problem} a simulated server", where="--simulated", change="drop it, or measure again")
+        problem = "no arm of this run is a simulated server"
+        raise InputError(problem, where="--simulated", change="drop it, or measure again")
     if run_manifest.simulated is None:
         note = "nobody asked these servers whether they are simulated; their figures are published as real ones"
         print(f"note: {note}", file=sys.stderr)

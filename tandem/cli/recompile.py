@@ -303,4 +303,3 @@ def _print_change(change: VariantChange) -> None:
     print_rows([(f"{change.experiment}/{change.variant}: {text}",)], indent=4)
     if change.compiles and pairs:
         print_line(f"      compiles {change.now}")
-        print_line(f"      until applied, serves {change.was or 'the artifact that it has'}")

@@ -30,10 +30,6 @@ from tandem.shell_command import build_cdk_command, build_tandem_command
 
 UNKNOWN_TEXT = "unknown, see above"
 NODE_GROUP_KEYS = ("status", "scalingConfig", "labels", "tags", "health")
-PAYMENT_NOTES = {
-    "capacity-block": "; the block was paid when bought, so much of it is used by these",
-    "reservation": "; a reservation is paid whether it is used or not",
-}
 
 
 def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode:
@@ -95,8 +91,7 @@ def _format_fleet(status: StatusReport) -> str:
     if status.deployment == "nothing":
         group_text = "not deployed, or destroyed: no cluster of this name"
     elif status.deployment == "cluster":
-        reason = ": it waits for capacity.reservation_id" if capacity.awaits_reservation else ""
-        group_text = f"half deployed: a cluster and no node group{reason}"
+        group_text = "half deployed: a cluster and no node group"
     elif group is None:
         group_text = f"node group {UNKNOWN_TEXT}"
     else:
@@ -124,7 +119,7 @@ def _format_cost(status: StatusReport) -> str:
         cost = f"about {bill.usd:,.2f} USD {period}" if bill.usd else f"nothing ran {period}"
         cost = f"unknown what it cost {period}: the reaper counted nothing" if bill.usd is None else cost
         text += f"{cost} ({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
-    return text + PAYMENT_NOTES.get(capacity.kind, "")
+    return text + ("; the capacity is paid already" if capacity.needs_reservation else "")
 
 
 def _format_fence(status: StatusReport) -> str:
@@ -297,9 +292,7 @@ def _list_next_steps(status: StatusReport) -> Iterator[tuple[str, str]]:
     if status.deployment == "nothing":
         yield build_cdk_command("deploy", name), "deploys it"
     if status.deployment == "cluster":
-        awaits_reservation = environment.capacity.awaits_reservation
-        purpose = "once capacity.reservation_id is written" if awaits_reservation else "makes the node group"
-        yield build_cdk_command("deploy", name, "Fleet"), purpose
+        yield build_cdk_command("deploy", name, "Fleet"), "makes the node group"
     if fleet_state.is_fenced:
         yield build_tandem_command("stop --release", name), "lifts the fence; no start before"
     if fleet_state.live_lease:

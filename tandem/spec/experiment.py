@@ -7,7 +7,7 @@ experiment can differ in nothing else.
 from __future__ import annotations
 
 from itertools import product
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -101,12 +101,14 @@ class Sweep(SpecRecord):
 
     def variants(self) -> tuple[Variant, ...]:
         """Return one variant per draft and window, in the order written."""
-        variants = []
-        for draft, window in product(self.drafts, self.num_speculative_tokens):
-            name = f"{self.prefix}-{model_slug(draft)}-k{window}"  # no check here: a rule says when it is too long
-            fields: dict[str, Any] = {"name": name, "mode": self.mode, "draft": draft, "num_speculative_tokens": window}
-            variants.append(Variant.model_construct(**fields))
-        return tuple(variants)
+        # no check here: a rule says when a name is too long
+        return tuple(
+            Variant.model_construct(
+                name=f"{self.prefix}-{model_slug(draft)}-k{window}", mode=self.mode, draft=draft,
+                num_speculative_tokens=window,
+            )
+            for draft, window in product(self.drafts, self.num_speculative_tokens)
+        )  # fmt: skip
 
 
 class Experiment(SpecRecord):

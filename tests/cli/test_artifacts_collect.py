@@ -210,7 +210,7 @@ def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run, 
 def test_a_versioned_bucket_of_the_operators_own_says_when_space_is_free(run, store):
     store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
     put_set(store, STALE, "run")
-    assert "they are paid for until its own lifecycle rules remove them" in run()[1]
+    assert "they are paid until its lifecycle rules remove them" in run()[1]
 
 
 def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(run, mine, store, bucket, monkeypatch):

@@ -136,7 +136,7 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, en
         ({}, ("--env", "nowhere"), "nowhere"),
         ({"simulated": True}, (), f"add it: figures go to {APART}"),
         ({"simulated": False}, ("--simulated",), "no arm of this run is a simulated server"),
-        ({"simulated": None}, ("--simulated",), "this run does not say that an arm is a simulated server"),
+        ({"simulated": None}, ("--simulated",), "no arm of this run is a simulated server"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_asked(world, tmp_path, proxy, capsys, changes, flags, problem):

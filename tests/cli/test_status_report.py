@@ -42,7 +42,7 @@ def test_a_block_says_state_use_and_hours():
 
 
 def test_a_blocks_money_is_said_to_be_paid():
-    assert "the block was paid when bought" in said(status(seen(), BLOCK, reservation=PAID))
+    assert "the capacity is paid already" in said(status(seen(), BLOCK, reservation=PAID))
 
 
 def test_a_block_that_is_not_written_yet_is_said():
