@@ -104,7 +104,8 @@ def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
         print_line(f"{name}: watching costs at most {cost.usd:.2f} USD a month (limit {limit:g})")
         print_rows(monitoring_cost.list_cost_rows(cost), label_columns=USD_COLUMNS)
         short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in list_coverage_gaps(cost.scope))
-        print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)
+        if short:
+            print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)
 
 
 def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[VersionPin]:

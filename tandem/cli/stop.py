@@ -29,7 +29,7 @@ from tandem.guard.release import release_fence
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import create_client, create_session, require_account
-from tandem.ops.caller import ShortTimeoutSession, identify_caller
+from tandem.ops.caller import SHORT_TIMEOUTS, identify_caller
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import cluster_exists, current_time
 from tandem.ops.status_warnings import build_schedule_warning
@@ -167,7 +167,7 @@ def _explain_reaper_silence(
 ) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
     try:
-        functions = create_client(environment, "lambda", ShortTimeoutSession(create_session()))
+        functions = create_client(environment, "lambda", config=SHORT_TIMEOUTS)
         path = read_reaper_path(clients.cloudwatch, functions, environment, limits, fleet_state)
     except TandemError:
         return ""

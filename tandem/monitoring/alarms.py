@@ -62,11 +62,6 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
             )
     if len(scope.experiments) > serving.MAX_NAMESPACES:
         yield f"Nodes on which nothing runs are not seen: an alarm reads at most {serving.MAX_NAMESPACES} experiments."
-    yield "A silent CloudWatch agent is not seen: no server is watched then, and what the bench sends still calls."
-    yield (
-        "A bench that sends nothing at all is not seen: unpublished_rounds comes with the next round that is sent. "
-        f"Nor is a round that is older than {bench.LOOK_BACK_S // 3600} h when it is sent."
-    )
     if environment.observability.reference is None:
         yield "No regression of TTFT or TPOT is seen: observability.reference is null, so there is no level."
 

@@ -41,7 +41,9 @@ def create_session() -> Any:
         raise convert_error(error, service="sts", operation="Connect", where="AWS_PROFILE") from error
 
 
-def create_client(environment: Environment, service: str, boto_session: Any = None, region: str = "") -> Any:
+def create_client(
+    environment: Environment, service: str, boto_session: Any = None, region: str = "", config: Config = CLIENT_CONFIG
+) -> Any:
     """Return a boto3 client with credentials and endpoint of boto3's own chain.
 
     Args:
@@ -49,13 +51,14 @@ def create_client(environment: Environment, service: str, boto_session: Any = No
         service: as boto3 names it.
         boto_session: a boto3 session; None takes a new one.
         region: another than the environment's.
+        config: how long AWS is waited for, and how often a call is repeated.
 
     Raises:
         ExternalError: the settings of this machine cannot be used.
     """
     region = region or environment.region
     try:
-        boto_client = (boto_session or create_session()).client(service, region_name=region, config=CLIENT_CONFIG)
+        boto_client = (boto_session or create_session()).client(service, region_name=region, config=config)
     except BotoCoreError as error:
         raise convert_error(error, service=service, operation="Connect", where=region) from error
     except ValueError as error:
@@ -65,19 +68,20 @@ def create_client(environment: Environment, service: str, boto_session: Any = No
     return boto_client
 
 
-def require_account(environment: Environment, boto_session: Any = None) -> str:
+def require_account(environment: Environment, boto_session: Any = None, config: Config = CLIENT_CONFIG) -> str:
     """Make sure that the credentials are the environment's account's; return the ARN of who has them.
 
     Args:
         environment: as declared.
-        boto_session: a boto3 session; None takes a new one.
+        boto_session, config: as of `create_client`.
 
     Raises:
         InputError: there are none, or they are another's.
         ExternalError: STS is out of reach, they have expired and the like.
     """
     where = f"{environment.name} in account {environment.account}"
-    identity = call_operation(create_client(environment, "sts", boto_session), "GetCallerIdentity", where)
+    sts = create_client(environment, "sts", boto_session, config=config)
+    identity = call_operation(sts, "GetCallerIdentity", where)
     if identity["Account"] != environment.account:
         raise InputError(
             f"these credentials are of account {identity['Account']}",

@@ -29,17 +29,6 @@ class CallerIdentity(NamedTuple):
     doubt: str
 
 
-class ShortTimeoutSession:
-    """A boto3 session whose clients wait for AWS no longer than those of a stop do."""
-
-    def __init__(self, boto_session: Any) -> None:
-        self.boto_session = boto_session
-
-    def client(self, service: str, **options: Any) -> Any:
-        """Return a client as the session makes it, but for its patience."""
-        return self.boto_session.client(service, **options | {"config": SHORT_TIMEOUTS})
-
-
 def identify_caller(
     environment: Environment, boto_session: Any, clients: AwsClients, config: GuardConfig
 ) -> CallerIdentity:
@@ -61,7 +50,7 @@ def identify_caller(
         ExternalError: there are no credentials.
     """
     try:
-        return CallerIdentity(require_account(environment, ShortTimeoutSession(boto_session)), "")
+        return CallerIdentity(require_account(environment, boto_session, SHORT_TIMEOUTS), "")
     except InputError:
         raise
     except TandemError as fault:

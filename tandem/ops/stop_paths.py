@@ -21,7 +21,7 @@ from tandem.guard.observe import FleetState
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import foretell_stop
 from tandem.ops.account import create_client, iterate_rows
-from tandem.ops.caller import ShortTimeoutSession
+from tandem.ops.caller import SHORT_TIMEOUTS
 from tandem.ops.faults import call_if_present, call_operation
 from tandem.ops.guard_config import stop_topic_arn
 from tandem.spec import names
@@ -68,8 +68,9 @@ def read_stop_paths(
         environment, config: as declared.
         fleet: a look at the fleet.
     """
-    short_session = ShortTimeoutSession(boto_session)
-    budgets, functions = (create_client(environment, service, short_session) for service in ("budgets", "lambda"))
+    budgets, functions = (
+        create_client(environment, service, boto_session, config=SHORT_TIMEOUTS) for service in ("budgets", "lambda")
+    )
     readers: dict[PathName, Callable[[], StopPath]] = {
         "schedule": lambda: read_schedule_path(clients.scheduler, config, fleet),
         "reaper": lambda: read_reaper_path(clients.cloudwatch, functions, environment, config, fleet),

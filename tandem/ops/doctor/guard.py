@@ -41,9 +41,8 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
         return
     where = f"function {function_name}"
     function = account.find("lambda", "GetFunctionConfiguration", where, FunctionName=function_name) or {}
-    guard_kind, tag = function.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE), None
-    if node_group:
-        tag = tags.get(CAPACITY_KIND_TAG)
+    guard_kind = function.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE)
+    tag = tags.get(CAPACITY_KIND_TAG)
     # the node group's tag comes before what the stop function's variable says
     is_block = (tag or guard_kind or kind) == "capacity-block"
     effect = "only tells people, because a Capacity Block is prepaid" if is_block else "stops the fleet"
@@ -59,10 +58,7 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
         )
         for stack, words, actual, expected in comparisons if actual not in {None, expected}
     ]  # fmt: skip
-    if node_group and tag is None:
-        message = f"{group_name} has no tag {CAPACITY_KIND_TAG}: a stop takes its kind from Guard"
-        yield Finding("warn", message, "deploy Fleet", build_cdk_command("deploy", name, "Fleet"))
-    elif not findings:
+    if not findings:
         yield Finding("ok", f"{kind}, as far as Fleet and Guard are deployed: at its limit the budget {effect}")
     yield from findings
 
