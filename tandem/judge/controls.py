@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from itertools import product
-from operator import itemgetter
 
 import numpy as np
 
@@ -38,7 +37,6 @@ LEAST_S = 1.0
 FAILURE_SHARE = 0.01
 """From so many failed requests of an arm on they are worth a caution."""
 
-_MAX_CELLS = 3  # that a sentence names
 _MS = 1000.0
 _NO_FLOOR = ": a small difference may be noise that no interval knows of"
 
@@ -91,7 +89,7 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
         names.append(f"{place}, {ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
         is_late = metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S
         if is_late and is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates)):
-            differences.append((-abs(estimate.log), names[-1]))
+            differences.append((abs(estimate.log), names[-1]))
     if not floors:
         reason = "no class has 3 prompts that both goes at the baseline answered in rounds that count"
         return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
@@ -100,12 +98,10 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
         floor_text = f"the highest noise floor is {max(ratios):.3g}, of {names[ratios.index(max(ratios))]}"
         sentence = f"asked twice, {table.baseline} is itself in {len(floors)} of {len(floors)} cells; {floor_text}"
         return ("passed", sentence), tuple(floors)
-    names = [name for _, name in sorted(differences, key=itemgetter(0))]
-    more_text = f"; and {len(names) - _MAX_CELLS} more" if len(names) > _MAX_CELLS else ""
     sentence = (
-        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: "
-        f"{'; '.join(names[:_MAX_CELLS])}{more_text}; something beside the servers changes what is measured: see that "
-        "nothing else uses them or this machine, and run again"
+        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: {max(differences)[1]}, the "
+        f"farthest of {count_things(len(differences), 'cell')}; something beside the servers changes what is measured: "
+        "see that nothing else uses them or this machine, and run again"
     )
     return ("failed", sentence), tuple(floors)
 

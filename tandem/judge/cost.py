@@ -33,7 +33,6 @@ class ArmWork(NamedTuple):
         busy_s: seconds in which at least one of the requests ran.
         bad_answers: requests that succeeded and whose tokens are not good.
         answers_without_tokens: good requests whose tokens nobody counted.
-        answers_without_check: good requests whose content nobody checked.
     """
 
     request_count: int
@@ -41,7 +40,6 @@ class ArmWork(NamedTuple):
     busy_s: float
     bad_answers: int
     answers_without_tokens: int
-    answers_without_check: int
 
 
 def compute_costs(table: RequestTable, *, usd_per_hour: float | None, controls: RunControls) -> tuple[TokenCost, ...]:
@@ -93,7 +91,6 @@ def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
         busy_s=float(busy_s[0]),
         bad_answers=int((rows & ~table.failed & ~good_mask).sum()),
         answers_without_tokens=int((good_mask & is_unknown).sum()),
-        answers_without_check=int((good_mask & (table.content == UNKNOWN)).sum()),
     )
 
 
@@ -113,5 +110,3 @@ def _explain_cost(work: ArmWork, usd_per_hour: float | None, arm_count: int, *, 
         yield f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not counted."
     if work.answers_without_tokens:
         yield f"The tokens of {work.answers_without_tokens} answers are not known, so the true cost is lower."
-    if work.answers_without_check:
-        yield f"The text of {work.answers_without_check} answers was not checked."

@@ -218,6 +218,11 @@ class ShareEstimate(msgspec.Struct, frozen=True, kw_only=True):
     low: float | None = None
     high: float | None = None
 
+    @property
+    def share(self) -> float:
+        """The share itself."""
+        return self.n / self.of
+
 
 class HistogramBin(msgspec.Struct, frozen=True, kw_only=True):
     """One bar of a histogram: `first` up to but not `last`, in tokens or characters."""

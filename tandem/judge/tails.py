@@ -98,13 +98,11 @@ def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> t
 def _estimate_mean(pairs: CellPairs, noise: RoundNoise, level: float) -> TailEstimate:
     requests, shape = pairs.requests, (2, *pairs.by_round.shape)
     group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
-    largest = [float(requests.value[requests.arm == arm].max()) for arm in (0, 1)]  # no sum of large ones overflows
-    values = requests.value / np.array(largest)[requests.arm]
     count = np.bincount(group, minlength=np.prod(shape)).reshape(shape)
-    total = np.bincount(group, values, minlength=np.prod(shape)).reshape(shape)
+    total = np.bincount(group, requests.value, minlength=np.prod(shape)).reshape(shape)
     prompt_means = total.sum(axis=2) / count.sum(axis=2)
     means = prompt_means.mean(axis=1)
-    log = float(np.log(means[0]) - np.log(means[1]) + np.log(largest[0]) - np.log(largest[1]))
+    log = float(np.log(means[0]) - np.log(means[1]))
     with np.errstate(invalid="ignore"):
         round_means = total / count  # NaN where a prompt was not answered in a round
     estimate = interval.estimate_log_ratio(
@@ -116,7 +114,7 @@ def _estimate_mean(pairs: CellPairs, noise: RoundNoise, level: float) -> TailEst
         level=level,
     )
     assert estimate is not None  # the cell has as many prompts as its median, which has an estimate
-    return TailEstimate("mean", largest[0] * float(means[0]), largest[1] * float(means[1]), estimate)
+    return TailEstimate("mean", float(means[0]), float(means[1]), estimate)
 
 
 def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: float) -> TailEstimate:

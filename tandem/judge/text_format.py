@@ -154,15 +154,10 @@ def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[Cell
     all_cells = list(cells)
     if len(all_cells) <= limit:
         return tuple(all_cells)
+    distances = [abs(math.log(cell.speed_up.value)) if cell.speed_up else 0.0 for cell in all_cells]
     by_word: dict[CellWord, list[int]] = {"mixed": [], "slower": [], "faster": [], "same": [], "no evidence": []}
-    for place in sorted(range(len(all_cells)), key=lambda place: -_measure_distance(all_cells[place])):
+    for place in sorted(range(len(all_cells)), key=lambda place: -distances[place]):
         by_word[all_cells[place].verdict].append(place)
     *differences, same, undecided = by_word.values()
     places = [place for trio in zip_longest(*differences) for place in trio if place is not None]
     return tuple(all_cells[place] for place in sorted([*places, *same, *undecided][:limit]))
-
-
-def _measure_distance(cell: CellVerdict) -> float:
-    """Return how far from 1 a speed-up is."""
-    value = cell.speed_up.value if cell.speed_up is not None else 1.0
-    return abs(math.log(value)) if value > 0 and math.isfinite(value) else 0.0

@@ -111,22 +111,17 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
 def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     """Return whether the arms stood still when measuring began: by their warm-up, and by the first round."""
     changes = _estimate_first_round(timeline)
-    texts = {
-        name: f"{name} was {_describe_change(change)} in its first round than later, against {table.baseline}"
-        for name, change in changes.items()
-    }
-    warm_up = table.run.warm_up.items()
-    cautions = [
-        *(f"{name} was not stable when its warm-up was given up" for name, arm in warm_up if arm.stable is False),
-        *(texts[name] for name in _select_cautions(changes)),
-    ]
-    if cautions:
-        return "caution", f"{'; '.join(cautions)}; figures of the first round may be those of a cold server"
-    stable_arms = [name for name, arm in warm_up if arm.stable]
-    if not stable_arms and not changes:
+    states = {True: "stood still before the first record", False: "was not stable when its warm-up was given up"}
+    is_stable = {name: arm.stable for name, arm in table.run.warm_up.items() if arm.stable is not None}
+    result, sentences = "passed", [f"{name} {states[stable]}" for name, stable in is_stable.items()]
+    if changes:
+        template = f"{{arm}} was {{change}} in its first round than later, against {table.baseline}"
+        result, sentence = _report_changes(changes, template, "")
+        sentences.append(sentence)
+    if not sentences:
         return "absent", "no warm-up was asked until it was stable, and no variant was asked 3 prompts in two rounds"
-    sentences = [f"{' and '.join(stable_arms)} stood still before the first record"] if stable_arms else []
-    sentences += [texts[max(changes, key=lambda name: abs(changes[name].log))]] if changes else []
+    if result == "caution" or not all(is_stable.values()):
+        return "caution", f"{'; '.join(sentences)}; figures of the first round may be those of a cold server"
     return "passed", "; ".join(sentences)
 
 

@@ -25,7 +25,7 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
-from tandem.judge.schema import FILE, MARGIN, ClaimVerdict, Verdict
+from tandem.judge.schema import FILE, MARGIN, Verdict
 from tandem.shell_command import quote_command
 
 RUN_FILES = (RECORDS_FILE, counters.FILE, host.FILE, MANIFEST)
@@ -81,9 +81,7 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     controls = check_controls(table)
     cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
-    claims: tuple[ClaimVerdict, ...] = ()
-    if post_variants:
-        claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
+    claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version,

@@ -34,7 +34,7 @@ def explain_absence(pairing: RequestPairing, arms: Sequence[str], cell: int, met
     for arm in arms:
         if not (answers & pairing.table.arm_mask(arm)).any():
             return f"{arm} has no answer with {metric} here in a round that counts"
-    prompts_text = f"{count_things(prompt_count, 'prompt')} in the same round"
+    prompts_text = count_things(prompt_count, "prompt")
     return f"both arms answered {prompts_text}, and fewer than {FEWEST_PROMPTS} have no spread"
 
 

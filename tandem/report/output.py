@@ -72,17 +72,17 @@ def _build_variant_parts(equality: schema.OutputEquality, place: int, baseline: 
 
 
 def _format_share(share: schema.ShareEstimate | None) -> str:
-    if share is None or not share.of:
+    if share is None:
         return "not known"
     interval = f", {fmt.format_percent(share.low)} to {fmt.format_percent(share.high)}" if share.low is not None else ""
-    return f"{share.n:,} of {share.of:,} ({fmt.format_percent(share.n / share.of)}{interval})"
+    return f"{share.n:,} of {share.of:,} ({fmt.format_percent(share.share)}{interval})"
 
 
 def _build_identical_chart(equality: schema.OutputEquality, place: int) -> ReportChart:
     classes: Sequence[schema.ClassEquality] = equality.classes
     note = ""
     if len(classes) > MAX_CLASSES:
-        classes = sorted(classes, key=lambda entry: _compute_share(entry.identical))[:MAX_CLASSES]
+        classes = sorted(classes, key=lambda entry: entry.identical.share)[:MAX_CLASSES]
         note = f" The {MAX_CLASSES} of {len(equality.classes):,} classes that differ most; all are in {schema.FILE}."
     rows = ((entry.class_, _format_share(entry.identical), _format_share(entry.yardstick)) for entry in classes)
     return ReportChart(
@@ -96,17 +96,13 @@ def _build_identical_chart(equality: schema.OutputEquality, place: int) -> Repor
     )
 
 
-def _compute_share(share: schema.ShareEstimate) -> float:
-    return share.n / share.of if share.of else 1.0
-
-
 def _build_share_spec(classes: Sequence[schema.ClassEquality], width: int) -> VegaSpec:
     names, values = [fmt.shorten_text(entry.class_) for entry in classes], []
     for name, entry in zip(names, classes, strict=True):
-        identical, yardstick, share = entry.identical, entry.yardstick, _compute_share(entry.identical)
+        identical, yardstick, share = entry.identical, entry.yardstick, entry.identical.share
         ends = {"low": share if identical.low is None else identical.low}
         ends["high"] = share if identical.high is None else identical.high
-        own = None if yardstick is None else _compute_share(yardstick)
+        own = None if yardstick is None else yardstick.share
         values.append({"row": name, "share": share, **ends, "own": own, "told": f"{identical.n:,} of {identical.of:,}"})
     x, y = charts.encode_values("linear", 0, 1, figure_px=85), charts.encode_rows(names, width)
     axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}

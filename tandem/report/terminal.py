@@ -145,10 +145,9 @@ def _render_acceptance(verdict: Verdict) -> Iterator[str]:
 
 def _render_cost(verdict: Verdict) -> Iterator[str]:
     rows = [row for row in verdict.cost if row.usd_per_million_good_tokens is not None]
-    for row in rows[:MOST_ROWS]:
+    for row in rows:
         usd = f"{row.usd_per_million_good_tokens:,.2f} USD per million good output tokens"
         yield from _wrap_text(f"cost of {fmt.shorten_text(row.arm, 40)} at {fmt.format_load(row.load)}: {usd}")
-    yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     if verdict.cost and not rows:
         yield from _wrap_text(f"cost: {verdict.cost[0].sentence}")
     if verdict.cost:

@@ -45,7 +45,7 @@ def test_a_simulated_run_is_held_against_no_other(tmp_path, capsys):
     assert main(["bench", "compare", *runs(tmp_path, simulated=True)]) == 0
     told = capsys.readouterr().out
     assert told.startswith(f"{SIMULATED_BAND}\n")
-    assert "differs: simulated (so nothing is called): False -> True" in told
+    assert "differs: simulated (so nothing is called): false -> true" in told
 
 
 def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path, capsys):

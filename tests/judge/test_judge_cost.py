@@ -58,12 +58,9 @@ def test_tokens_of_an_answer_that_is_none_are_paid_for_and_not_counted(changes):
     assert (bad.busy_s, bad.good_tokens) == (good.busy_s, 2000)
 
 
-@pytest.mark.parametrize(
-    ("changes", "is_told"), [({"content": "truncated", "cut": True}, False), ({"content": None}, True)]
-)
-def test_an_answer_that_was_cut_or_that_nobody_checked_counts(changes, is_told):
-    found = of([asked("base", "p0", 0, **changes)])
-    assert (found.good_tokens, "was not checked" in found.sentence) == (1000, is_told)
+@pytest.mark.parametrize("changes", [{"content": "truncated", "cut": True}, {"content": None}])
+def test_an_answer_that_was_cut_or_that_nobody_checked_counts(changes):
+    assert of([asked("base", "p0", 0, **changes)]).good_tokens == 1000
 
 
 def test_an_answer_beyond_a_stated_limit_is_not_counted():

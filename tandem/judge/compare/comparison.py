@@ -329,6 +329,8 @@ def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Seque
     yield from common.omissions
     for side in sides:
         name, marked_count = side.table.folder.resolve().name, len(side.controls.marked)
+        if not side.controls.floors:
+            yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
         if marked_count:
             yield f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
         yield from (f"{name}: {sentence}" for sentence in side.table.torn_lines)

@@ -72,12 +72,7 @@ def load_encoder(tokenizer: Path) -> Encode:
             where=str(tokenizer),
             change="name the tokenizer.json of the target model, or leave it out: characters are compared then",
         ) from error
-
-    def encode(text: str) -> Sequence[int]:
-        token_ids: Sequence[int] = library_tokenizer.encode(text, add_special_tokens=False).ids
-        return token_ids
-
-    return encode
+    return lambda text: library_tokenizer.encode(text, add_special_tokens=False).ids
 
 
 def read_divergences(
