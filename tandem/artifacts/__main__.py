@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from tandem.artifacts.driver.log import log_event
-from tandem.errors import InputError, TandemError
+from tandem.errors import TandemError
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
@@ -47,19 +47,14 @@ class TerminationSignal(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    command = arguments[0] if arguments else ""
-    if command not in COMMANDS:
-        parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
-        subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-        for name, summary in COMMANDS.items():
-            subparsers.add_parser(name, help=summary, add_help=False)
-        parser.parse_args(arguments)  # prints the help, or refuses the word
-        return InputError.exit_code
-    module = import_module(f"tandem.artifacts.{MODULES.get(command, command)}")  # a pod waits for no other's imports
-    prog = f"python -m tandem.artifacts {command}"
-    parser = argparse.ArgumentParser(prog=prog, description=COMMANDS[command], epilog=EPILOG)
-    module.add_arguments(parser)
-    options = parser.parse_args(arguments[1:])
+    parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
+    subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        command_parser = subparsers.add_parser(name, help=summary, description=summary, epilog=EPILOG)
+        if name in arguments[:1]:  # a pod waits for no other's imports
+            module = import_module(f"tandem.artifacts.{MODULES.get(name, name)}")
+            module.add_arguments(command_parser)
+    options = parser.parse_args(arguments)
     if "AWS_REGION" in os.environ:  # what pods are given, as everywhere on AWS; boto3 itself reads the other name only
         os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:

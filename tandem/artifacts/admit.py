@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tandem.artifacts import files as local_files
 from tandem.artifacts import manifest as sets
+from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspection import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import parse_model_references, read_artifact_key, read_compile_command
@@ -87,8 +88,7 @@ def _require_config(source: Path, key: ArtifactKey, manifest: sets.Manifest) -> 
     with _translate_mount_errors(source / CONFIG):
         config = read_config(source)
     lines = [config] if isinstance(config, str) else list(config_differences(config, key))
-    accepted = manifest.made.get(sets.ACCEPTED_FIELD)
-    accepted_lines = {str(fault) for fault in accepted} if isinstance(accepted, list) else set()
+    accepted_lines = set(manifest.made.get(sets.ACCEPTED_FIELD) or ())
     for line in filter(accepted_lines.__contains__, lines):
         log_event(line, level="warning", where=str(source / CONFIG), accepted=True)
     _refuse_faults([line for line in lines if line not in accepted_lines], source / CONFIG)
@@ -138,7 +138,7 @@ def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> Non
     digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
     incoming = artifact / f"{INCOMING_NAME}-{digest}"  # what is whole of a copy of this manifest that was cut off stays
     is_same_manifest = mark_path.exists() and mark_path.read_text() == digest
-    if is_same_manifest and all(local_files.read_file_size(current / file.path) == file.size for file in files):
+    if is_same_manifest and all(read_file_size(current / file.path) == file.size for file in files):
         log_event("copied already", folder=str(current))
         return
     with local_files.translate_disk_errors(current):

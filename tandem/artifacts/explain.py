@@ -11,7 +11,7 @@ import contextlib
 import difflib
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,15 +207,17 @@ def read_variable_sides() -> list[KeySide]:
     return [KeySide(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE) for key in keys]
 
 
-def list_artifact_sides(stored_sets: Iterable[StoredSet], url: str) -> Iterator[KeySide]:
+def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[KeySide]:
     """Yield the key of every stored artifact whose manifest can be read.
 
     Raises:
         ExternalError: S3 did not give one of them.
     """
+    from tandem.artifacts.inventory import find_read_fault  # noqa: PLC0415 - boto3
+
+    if fault := find_read_fault(stored_sets):
+        raise fault
     for stored_set in stored_sets:
-        if stored_set.read_fault:
-            raise stored_set.read_fault
         if stored_set.kind == "artifact" and stored_set.manifest is not None:
             where = f"{url}{stored_set.manifest_key}"
             yield KeySide(name=stored_set.name, fields=stored_set.manifest.fields, where=where)

@@ -18,12 +18,12 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
+from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, ManifestFile, validate_path
 from tandem.errors import ExternalError, InputError, convert_os_errors
 
 Item = TypeVar("Item")
 
-READ_BYTES = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
 HASH_THREADS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
 MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
 SPARE_BYTES = 64 * 1024**2  # bytes left for logs and whatever else shares the disk
@@ -84,12 +84,8 @@ def compute_sha256(path: Path) -> str:
 
 
 def _hash_content(path: Path) -> tuple[int, str]:
-    digest, size = hashlib.sha256(), 0
     with translate_read_errors(path), path.open("rb", buffering=0) as source:
-        while piece := source.read(READ_BYTES):
-            digest.update(piece)
-            size += len(piece)
-    return size, digest.hexdigest()
+        return source.seek(0, os.SEEK_END), hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def translate_read_errors(path: Path) -> AbstractContextManager[None]:
@@ -179,14 +175,6 @@ def create_open_folder(folder: Path) -> None:
         with suppress(FileExistsError):  # another thread made it
             folder.mkdir()
             folder.chmod(OPEN_FOLDER_MODE)
-
-
-def read_file_size(path: Path) -> int:
-    """Return a file's bytes, -1 where it cannot be looked at."""
-    try:
-        return path.stat().st_size
-    except OSError:
-        return -1
 
 
 def has_content(path: Path, file: ManifestFile) -> bool:

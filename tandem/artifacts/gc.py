@@ -18,7 +18,7 @@ from platform import node
 from tandem.artifacts import store as s3
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import read_variable_sides
-from tandem.artifacts.inventory import StoredSet, read_inventory, read_stored_set, set_prefix
+from tandem.artifacts.inventory import StoredSet, find_read_fault, read_inventory, read_stored_set, set_prefix
 from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
 from tandem.artifacts.manifest import NewerSchemaError
@@ -67,11 +67,6 @@ class GcPlan:
     def size(self) -> int:
         """Return the bytes that go."""
         return sum(removal.size for removal in self.removals)
-
-    @property
-    def read_fault(self) -> ExternalError | None:
-        """Return what S3 did not give of a set that stays."""
-        return next((stored_set.read_fault for stored_set, _ in self.retentions if stored_set.read_fault), None)
 
 
 def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str], cutoff: datetime) -> GcPlan:
@@ -255,6 +250,6 @@ def run(options: argparse.Namespace) -> int:
     for removal, result in execute_plan(store, plan, used_names, cutoff) if options.delete else preview:
         log_event(result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size)
     log_event("collected" if options.delete else "dry run", size=plan.size, versions_kept=has_versioning(store))
-    if plan.read_fault:
-        raise plan.read_fault
+    if fault := find_read_fault(stored_set for stored_set, _ in plan.retentions):
+        raise fault
     return 0

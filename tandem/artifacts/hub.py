@@ -24,14 +24,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
 
+from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.files import describe_bad_name, read_file_size, require_disk_space, translate_disk_errors
+from tandem.artifacts.files import compute_sha256, describe_bad_name, require_disk_space, translate_disk_errors
 from tandem.artifacts.retry import retry_call
 from tandem.artifacts.snapshot import SnapshotEntry
 from tandem.aws.faults import BOTO_ERRORS, error_code, explain_fault
@@ -49,7 +50,6 @@ Result = TypeVar("Result")
 PUBLIC_HUB = "https://huggingface.co"
 MAX_FETCHES = 3  # of one file whose content is not what the hub lists
 TIMEOUT_S = 30.0  # for a connection, and for the next bytes of an answer
-READ_BYTES = 1024**2  # bytes hashed at once
 PARTIAL_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 206, 401, 403, 404  # of HTTP
 MAX_TRIES = 5  # in a row without a new byte
 FIRST_WAIT_S = 1.0  # doubled after each try
@@ -68,19 +68,6 @@ class HubAccessError(InputError):
     """The hub does not show it to this asker; a token may open it."""
 
 
-@dataclass(frozen=True, slots=True)
-class HubToken:
-    """A hub token.
-
-    Args:
-        secret: the name of the secret it came from; what is shown.
-        value: the token itself; never shown.
-    """
-
-    secret: str
-    value: str = field(repr=False)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSnapshot:
     """One revision of one model of a hub, and who asks; it has what `snapshot.FolderSnapshot` has.
@@ -88,7 +75,8 @@ class HubSnapshot:
     Args:
         model: organisation/name. commit: 40 hexadecimal digits; a name that moves until the hub has resolved it.
         hub: its address, without a slash at the end.
-        token: None asks as anybody.
+        token: never shown; empty asks as anybody.
+        secret: the name of the secret that the token came from; what is shown.
         entries: every file by its name.
         folder: local disk for what is received of this commit.
     """
@@ -97,13 +85,10 @@ class HubSnapshot:
     commit: str
     hub: str
     folder: Path
-    token: HubToken | None = field(default=None, repr=False)
+    token: str = field(default="", repr=False)
+    secret: str = ""
     entries: Mapping[str, SnapshotEntry] = field(default_factory=dict)
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether a file that was received is to be deleted once it is stored."""
-        return True
+    is_temporary: ClassVar[bool] = True  # a file that was received is deleted once it is stored
 
     @property
     def page(self) -> str:
@@ -131,7 +116,7 @@ class HubSnapshot:
         code, message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
         quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
         if code == "GatedRepo":
-            reason = f"the token in the secret {token.secret} does not open it{quote}" if token else "no token was sent"
+            reason = f"the token in the secret {self.secret} does not open it{quote}" if token else "no token was sent"
             problem = f"the model is gated and {reason}"
             change = f"accept the licence at {self.page} with the token's own account, wait for its approval, store "
             change += f"a token that may read gated models in the environment's secret ({SECRET_NAME_VARIABLE})"
@@ -140,10 +125,10 @@ class HubSnapshot:
             change = f"take a commit from {self.page}/commits/main"
             return InputError(f"the model has no revision {self.commit}", where=self.page, change=change)
         if status == UNAUTHORIZED and token:
-            problem = f"the hub does not accept the token in the secret {token.secret}{quote}"
+            problem = f"the hub does not accept the token in the secret {self.secret}{quote}"
             return HubAccessError(problem, where=self.page, change="put a token that is valid into the secret")
         if code == "RepoNotFound" or status in {UNAUTHORIZED, FORBIDDEN, NOT_FOUND}:
-            reason = f"the token in the secret {token.secret} may not see it" if token else "it is private"
+            reason = f"the token in the secret {self.secret} may not see it" if token else "it is private"
             change = f"check the name; for a private one give a secret with a token ({SECRET_NAME_VARIABLE})"
             problem = f"the hub has no model {self.model}, or {reason}{quote}"
             return HubAccessError(problem, where=self.page, change=change)
@@ -200,7 +185,7 @@ class HubSnapshot:
         """
         if entries:
             largest = max(entries, key=lambda entry: entry.size)
-            missing_bytes = largest.size - max(0, read_file_size(self.folder / largest.path))
+            missing_bytes = largest.size - read_file_size(self.folder / largest.path)
             require_disk_space(self.folder, missing_bytes, f"{largest.path}, the largest file of {self.where},")
 
     def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
@@ -218,17 +203,18 @@ class HubSnapshot:
             ExternalError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
         """
         path = self.folder / entry.path
-        with translate_disk_errors(self.folder):
-            self.folder.mkdir(parents=True, exist_ok=True)
         for _ in range(MAX_FETCHES):
             if read_file_size(path) > entry.size:
                 path.unlink()
-            require_disk_space(self.folder, entry.size - max(0, read_file_size(path)), entry.path)
+            with translate_disk_errors(path):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                path.touch()  # of an empty file nothing is asked for
+            require_disk_space(self.folder, entry.size - read_file_size(path), entry.path)
             if read_file_size(path) < entry.size:
                 fetch = partial(self._stream, entry, path, on_progress)
-                self.retry(entry.path, fetch, lambda: max(0, read_file_size(path)))
-            sha256, is_whole = _verify_checksum(entry, path)
-            if is_whole:
+                self.retry(entry.path, fetch, lambda: read_file_size(path))
+            sha256 = compute_sha256(path)
+            if sha256 == entry.sha256 or (entry.git_sha1 and _compute_git_sha1(path) == entry.git_sha1):
                 return path, sha256
             log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
             path.unlink()
@@ -237,10 +223,10 @@ class HubSnapshot:
 
     def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
         """Ask once for what is missing; raise EOFError where the answer ended early."""
-        present = max(0, read_file_size(path))
+        present = read_file_size(path)
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token.value}"
+            headers["Authorization"] = f"Bearer {self.token}"
         if present:
             headers["Range"] = f"bytes={present}-"
         url = library.hf_hub_url(self.model, entry.path, revision=self.commit, endpoint=self.hub)
@@ -328,12 +314,12 @@ def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.Model
     parts = urlsplit(snapshot.hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
         raise InputError("a token is not sent over plain http", where=snapshot.hub, change="reach the hub by https")
-    token_snapshot = replace(snapshot, token=read_token(secret_name))
+    token_snapshot = replace(snapshot, token=read_token(secret_name), secret=secret_name)
     return token_snapshot, _request_model_info(token_snapshot)
 
 
 def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
-    token = snapshot.token.value if snapshot.token else False
+    token = snapshot.token or False
     api = library.HfApi(endpoint=snapshot.hub, token=token, library_name="tandem")
     options: dict[str, Any] = {"revision": snapshot.commit, "files_metadata": True, "timeout": TIMEOUT_S}
     try:
@@ -364,20 +350,14 @@ def _is_digest(value: object, digits: int) -> bool:
     return isinstance(value, str) and re.fullmatch(rf"[0-9a-f]{{{digits}}}", value) is not None
 
 
-def _verify_checksum(entry: SnapshotEntry, path: Path) -> tuple[str, bool]:
-    """Return the SHA-256, and whether size and checksum are those of the listing; one pass over the file."""
-    size, sha256 = read_file_size(path), hashlib.sha256()
-    git_hash = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+def _compute_git_sha1(path: Path) -> str:
+    """Return git's name of a file's content."""
+    header = b"blob %d\0" % read_file_size(path)
     with path.open("rb") as file:
-        while piece := file.read(READ_BYTES):
-            sha256.update(piece)
-            if entry.git_sha1:
-                git_hash.update(piece)
-    digest = sha256.hexdigest() if entry.sha256 else git_hash.hexdigest()
-    return sha256.hexdigest(), size == entry.size and digest == (entry.sha256 or entry.git_sha1)
+        return hashlib.file_digest(file, lambda: hashlib.sha1(header, usedforsecurity=False)).hexdigest()
 
 
-def read_token(name: str) -> HubToken:
+def read_token(name: str) -> str:
     """Return the token in a secret: its plain text, or `token` of a JSON object.
 
     In a pod the credentials are those of Pod Identity, by boto3's own chain.
@@ -407,4 +387,4 @@ def read_token(name: str) -> HubToken:
     if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
         problem = "the secret holds no token: a text of at least 8 characters without blanks or line breaks"
         raise InputError(problem, where=where, change='store the token alone as plain text, or {"token": "..."}')
-    return HubToken(name, text.strip())
+    return text.strip()

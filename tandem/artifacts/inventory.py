@@ -8,6 +8,7 @@ else lies in the bucket is nobody's business here.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
@@ -102,12 +103,6 @@ class StoredSet:
         return key.removeprefix(f"{self.prefix}/").rpartition("/")[0].partition("/")[0]
 
     @property
-    def read_fault(self) -> ExternalError | None:
-        """Return what S3 did not give of it, which the rights of the caller may be the cause of."""
-        faults = (self.fault, self.lease_fault)
-        return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
-
-    @property
     def condition(self) -> Condition:
         """Return what it is.
 
@@ -175,6 +170,12 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
         return stored_set
 
     return tuple(store.pool.map(read_set, prefixes))
+
+
+def find_read_fault(stored_sets: Iterable[StoredSet]) -> ExternalError | None:
+    """Return the first thing that S3 did not give of some sets, which the rights of the caller may be the cause of."""
+    faults = (fault for stored_set in stored_sets for fault in (stored_set.fault, stored_set.lease_fault))
+    return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
 
 
 def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:

@@ -6,6 +6,7 @@ Invariant: what is malformed is refused before anything is read or written.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -105,13 +106,12 @@ def read_json_variable(
         InputError: it is no JSON of this kind, or not set where there is no default.
     """
     text = os.environ.get(name) or default
-    try:
+    with contextlib.suppress(ValueError):
         value = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"{name} is no JSON ({error})" if text else f"{name} is not set", change=change) from None
-    if not isinstance(value, kind):
-        raise InputError(f"{name} is no {'mapping' if kind is dict else 'list'}", change=change)
-    return value
+        if isinstance(value, kind):
+            return value
+    kind_name = "mapping" if kind is dict else "list"
+    raise InputError(f"{name} is no JSON {kind_name}" if text else f"{name} is not set", change=change)
 
 
 def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:

@@ -10,7 +10,7 @@ import json
 import sys
 
 from tandem.artifacts.files import format_bytes
-from tandem.artifacts.inventory import read_inventory
+from tandem.artifacts.inventory import find_read_fault, read_inventory
 from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.store import open_store
 
@@ -41,7 +41,6 @@ def run(options: argparse.Namespace) -> int:
     if not lines and not options.json:
         lines = ["nothing is stored"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
-    for stored_set in stored_sets:
-        if stored_set.read_fault:
-            raise stored_set.read_fault
+    if fault := find_read_fault(stored_sets):
+        raise fault
     return 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.tensor_file import read_tensor_file
@@ -151,24 +151,18 @@ class FolderSnapshot:
         files: the snapshot's own.
         commit: the commit that the caller says it is a copy of; None for a name that moves.
         sums: SHA-256 by name from SHA256SUMS; None without one.
-        weights: tensor -> file of the index; empty without one.
     """
 
     files: LocalFiles
     commit: str | None
     sums: Mapping[str, str] | None
-    weights: Mapping[str, str]
+    is_temporary: ClassVar[bool] = False  # the copy is the operator's
 
     @property
     def entries(self) -> dict[str, SnapshotEntry]:
         """Return every file by its name."""
         sizes = self.files.sizes
         return {name: SnapshotEntry(path=name, size=sizes[name]) for name in sizes if name != SUMS_NAME}
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether a file that was received is to be deleted once it is stored: the copy is the operator's."""
-        return False
 
     @property
     def where(self) -> str:
@@ -187,11 +181,13 @@ class FolderSnapshot:
         Raises:
             InputError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
         """
+        index_path = self.files.folder / INDEX_NAME
+        weights = parse_weight_map(index_path.read_bytes(), str(index_path)) if INDEX_NAME in self.files.sizes else {}
         for entry in entries:
             path = self.files.folder / entry.path
             if entry.path.endswith(TENSOR_SUFFIX):
-                index_tensors = {tensor for tensor, file in self.weights.items() if file == entry.path}
-                missing = sorted(index_tensors - read_tensor_file(path).tensors)
+                index_tensors = {tensor for tensor, file in weights.items() if file == entry.path}
+                missing = sorted(index_tensors - read_tensor_file(path))
                 if missing:
                     problem = f"it lacks the tensor {missing[0]} of {INDEX_NAME} ({len(missing)} missing)"
                     raise InputError(problem, where=str(path), change="copy index and tensor files again")
@@ -229,10 +225,9 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
     Raises:
         InputError: it is no folder, cannot be read, or holds a link, as the hub client's cache does.
     """
-    files, index_path = LocalFiles(folder), folder / INDEX_NAME
+    files = LocalFiles(folder)
     sums = _read_sums(folder / SUMS_NAME) if SUMS_NAME in files.sizes else None
-    weights = parse_weight_map(index_path.read_bytes(), str(index_path)) if INDEX_NAME in files.sizes else {}
-    return FolderSnapshot(files=files, commit=commit, sums=sums, weights=weights)
+    return FolderSnapshot(files=files, commit=commit, sums=sums)
 
 
 def _read_sums(path: Path) -> dict[str, str]:

@@ -17,7 +17,6 @@ from urllib3.exceptions import SSLError as BrokenTlsError
 
 from tandem.aws.faults import FaultKind, describe_error, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
-from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 # operation of the API -> the action that IAM must allow (service authorization reference of S3)
 ACTIONS = {
@@ -28,8 +27,6 @@ ACTIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObjects": "s3:DeleteObject",
 }
-BUCKET_OPERATIONS = {"ListMultipartUploads", "ListObjectsV2"}  # their resource is the bucket; the prefix is a condition
-READ_OPERATIONS = {"HeadObject", "GetObject", "ListObjectsV2"}
 # what botocore raises; TLS that breaks within a body it lets through as urllib3 says it
 S3_ERRORS = (boto.ClientError, boto.BotoCoreError, ResponseParserError, BrokenTlsError)
 RETRY_ADVICE = "run the same command again: what was finished is kept"
@@ -76,35 +73,13 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
     fault = explain_fault(error, operation)
     if str(getattr(error, "operation_name", "")).startswith("AssumeRole"):  # of STS, before S3 was asked anything
         return ExternalError(f"AWS does not accept these credentials ({said})", where=where, change=_CREDENTIALS_ADVICE)
-    if fault.kind == "denied" and isinstance(error, boto.ClientError):
-        return _build_denial_fault(str(error.response["Error"].get("Message", "")), operation, bucket, key)
+    if fault.kind == "denied":  # a key of KMS says its action, HEAD says nothing at all
+        kms_action = re.search(r"kms:\w+", said)
+        action = kms_action[0] if kms_action else ACTIONS.get(operation, f"s3:{operation}")
+        change = f"allow {action} for this identity, or run as a role that has it (docs/artifacts.md, Rights)"
+        change += "; a bucket policy that denies, as for want of an encryption key, is the owner's to change"
+        return ExternalError(fault.problem, where=where, change=change)
     if error_code(error) in {"NoSuchKey", "404"}:
         return ExternalError(f"there is no such object ({said})", where=where, change="run the job that makes it")
     fault_class, change = _KIND_FAULTS.get(fault.kind, _DEFAULT_FAULT)
     return fault_class(fault.problem, where=where, change=change)
-
-
-def _build_denial_fault(message: str, operation: str, bucket: str, key: str) -> ExternalError:
-    """Say which action is missing, on what, and which service account's role should have it."""
-    where, prefix = f"s3://{bucket}/{key}", f"{key.partition('/')[0]}/" if key else ""
-    if kms_action := re.search(r"kms:\w+", message):
-        problem = f"the bucket's encryption key denies {kms_action[0]} during {operation}"
-        change = f"allow {kms_action[0]} in the key's policy and in IAM, or let the bucket encrypt with SSE-S3"
-        return ExternalError(problem, where=where, change=change)
-    problem = f"S3 denies {operation}" + (f" ({message})" if message not in {"", "Access Denied"} else "")
-    action = ACTIONS.get(operation, f"s3:{operation}")
-    accounts = {"models/": STAGE_ACCOUNT, "artifacts/": COMPILE_ACCOUNT, "results/": BENCH_ACCOUNT}
-    resource = f"arn:aws:s3:::{bucket}/{prefix}*"
-    if operation in BUCKET_OPERATIONS:
-        resource = f"arn:aws:s3:::{bucket}" + (f" for the prefix {prefix}*" if prefix else "")
-    holder = f"the role of service account {accounts.get(prefix, f'{STAGE_ACCOUNT} or {COMPILE_ACCOUNT}')}"
-    if operation in READ_OPERATIONS and prefix != "results/":
-        holder = f"the role of service account {SERVE_ACCOUNT}, {STAGE_ACCOUNT} or {COMPILE_ACCOUNT}"
-    elif operation == "DeleteObjects":
-        holder = "an operator's role (no service account may delete)"
-    change = f"{action} on {resource} is missing for this identity: run as {holder}, or deploy the Cluster stack again"
-    return ExternalError(
-        problem,
-        where=where,
-        change=f"{change}; a bucket policy that denies, as for want of an encryption key, is the owner's to change",
-    )

@@ -9,7 +9,6 @@ JSON, then the tensors' bytes without holes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.errors import InputError
@@ -18,21 +17,8 @@ _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000  # bytes of JSON, the format's own limit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TensorFile:
-    """What a header says.
-
-    Args:
-        tensors: their names.
-        size: bytes that the whole file must have.
-    """
-
-    tensors: frozenset[str]
-    size: int
-
-
-def read_tensor_file(path: Path) -> TensorFile:
-    """Read a header and hold the file's length against it.
+def read_tensor_file(path: Path) -> frozenset[str]:
+    """Return the names of the tensors in a file whose length is what its header asks for.
 
     Raises:
         InputError: it is no safetensors file, or is cut off or too long.
@@ -51,7 +37,7 @@ def read_tensor_file(path: Path) -> TensorFile:
         problem = f"cut off or damaged: its header asks for {_LENGTH_BYTES + length + end} bytes, it has {size}"
     if problem:
         raise InputError(problem, where=str(path), change="copy it again from its source")
-    return TensorFile(tensors=tensors, size=size)
+    return tensors
 
 
 def _parse_header(header: bytes) -> tuple[frozenset[str], int]:

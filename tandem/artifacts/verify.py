@@ -105,15 +105,9 @@ def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> di
 
     def check_file(file: sets.ManifestFile) -> None:
         key = f"{files_root}/{file.path}"
-        head, problem = store.head(key), ""
-        if head is None or head.size != file.size:
-            problem = sets.describe_difference(head, file)
-        else:
-            sha256 = receive_object(store, key)
-            if sha256 != file.sha256:
-                problem = f"the content has SHA-256 {sha256}, the manifest says {file.sha256}"
-            elif head.sha256 != file.sha256:
-                problem = f"the content is right, but marked with SHA-256 {head.sha256}"
+        problem = sets.describe_difference(store.head(key), file)
+        if not problem and (sha256 := receive_object(store, key)) != file.sha256:
+            problem = f"the content has SHA-256 {sha256}, the manifest says {file.sha256}"
         if problem:
             faults[file.path] = sets.build_damage_error(store, key, problem)
         else:

@@ -56,7 +56,7 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
         env: the environment whose bucket it is
         strict: exit 1 when something needed is not whole
     """
-    from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415 - boto3
+    from tandem.artifacts.inventory import find_read_fault, read_inventory  # noqa: PLC0415 - boto3
     from tandem.artifacts.survey import survey_bucket  # noqa: PLC0415
 
     context = load_bucket_context(selection, env)
@@ -67,9 +67,8 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
         print_json(report.listing_as_dict(context, rows, now))
     else:
         report.print_listing(context, rows, now)
-    for stored_set in stored_sets:
-        if stored_set.read_fault:
-            return print_fault(stored_set.read_fault)
+    if fault := find_read_fault(stored_sets):
+        return print_fault(fault)
     is_short = any(row.used_by and row.state != "present" for row in rows)
     return ExitCode.STALE if strict and is_short else ExitCode.DONE
 
@@ -127,7 +126,7 @@ def collect_garbage(
         raise SpecError(context.unread)
     rendered_keys = _read_rendered_keys(context, selection.environments)
     from tandem.artifacts.gc import DELETION_RESULT, execute_plan, has_versioning, plan_removals  # noqa: PLC0415 - boto3
-    from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415
+    from tandem.artifacts.inventory import find_read_fault, read_inventory  # noqa: PLC0415
 
     store = _open_store(context)
     stored_sets, now = read_inventory(store, with_uploads=True), store.now()
@@ -153,7 +152,8 @@ def collect_garbage(
         print_json(report.gc_as_dict(context, plan, rows, size) | settings)
     else:
         report.print_summary(context, plan, size, versions=versions, delete=delete)
-    return print_fault(plan.read_fault) if plan.read_fault else ExitCode.DONE
+    fault = find_read_fault(stored_set for stored_set, _ in plan.retentions)
+    return print_fault(fault) if fault else ExitCode.DONE
 
 
 @app.command(name="import")

@@ -21,7 +21,7 @@ from tandem.artifacts import driver
 from tandem.artifacts.driver.failure import KINDS, classify_failure
 from tandem.artifacts.driver.folders import find_graphs
 from tandem.artifacts.driver.outcome import read_outcome
-from tandem.artifacts.driver.program import OutputLines
+from tandem.artifacts.driver.program import ProgramGroup
 from tandem.artifacts.fetch import build_driver_archive
 
 FOLDER = Path(driver.__file__).parent
@@ -312,9 +312,10 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench, kind):
     ],
 )
 def test_the_signs_are_read_from_lines_as_programs_print_them(log, kind):
-    lines = OutputLines()
-    lines.add_bytes(log.encode() + b"\n")
-    assert classify_failure(lines.sign_lines, lines.last_line, 1, oom_kills=0, free_bytes=1 << 40)[0].name == kind
+    group = ProgramGroup(["printf", "%s", log])
+    group.wait(10)
+    group.kill_all()
+    assert classify_failure(group.sign_lines, group.last_line, 1, oom_kills=0, free_bytes=1 << 40)[0].name == kind
 
 
 def test_a_transient_failure_begins_again_from_clean_folders(bench):

@@ -13,7 +13,7 @@ from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snapshot
 
 from tandem.artifacts import hub as hub_module
-from tandem.artifacts.hub import SECRET_NAME_VARIABLE, HubToken, read_hub_address, resolve_snapshot
+from tandem.artifacts.hub import SECRET_NAME_VARIABLE, read_hub_address, resolve_snapshot
 from tandem.errors import ExternalError, InputError
 
 SHARD = "model-00002-of-00004.safetensors"
@@ -68,7 +68,7 @@ def lines(capsys):
 
 def with_secret(monkeypatch, value):
     monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
-    monkeypatch.setattr(hub_module, "read_token", lambda name: HubToken(name, value))
+    monkeypatch.setattr(hub_module, "read_token", lambda _name: value)
 
 
 @pytest.mark.parametrize("name", ["config.json", SHARD])

@@ -120,7 +120,7 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
 )
 def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, prefix):
     store, _ = as_account(account)
-    with pytest.raises(ExternalError, match="is missing for this identity"):
+    with pytest.raises(ExternalError, match=r"allow s3:[A-Za-z]+ for this identity"):
         upload_files(store, LocalFiles(folder), prefix)
     assert enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
 
@@ -135,12 +135,12 @@ def test_a_reader_s_role_is_enough_to_read(as_account, folder, tmp_path):
 
 @pytest.mark.usefixtures("emptied")
 @pytest.mark.parametrize("action", ["s3:PutObject", "s3:ListBucketMultipartUploads", "s3:AbortMultipartUpload"])
-def test_a_missing_action_is_named_with_the_account_that_has_it(as_account, folder, action):
+def test_a_missing_action_is_named(as_account, folder, action):
     full, _ = as_account(COMPILE_ACCOUNT)
     full.client.create_multipart_upload(Bucket=BUCKET, Key="artifacts/key/large")
     store, _ = as_account(COMPILE_ACCOUNT, without=[action])
 
-    with pytest.raises(ExternalError, match=f"{action} on arn:aws:s3:::{BUCKET}.* service account tandem-compile"):
+    with pytest.raises(ExternalError, match=f"allow {action} for this identity"):
         upload_files(store, LocalFiles(folder), "artifacts/key")
 
 
@@ -148,7 +148,7 @@ def test_a_missing_action_is_named_with_the_account_that_has_it(as_account, fold
 def test_a_missing_right_to_read_is_named(as_account, folder):
     whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
     store, _ = as_account(SERVE_ACCOUNT, without=["s3:GetObject"])
-    with pytest.raises(ExternalError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
+    with pytest.raises(ExternalError, match=f"s3://{BUCKET}/models/.* allow s3:GetObject"):
         store.read("models/o/n/main/tandem-manifest.json")
 
 
@@ -197,7 +197,7 @@ def test_a_bucket_that_demands_another_key_is_told(as_account, enforcing, folder
     store, _ = as_account(STAGE_ACCOUNT)
     (folder / "large").unlink()
     try:
-        with pytest.raises(ExternalError, match="S3 denies PutObject") as denied:
+        with pytest.raises(ExternalError, match="PutObject is denied") as denied:
             upload_files(store, LocalFiles(folder), "models/o/n/main")
     finally:
         enforcing.client("s3").delete_bucket_policy(Bucket=BUCKET)

@@ -107,7 +107,7 @@ def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
         FaultRule(operation="UploadPart", fault=DelayFault(delay_s=0.2)),
     )
 
-    with pytest.raises(ExternalError, match="p/small: S3 denies PutObject"):
+    with pytest.raises(ExternalError, match="p/small: PutObject is denied"):
         upload_files(proxied, LocalFiles(folder), "p")
     assert len(proxy.requests("UploadPart")) < 12
 

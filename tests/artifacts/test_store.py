@@ -141,7 +141,7 @@ def test_a_number_of_tries_that_is_none_is_bad_input(aws, monkeypatch):  # noqa:
         open_store("some-bucket")
 
 
-@pytest.mark.parametrize(("code", "said"), [("SlowDown", "at every try"), ("AccessDenied", "S3 denies")])
+@pytest.mark.parametrize(("code", "said"), [("SlowDown", "at every try"), ("AccessDenied", "is denied")])
 def test_a_key_that_s3_does_not_delete_is_named(code, said):
     client = Mock()
     client.delete_objects.return_value = {"Errors": [{"Key": "b", "Code": code, "Message": "said"}]}

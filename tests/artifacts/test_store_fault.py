@@ -52,26 +52,17 @@ def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
 
 
 @pytest.mark.parametrize(
-    ("operation", "key", "said"),
+    ("operation", "message", "action"),
     [
-        ("PutObject", "models/m", "s3:PutObject on arn:aws:s3:::some-bucket/models/* is missing"),
-        ("PutObject", "models/m", "service account tandem-stage, or"),
-        ("UploadPart", "artifacts/a", "service account tandem-compile, or"),
-        ("ListObjectsV2", "models/", "s3:ListBucket on arn:aws:s3:::some-bucket for the prefix models/*"),
-        ("ListMultipartUploads", "artifacts/a/", "s3:ListBucketMultipartUploads on arn:aws:s3:::some-bucket for"),
-        ("AbortMultipartUpload", "models/a", "s3:AbortMultipartUpload on"),
-        ("GetObject", "models/a", "tandem-serve, tandem-stage or tandem-compile"),
-        ("DeleteObjects", "models/a", "no service account may delete"),
+        ("UploadPart", "Access Denied", "s3:PutObject"),
+        ("HeadObject", "Access Denied", "s3:GetObject"),
+        ("ListObjectsV2", "Access Denied", "s3:ListBucket"),
+        ("GetBucketVersioning", "Access Denied", "s3:GetBucketVersioning"),
+        ("PutObject", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", "kms:GenerateDataKey"),
     ],
 )
-def test_a_denial_names_the_missing_action_and_who_has_it(operation, key, said):
-    assert said in answered("AccessDenied", "Access Denied", 403, operation, key).change
-
-
-def test_a_denied_key_names_the_action_on_it():
-    fault = answered("AccessDenied", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", 403)
-    assert "denies kms:GenerateDataKey" in fault.problem
-    assert "allow kms:GenerateDataKey" in fault.change
+def test_a_denial_names_the_missing_action(operation, message, action):
+    assert answered("AccessDenied", message, 403, operation).change.startswith(f"allow {action} for this identity")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 
@@ -76,7 +77,9 @@ def test_a_file_that_is_right_under_another_mark_is_named(store, verify):
     code, lines = verify()
 
     (wrong,) = [line for line in lines if line.get("where") == store.url(key)]
-    assert (code, wrong["event"]) == (1, f"the content is right, but marked with SHA-256 {'0' * 64}")
+    assert (code, wrong["event"]) == (
+        1, f"the object is marked with SHA-256 {'0' * 64}, the manifest says {hashlib.sha256(body).hexdigest()}",
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("stored")

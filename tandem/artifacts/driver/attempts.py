@@ -169,9 +169,9 @@ class CompileDriver:
         if kind is None and line:
             folder = next(path for path in (options.output, *options.output.parents) if path.exists())
             free_bytes = shutil.disk_usage(folder).free
-            kills, signs = program.count_oom_kills(options.memory_events) - kills_before, group.lines.sign_lines
+            kills = program.count_oom_kills(options.memory_events) - kills_before
             kind, sign_line = failure.classify_failure(
-                signs, group.lines.last_line, status or 0, oom_kills=kills, free_bytes=free_bytes
+                group.sign_lines, group.last_line, status or 0, oom_kills=kills, free_bytes=free_bytes
             )
             line = sign_line if kind is not failure.UNKNOWN else f"{line}: {sign_line}"
         return self._record_attempt(kind, line, status, time.monotonic() - start_s)
@@ -223,13 +223,10 @@ class CompileDriver:
 
     def _log_heartbeat(self) -> None:
         self._last_heartbeat_s = time.monotonic()
-        output, cache = self.options.output, self.options.cache
-        sizes: dict[str, Any] = {
-            "output_bytes": folders.measure_folder(output),
-            "cache_bytes": folders.measure_folder(cache),
-        }
-        graphs = folders.count_finished(cache)
-        log_event("still compiling", left_s=round(self.remaining_s), finished_graphs=graphs, **sizes)
+        output_bytes, cache_bytes = map(folders.measure_folder, (self.options.output, self.options.cache))
+        graphs, left_s = folders.count_finished(self.options.cache), round(self.remaining_s)
+        sizes: dict[str, Any] = {"output_bytes": output_bytes, "cache_bytes": cache_bytes}
+        log_event("still compiling", left_s=left_s, finished_graphs=graphs, **sizes)
 
     def _record_attempt(
         self, kind: FailureKind | None, line: str, status: int | None, seconds: float

@@ -24,42 +24,12 @@ POLL_INTERVAL_S = 0.2
 LINE_BYTES = 4096
 
 
-class OutputLines:
-    """What the program prints: passed on as it comes, searched for signs, its last line kept."""
-
-    def __init__(self) -> None:
-        self.last_line = ""
-        self.sign_lines: dict[int, str] = {}  # index in SIGNS -> the first line that has it
-        self._rest = b""
-
-    def add_bytes(self, piece: bytes) -> None:
-        """Pass a piece on and read the lines that it completes."""
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
-        *complete_lines, self._rest = re.split(rb"[\r\n]+", self._rest + piece)
-        for line in complete_lines:
-            self._add_line(line)
-        if len(self._rest) > LINE_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Read what has no end of line."""
-        self._add_line(self._rest)
-        self._rest = b""
-
-    def _add_line(self, raw: bytes) -> None:
-        if line := raw[:LINE_BYTES].decode(errors="replace").rstrip():
-            self.last_line = line
-            for index, pattern in enumerate(SIGN_PATTERNS):
-                if pattern.search(line):
-                    self.sign_lines.setdefault(index, line)
-
-
 class ProgramGroup:
-    """The program in its own process group, and all that it starts."""
+    """The program in its own process group, and all that it starts; its last line and the signs of failure are kept."""
 
     def __init__(self, argv: Sequence[str]) -> None:
-        self.lines = OutputLines()
+        self.last_line = ""
+        self.sign_lines: dict[int, str] = {}  # index in SIGNS -> the first line that has it
         self._process = subprocess.Popen(  # noqa: S603 - the rendered command is the purpose
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -72,8 +42,14 @@ class ProgramGroup:
 
     def _forward_output(self) -> None:
         assert self._process.stdout is not None
-        while piece := os.read(self._process.stdout.fileno(), 1 << 16):
-            self.lines.add_bytes(piece)
+        while piece := self._process.stdout.readline(LINE_BYTES):
+            sys.stdout.buffer.write(piece)
+            sys.stdout.buffer.flush()
+            for line in filter(None, map(str.rstrip, re.split(r"[\r\n]+", piece.decode(errors="replace")))):
+                self.last_line = line
+                for index, pattern in enumerate(SIGN_PATTERNS):
+                    if pattern.search(line):
+                        self.sign_lines.setdefault(index, line)
 
     def status(self) -> int | None:
         """Return the exit status; None while it runs."""
@@ -109,7 +85,6 @@ class ProgramGroup:
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
         self._reader.join(LINGER_TIMEOUT_S)
-        self.lines.flush()
 
     def _send_signal(self, signal_number: int) -> bool:
         """Send a signal to the group; whether anything of it is there."""

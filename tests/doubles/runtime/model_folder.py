@@ -57,7 +57,7 @@ def read_model(path: str) -> ModelFolder:
     weights = json.loads(index.read_text())["weight_map"] if index.exists() else {"": "model.safetensors"}
     for name in sorted(set(weights.values())):
         try:
-            tensor_names = read_tensor_file(folder / name).tensors
+            tensor_names = read_tensor_file(folder / name)
         except (TandemError, OSError) as error:
             raise ModelFolderError(f"safetensors_rust.SafetensorError: {folder / name}: {error}") from None
         absent_tensors = {tensor for tensor, file in weights.items() if tensor and file == name} - tensor_names
