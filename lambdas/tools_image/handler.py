@@ -70,9 +70,10 @@ def ensure_image(properties: dict[str, str], token: str, remaining_s: Callable[[
         wait_s = min(wait_s * 1.5, MAX_WAIT_S)
         (build,) = codebuild.batch_get_builds(ids=[build["id"]])["builds"]
     if not _has_image(ecr, repository, tag):  # a failed build may have lost a race against one that pushed the same
-        raise ImageBuildError(
-            f"{repository}:{tag} is not in the repository: {_describe_outcome(build)}. {_describe_log(build)}"
-        )
+        logs = build.get("logs", {})  # outlives the rollback of a failed deploy
+        log = f"log group {logs.get('groupName')}, stream {logs.get('streamName')}: {logs.get('deepLink', 'no link')}"
+        outcome = f"{_describe_outcome(build)}. Build {build['id']}, {log}"
+        raise ImageBuildError(f"{repository}:{tag} is not in the repository: {outcome}")
 
 
 def _has_image(ecr: Any, repository: str, tag: str) -> bool:
@@ -93,13 +94,6 @@ def _describe_outcome(build: dict[str, Any]) -> str:
             message = "; ".join(context["message"] for context in phase.get("contexts", []) if context.get("message"))
             return f"phase {phase['phaseType']} of the build ended {phase['phaseStatus']}{message and f' ({message})'}"
     return f"the build ended {status} and pushed nothing"
-
-
-def _describe_log(build: dict[str, Any]) -> str:
-    """Name the build and its log, which outlives the rollback of a failed deploy."""
-    logs = build.get("logs", {})
-    link = logs.get("deepLink", "no link")
-    return f"Build {build['id']}, log group {logs.get('groupName')}, stream {logs.get('streamName')}: {link}"
 
 
 def send_response(event: dict[str, Any], reason: str) -> None:

@@ -159,22 +159,21 @@ def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile
     """Copy one file and give it its name when its content is what the manifest says."""
     source, target = source_folder / file.path, target_folder / file.path
     partial_path = target.with_name(f".{target.name}.copying")
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     with local_files.translate_disk_errors(target):
         local_files.create_open_folder(target.parent)
         with partial_path.open("wb") as writer:
             for piece in _read_pieces(source):
                 digest.update(piece)
-                size += len(piece)
                 writer.write(piece)
-        if (size, digest.hexdigest()) != (file.size, file.sha256):
+        if digest.hexdigest() != file.sha256:
             partial_path.unlink()
-            problem = f"its content is not what the manifest says: {size} bytes, SHA-256 {digest.hexdigest()}"
+            problem = f"its content has SHA-256 {digest.hexdigest()}, the manifest says {file.sha256}"
             change = f"remove the artifact's {sets.MANIFEST_NAME}, then compile it: {read_compile_command()}"
-            raise StaleError(f"{problem} for {file.sha256}", where=str(source), change=change)
+            raise StaleError(problem, where=str(source), change=change)
         partial_path.chmod(local_files.OPEN_FILE_MODE)
         partial_path.replace(target)
-    log_event("copied", file=file.path, bytes=size)
+    log_event("copied", file=file.path, bytes=file.size)
 
 
 def _read_pieces(path: Path) -> Iterator[bytes]:

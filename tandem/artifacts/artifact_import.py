@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 from pathlib import Path
 
 from tandem.artifacts import manifest as sets
@@ -75,11 +76,8 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
     if stored_manifest := sets.find_stored_set(store, key):
         return stored_manifest, False
     change = "name the run as the log of the upload does: --refused RUN"
-    try:
-        rejection_key = f"{key.prefix}/{sets.validate_path(run_name)}/{sets.REJECTION_NAME}"
-    except ValueError:
-        raise InputError(f"{run_name!r} is no run", change=change) from None
-    rejection = store.read(rejection_key) if "/" not in run_name else None
+    rejection_key = f"{key.prefix}/{run_name}/{sets.REJECTION_NAME}"
+    rejection = store.read(rejection_key) if re.fullmatch(r"\w[\w.-]*", run_name, re.ASCII) else None
     if rejection is None:
         raise InputError("nothing was refused here", where=store.url(rejection_key), change=change)
     manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))

@@ -60,8 +60,8 @@ class LocalFiles:
             InputError: it cannot be read.
         """
         if name not in self._hashed_files:
-            size, sha256 = _hash_content(self.folder / name)
-            self._hashed_files[name] = ManifestFile(path=name, size=size, sha256=sha256)
+            sha256 = compute_sha256(self.folder / name)
+            self._hashed_files[name] = ManifestFile(path=name, size=self.sizes[name], sha256=sha256)
         return self._hashed_files[name]
 
     def hash_all(self) -> tuple[ManifestFile, ...]:
@@ -80,12 +80,8 @@ def compute_sha256(path: Path) -> str:
     Raises:
         InputError: the file cannot be read.
     """
-    return _hash_content(path)[1]
-
-
-def _hash_content(path: Path) -> tuple[int, str]:
     with translate_read_errors(path), path.open("rb", buffering=0) as source:
-        return source.seek(0, os.SEEK_END), hashlib.file_digest(source, "sha256").hexdigest()
+        return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def translate_read_errors(path: Path) -> AbstractContextManager[None]:
@@ -110,12 +106,7 @@ def _walk_files(folder: Path) -> Iterator[Path]:
 
 def _check_name(folder: Path, path: Path) -> str:
     name = path.relative_to(folder).as_posix()
-    reason = describe_bad_name(name)
-    if path.name in {MANIFEST_NAME, LEASE_NAME}:
-        reason = "it has a name that Tandem writes itself"
-    elif not reason and len(name.encode()) > MAX_PATH_BYTES:
-        reason = f"its path has more than {MAX_PATH_BYTES} bytes"
-    if reason:
+    if reason := describe_bad_name(name):
         raise InputError(reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
     return name
 
@@ -124,6 +115,10 @@ def describe_bad_name(name: str) -> str:
     """Say why a relative path cannot be carried by S3, a mount or a log; empty where it can."""
     if not name.isprintable():  # control characters, and bytes that are no UTF-8
         return "its name has characters that cannot be carried"
+    if {MANIFEST_NAME, LEASE_NAME} & set(name.split("/")):
+        return "it has a name that Tandem writes itself"
+    if len(name.encode()) > MAX_PATH_BYTES:
+        return f"its path has more than {MAX_PATH_BYTES} bytes"
     try:
         validate_path(name)
     except ValueError as error:

@@ -8,7 +8,6 @@ not whole; the lease goes last, so a run that was interrupted is finished by the
 from __future__ import annotations
 
 import argparse
-import difflib
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -87,10 +86,8 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
         if not explanation and is_used:
             removals += _plan_leftovers(stored_set, cutoff)
         elif not explanation and (is_remnant or stored_set.last_write_at < cutoff):
-            kind = "snapshot" if stored_set.kind == "model" else "artifact"
-            state = "damaged " if stored_set.damage else "" if stored_set.manifest else "unfinished "
-            uploads, objects = stored_set.open_uploads, stored_set.objects
-            removals.append(SetRemoval(stored_set, f"{state}{kind}", is_full=True, uploads=uploads, objects=objects))
+            about, uploads = f"{stored_set.condition} {stored_set.kind}", stored_set.open_uploads
+            removals.append(SetRemoval(stored_set, about, is_full=True, uploads=uploads, objects=stored_set.objects))
         elif not is_used:
             written = f"written {stored_set.last_write_at:%Y-%m-%d}, which is not long enough ago"
             retentions.append((stored_set, explanation or written))
@@ -239,10 +236,9 @@ def run(options: argparse.Namespace) -> int:
     store = s3.open_store(options.bucket)
     cutoff = store.now() - timedelta(days=options.days)
     stored_sets = read_inventory(store, with_uploads=True)
-    stored_names = [stored_set.name for stored_set in stored_sets]
-    for name in sorted(set(options.used) - set(stored_names)):  # not stored yet, or misspelt: then what was meant goes
-        nearest = difflib.get_close_matches(name, stored_names)
-        log_event("used, and stored nowhere here", level="warning", name=name, nearest=nearest)
+    stored_names = {stored_set.name for stored_set in stored_sets}
+    for name in sorted(set(options.used) - stored_names):  # not stored yet, or misspelt: then what was meant goes
+        log_event("used, and stored nowhere here", level="warning", name=name)
     plan = plan_removals(stored_sets, used_names, cutoff)
     for stored_set, reason in plan.retentions:
         log_event("kept", prefix=stored_set.prefix, why=reason, size=stored_set.size)

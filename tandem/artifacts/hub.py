@@ -145,14 +145,13 @@ class HubSnapshot:
         Raises:
             TandemError: the hub refuses, or the last try failed.
         """
-        bytes_before, first = count_bytes(), 0
+        bytes_before, tries = count_bytes(), 0
 
-        def plan_wait(error: Exception, number: int) -> float:
-            nonlocal bytes_before, first
+        def plan_wait(error: Exception, _number: int) -> float:
+            nonlocal bytes_before, tries
             reason, hub_wait_s = self._read_failure(error)
-            if count_bytes() > bytes_before:
-                bytes_before, first = count_bytes(), number - 1
-            tries = number - first
+            tries = 1 if count_bytes() > bytes_before else tries + 1
+            bytes_before = count_bytes()
             wait_s = FIRST_WAIT_S * 2 ** (tries - 1) if hub_wait_s is None else hub_wait_s
             if tries == MAX_TRIES or wait_s > MAX_WAIT_S:
                 wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""

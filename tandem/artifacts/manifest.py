@@ -237,8 +237,8 @@ def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError
     """Return the fault of an object that is not what the manifest of its set says."""
     removal = f"remove its {MANIFEST_NAME} and this object ({quote_command('aws', 's3', 'rm', store.url(key))})"
     change = f"serve nothing from this set: {removal}, then run the job that makes it again"
-    versions = "a former version may lie in the bucket (aws s3api list-object-versions)"
-    return StaleError(problem, where=store.url(key), change=f"{change}; {versions}")
+    change += "; a former version may lie in the bucket (aws s3api list-object-versions)"
+    return StaleError(problem, where=store.url(key), change=change)
 
 
 def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:

@@ -37,37 +37,17 @@ class BucketNeed:
     command: str
 
 
-def list_needs(
-    experiments: Iterable[Experiment], catalogue: Catalogue, environment: str = ""
-) -> tuple[BucketNeed, ...]:
-    """Return what the experiments need.
+def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue, environment: str = "") -> Iterator[BucketNeed]:
+    """Yield what each variant of the experiments needs.
 
     Args:
         experiments: hosted experiments that have passed the rules.
         catalogue: the models and runtimes they name.
         environment: the name that stands before each user; empty for none.
     """
-    prefix = f"{environment}:" if environment else ""
-    return merge_needs(
-        replace(need, used_by=(f"{prefix}{need.used_by[0]}",))
-        for experiment in experiments
-        for need in _list_experiment_needs(experiment, catalogue)
-    )
-
-
-def merge_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:
-    """Return each need once with all who use it, models first."""
-    by_prefix: dict[str, BucketNeed] = {}
-    for need in needs:
-        first_need = by_prefix.setdefault(need.prefix, need)
-        by_prefix[need.prefix] = replace(first_need, used_by=tuple(dict.fromkeys((*first_need.used_by, *need.used_by))))
-    return tuple(sorted(by_prefix.values(), key=lambda need: (need.kind != "model", need.name)))
-
-
-def _list_experiment_needs(experiment: Experiment, catalogue: Catalogue) -> Iterator[BucketNeed]:
-    namespace = names.experiment_namespace(experiment)
-    for variant in experiment.all_variants():
-        user = (f"{experiment.name}/{variant.name}",)
+    for experiment, variant in ((owner, variant) for owner in experiments for variant in owner.all_variants()):
+        namespace = names.experiment_namespace(experiment)
+        user = (f"{environment}{environment and ':'}{experiment.name}/{variant.name}",)
         for model_id in filter(None, (experiment.target, variant.draft)):
             model = catalogue.models[model_id]
             yield BucketNeed(
@@ -83,3 +63,12 @@ def _list_experiment_needs(experiment: Experiment, catalogue: Catalogue) -> Iter
         yield BucketNeed(
             kind="artifact", name=key.name, prefix=key.prefix, fields=key.as_fields(), used_by=user, command=command
         )
+
+
+def merge_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:
+    """Return each need once with all who use it, models first."""
+    by_prefix: dict[str, BucketNeed] = {}
+    for need in needs:
+        first_need = by_prefix.setdefault(need.prefix, need)
+        by_prefix[need.prefix] = replace(first_need, used_by=tuple(dict.fromkeys((*first_need.used_by, *need.used_by))))
+    return tuple(sorted(by_prefix.values(), key=lambda need: (need.kind != "model", need.name)))

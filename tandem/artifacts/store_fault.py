@@ -39,21 +39,18 @@ _PARTIAL_BODY_ERRORS = (
     boto.ConnectionClosedError,
     BrokenTlsError,
 )
-_LOGIN_ADVICE = "by hand: log in (aws sts get-caller-identity shows who you are)"
-_CREDENTIALS_ADVICE = f"in a pod: check the Pod Identity association, restart the pod; {_LOGIN_ADVICE}"
-_IDENTITY_ADVICE = "see whether its account has a Pod Identity association and the node runs eks-pod-identity-agent"
+_CREDENTIALS_ADVICE = "in a pod: check its account's Pod Identity association and the node's eks-pod-identity-agent, "
+_CREDENTIALS_ADVICE += "restart the pod; by hand: log in (aws sts get-caller-identity shows who you are)"
 _DEFAULT_FAULT = (ExternalError, "see the S3 API reference for this code")
 # kind of the shared table -> the fault, and what to do
 _KIND_FAULTS: dict[FaultKind, tuple[type[TandemError], str]] = {
     "busy": (ExternalError, f"wait a minute, then {RETRY_ADVICE}"),
     "clock": (ExternalError, "set the clock (chronyc tracking on the node tells by how much), then run again"),
-    "expired": (ExternalError, _CREDENTIALS_ADVICE),
-    "foreign": (ExternalError, _CREDENTIALS_ADVICE),
     "no bucket": (InputError, "deploy the environment's Artifacts stack, or correct the bucket's name (--bucket)"),
     "other region": (InputError, "set AWS_REGION to the bucket's region"),
     "misconfigured": (InputError, "set AWS_REGION; correct AWS_PROFILE and AWS_ENDPOINT_URL if they are set"),
     "unreachable": (ExternalError, f"check S3's VPC endpoint, the network policy and DNS; then {RETRY_ADVICE}"),
-    "no credentials": (ExternalError, f"in a pod: {_IDENTITY_ADVICE}; {_LOGIN_ADVICE}"),
+    **dict.fromkeys(("expired", "foreign", "no credentials"), (ExternalError, _CREDENTIALS_ADVICE)),
 }
 
 

@@ -7,9 +7,9 @@ that nobody needs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from tandem.artifacts.explain import describe_differences, find_nearest_key
 from tandem.artifacts.inventory import StoredSet
@@ -67,21 +67,12 @@ def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) ->
     commands: tuple[str, ...] = () if is_in_progress or state in {"present", "newer", "unread"} else (need.command,)
     if commands and state == "damaged":
         commands = (quote_command("aws", "s3", "rm", f"s3://{bucket}/{need.prefix}/{MANIFEST_NAME}"), *commands)
-    return replace(_build_row(need, stored_set, state, why), used_by=need.used_by, commands=commands)
+    return _build_row(need, stored_set, state=state, why=why, used_by=need.used_by, commands=commands)
 
 
-def _build_row(
-    target: BucketNeed | StoredSet, stored_set: StoredSet | None, state: State, why: tuple[str, ...]
-) -> SurveyRow:
-    return SurveyRow(
-        kind=target.kind,
-        name=target.name,
-        prefix=target.prefix,
-        state=state,
-        size=stored_set.size if stored_set else 0,
-        written=stored_set.last_write_at if stored_set else None,
-        why=why,
-    )
+def _build_row(target: BucketNeed | StoredSet, stored_set: StoredSet | None, **details: Any) -> SurveyRow:
+    size, written = (stored_set.size, stored_set.last_write_at) if stored_set else (0, None)
+    return SurveyRow(kind=target.kind, name=target.name, prefix=target.prefix, size=size, written=written, **details)
 
 
 def _describe_state(stored_set: StoredSet | None) -> tuple[State, tuple[str, ...]]:
@@ -103,7 +94,7 @@ def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyR
         state, why = "not ours", ("neither manifest nor lease: left alone",)
     elif state == "present" and stored_set.manifest is not None:
         state, why = "stale", _compare_with_needs(stored_set.manifest, needs)
-    return _build_row(stored_set, stored_set, state, why)
+    return _build_row(stored_set, stored_set, state=state, why=why)
 
 
 def _compare_with_needs(manifest: Manifest, needs: Sequence[BucketNeed]) -> tuple[str, ...]:

@@ -78,14 +78,11 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
         problem = f"there is no manifest, so no whole {kind} {name}"
         raise InputError(problem, where=where, change="`list` shows what there is and who writes it")
     manifest = sets.parse_manifest(manifest_object.body, where)
-    head, problem = store.head(key), ""
-    if head is None or head.sha256 != hashlib.sha256(manifest_object.body).hexdigest():
-        problem = "the manifest is not as Tandem wrote it"
-    elif (manifest.kind, manifest.name) != (kind, name):
-        problem = f"the manifest is of {manifest.kind} {manifest.name}"
-    elif kind == "artifact" and compute_key_name(manifest.fields) not in {None, name}:  # None: of another release
-        problem = f"the manifest's fields are those of {compute_key_name(manifest.fields)}"
-    if problem:
+    head = store.head(key)
+    is_intact = head is not None and head.sha256 == hashlib.sha256(manifest_object.body).hexdigest()
+    key_name = compute_key_name(manifest.fields) if kind == "artifact" else None  # None: of another release
+    if not is_intact or (manifest.kind, manifest.name, key_name or name) != (kind, name, name):
+        problem = f"the manifest is not as Tandem wrote it for the {kind} {name}"
         raise StaleError(problem, where=where, change=f"see who wrote it; remove it and make the {kind} again")
     return manifest
 

@@ -70,16 +70,16 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
     catalogue, experiments = all_inputs.catalogue, all_inputs.list_experiments(environment)
-    needs = list_needs(experiments, catalogue)
+    needs = list(list_needs(experiments, catalogue))
     for sharer in sharing:
         hosted = all_inputs.list_experiments(sharer)
         legal = [entry for entry in hosted if str(selection.experiments / f"{entry.name}.yaml") not in refused_files]
-        needs = merge_needs([*needs, *list_needs(legal, catalogue, sharer.name)])
+        needs += list_needs(legal, catalogue, sharer.name)
     return BucketContext(
         environment=environment,
         experiments=tuple(experiments),
         catalogue=catalogue,
-        needs=needs,
+        needs=merge_needs(needs),
         sharing=tuple(sharer.name for sharer in sharing),
         unread=unread,
     )

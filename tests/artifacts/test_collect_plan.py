@@ -41,7 +41,7 @@ def test_what_nobody_uses_and_is_old_goes_as_a_whole():
     found = made_up(KEY, "run/a", "run/b", folder="run")
     (only,) = decided(found).removals
     assert only.objects == found.objects
-    assert (only.description, only.size, only.is_full) == ("artifact", 28, True)
+    assert (only.description, only.size, only.is_full) == ("whole artifact", 28, True)
 
 
 @pytest.mark.parametrize(

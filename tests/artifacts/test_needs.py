@@ -22,7 +22,7 @@ def experiment(name):
 
 @pytest.fixture(scope="module")
 def both():
-    return list_needs([experiment("post"), experiment("post-drafts-windows")], load_catalogue())
+    return merge_needs(list_needs([experiment("post"), experiment("post-drafts-windows")], load_catalogue()))
 
 
 def test_a_snapshot_that_many_variants_load_is_one_need(both):

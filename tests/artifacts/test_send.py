@@ -174,7 +174,7 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
     """The second hash waits for the first file's object: sending that waited for all hashes would wait for ever."""
     folder = blob("large", 3 * PART).parent
     blob("small", 2 * PART)
-    there, hash_one = threading.Event(), files._hash_content
+    there, hash_one = threading.Event(), files.compute_sha256
 
     def watch(moment, request):
         if moment == "done" and request.operation == "CompleteMultipartUpload" and request.path.endswith("/large"):
@@ -186,7 +186,7 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
         return hash_one(path)
 
     proxy.moment_callback = watch
-    monkeypatch.setattr(files, "_hash_content", slowly)
+    monkeypatch.setattr(files, "compute_sha256", slowly)
     sent = upload_files(proxied, LocalFiles(folder), "p")
 
     monkeypatch.undo()
@@ -197,13 +197,13 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
 def test_what_is_sent_again_is_hashed_once(proxied, proxy, blob, monkeypatch):
     folder = blob("a", 10).parent
     blob("b", 20)
-    hashed, hash_one = [], files._hash_content
+    hashed, hash_one = [], files.compute_sha256
 
     def counted(path):
         hashed.append(path.name)
         return hash_one(path)
 
-    monkeypatch.setattr(files, "_hash_content", counted)
+    monkeypatch.setattr(files, "compute_sha256", counted)
     local = LocalFiles(folder)
     proxy.use(FaultRule(operation="PutObject", path="*/a", fault=ACCESS_DENIED_FAULT))
     with pytest.raises(ExternalError):
