@@ -24,7 +24,6 @@ from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fiel
 
 if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
-    from tandem.artifacts.needs import BucketNeed
 
 Differences = Mapping[str, tuple[object, object]]
 
@@ -66,20 +65,6 @@ def compute_key_name(fields: Mapping[str, Any]) -> str | None:
         return None
 
 
-def find_nearest_key(
-    name: str, fields: Mapping[str, Any], candidates: Iterable[BucketNeed]
-) -> tuple[BucketNeed, Differences] | None:
-    """Return the need that differs from this one in the fewest fields, with what differs; None without others.
-
-    Args:
-        name: this key's own name, which is passed over.
-        fields: its plain fields, told first in each pair.
-        candidates: where to look.
-    """
-    ranking = [(need, compare_key_fields(fields, need.fields)) for need in candidates if need.name != name]
-    return min(ranking, key=lambda pair: (len(pair[1]), pair[0].name), default=None)
-
-
 def resolve_key(
     word: str, known_sides: Iterable[KeySide], read_stored_sides: Callable[[], Iterable[KeySide]] = lambda: ()
 ) -> KeySide:
@@ -115,17 +100,16 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
     Raises:
         InputError: it means several.
     """
-    by_name: dict[str, KeySide] = {}
+    starts: dict[str, KeySide] = {}
     for side in sides:
-        by_name.setdefault(side.name, side)
         if word in (side.name, *side.aliases):
             return side
-    starts = {name: (name, name.rpartition("-")[2]) for name in by_name}  # of the name, and of its digest
-    matches = [by_name[name] for name in starts if any(start.startswith(word) for start in starts[name])]
-    if len(matches) > 1:
-        names = ", ".join(sorted(side.name for side in matches))
-        raise InputError(f"{word!r} means {len(matches)} keys", change=f"write more of one: {names}")
-    return matches[0] if matches else None
+        if side.name.startswith(word) or side.name.rpartition("-")[2].startswith(word):  # or its digest
+            starts.setdefault(side.name, side)
+    if len(starts) > 1:
+        problem, change = f"{word!r} means {len(starts)} keys", f"write more of one: {', '.join(sorted(starts))}"
+        raise InputError(problem, change=change)
+    return next(iter(starts.values()), None)
 
 
 def read_key_side(path: Path) -> KeySide:

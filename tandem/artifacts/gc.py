@@ -62,11 +62,6 @@ class GcPlan:
     removals: tuple[SetRemoval, ...]
     retentions: tuple[tuple[StoredSet, str], ...]
 
-    @property
-    def size(self) -> int:
-        """Return the bytes that go."""
-        return sum(removal.size for removal in self.removals)
-
 
 def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str], cutoff: datetime) -> GcPlan:
     """Decide what may go.
@@ -165,7 +160,8 @@ def _remove_set(
         keys = [row.key for row in current.objects if row.key != lease_key]
         keys.sort(key=current.stored_set.manifest_key.__ne__)  # the manifest is the first
         first_count = int(current.stored_set.manifest_key in keys)
-        _delete_objects(store, lease, prefix, keys[:first_count])
+        if first_count:
+            _delete_objects(store, lease, prefix, keys[:1])
         for upload in current.uploads:
             store.abort_upload(upload)
         for start in range(first_count, len(keys), s3.DELETE_BATCH):
@@ -245,7 +241,8 @@ def run(options: argparse.Namespace) -> int:
     preview: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
     for removal, result in execute_plan(store, plan, used_names, cutoff) if options.delete else preview:
         log_event(result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size)
-    log_event("collected" if options.delete else "dry run", size=plan.size, versions_kept=has_versioning(store))
+    size = sum(removal.size for removal in plan.removals)
+    log_event("collected" if options.delete else "dry run", size=size, versions_kept=has_versioning(store))
     if fault := find_read_fault(stored_set for stored_set, _ in plan.retentions):
         raise fault
     return 0

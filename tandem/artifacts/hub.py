@@ -124,12 +124,9 @@ class HubSnapshot:
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"
             return InputError(f"the model has no revision {self.commit}", where=self.page, change=change)
-        if status == UNAUTHORIZED and token:
-            problem = f"the hub does not accept the token in the secret {self.secret}{quote}"
-            return HubAccessError(problem, where=self.page, change="put a token that is valid into the secret")
         if code == "RepoNotFound" or status in {UNAUTHORIZED, FORBIDDEN, NOT_FOUND}:
-            reason = f"the token in the secret {self.secret} may not see it" if token else "it is private"
-            change = f"check the name; for a private one give a secret with a token ({SECRET_NAME_VARIABLE})"
+            reason = f"does not accept the token in the secret {self.secret} for it" if token else "it is private"
+            change = f"check the name, and the token in the environment's secret ({SECRET_NAME_VARIABLE})"
             problem = f"the hub has no model {self.model}, or {reason}{quote}"
             return HubAccessError(problem, where=self.page, change=change)
         return ExternalError(f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE)
@@ -187,12 +184,12 @@ class HubSnapshot:
             missing_bytes = largest.size - read_file_size(self.folder / largest.path)
             require_disk_space(self.folder, missing_bytes, f"{largest.path}, the largest file of {self.where},")
 
-    def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
+    def receive(self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None) -> tuple[Path, str]:
         """Bring one file to local disk, going on where an earlier run stopped.
 
         Args:
             entry: one of `entries`.
-            on_progress: called with the bytes of each piece; may raise to stop.
+            check: called after each piece; may raise to stop.
 
         Returns:
             the file, and the SHA-256 of its content.
@@ -210,7 +207,7 @@ class HubSnapshot:
                 path.touch()  # of an empty file nothing is asked for
             require_disk_space(self.folder, entry.size - read_file_size(path), entry.path)
             if read_file_size(path) < entry.size:
-                fetch = partial(self._stream, entry, path, on_progress)
+                fetch = partial(self._stream, entry, path, check)
                 self.retry(entry.path, fetch, lambda: read_file_size(path))
             sha256 = compute_sha256(path)
             if sha256 == entry.sha256 or (entry.git_sha1 and _compute_git_sha1(path) == entry.git_sha1):
@@ -220,7 +217,7 @@ class HubSnapshot:
         problem = f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists"
         raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
 
-    def _stream(self, entry: SnapshotEntry, path: Path, on_progress: Callable[[int], None]) -> None:
+    def _stream(self, entry: SnapshotEntry, path: Path, check: Callable[[], None]) -> None:
         """Ask once for what is missing; raise EOFError where the answer ended early."""
         present = read_file_size(path)
         headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
@@ -242,7 +239,7 @@ class HubSnapshot:
                         while rest:  # a file without a buffer may take less at once
                             rest = rest[file.write(rest) or 0 :]
                     present += len(piece)
-                    on_progress(len(piece))
+                    check()
                     if present > entry.size:  # an endless answer must not fill the disk
                         return
         if present < entry.size:
@@ -277,8 +274,6 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
         change = "check that HF_ENDPOINT is a hub that serves pinned commits"
         raise ExternalError(f"the hub answers with the commit {commit or 'none'}", where=snapshot.where, change=change)
-    if commit != revision:
-        log_event("revision resolved", model=model, revision=revision, commit=commit)
     return replace(snapshot, commit=commit, entries=_parse_entries(info, snapshot.where), folder=work / commit)
 
 

@@ -101,9 +101,8 @@ def inspect_artifact(
 
 def format_faults(faults: Sequence[str]) -> str:
     """Return what is wrong as one message, a fault a line."""
-    rest = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-    lines = ["the artifact is not what its key asks for, or not whole:", *faults[:MAX_FAULTS], *rest]
-    return "\n".join(lines) + "\n"
+    lines = shorten_list(faults, MAX_FAULTS, "\n")
+    return f"the artifact is not what its key asks for, or not whole:\n{lines}\n"
 
 
 def _find_cache_faults(folder: Path) -> Iterator[str]:

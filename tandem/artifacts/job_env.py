@@ -141,6 +141,6 @@ def read_holder() -> str:
     """
     holder = os.environ.get(HOLDER_VARIABLE, "")
     if not holder or "/" in holder:
-        problem = f"{HOLDER_VARIABLE} is {'no name' if holder else 'not set'}"
-        raise InputError(problem, change="set it to a name that no other run has, such as the Job's")
+        change = "set it to a name that no other run has, such as the Job's"
+        raise InputError(f"{HOLDER_VARIABLE} is not set, or no name", change=change)
     return holder

@@ -7,7 +7,6 @@ botocore repeats each request by itself; what comes here has failed every try of
 from __future__ import annotations
 
 import argparse
-import itertools
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -33,13 +32,13 @@ def retry_call(
         failures: what may pass; everything else leaves at once.
         plan: from the failure and its number, the first has 1, to the seconds to wait; raises to end the tries.
     """
-    for number in itertools.count(1):
+    number = 0
+    while True:
+        number += 1
         try:
             return action()
         except failures as error:
-            wait_s = plan(error, number)
-        time.sleep(wait_s)
-    raise AssertionError  # the count never ends
+            time.sleep(plan(error, number))
 
 
 def retry_upload(action: Callable[[], Result], retry_s: float) -> Result:

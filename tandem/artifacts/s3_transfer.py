@@ -79,9 +79,7 @@ def upload_files(
 
 
 def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
-    with local_files.translate_read_errors(path):
-        file = path.open("rb")
-    with file:
+    with local_files.translate_read_errors(path), path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = store.head(key)
         if head is not None and (head.size, head.sha256) == (size, sha256):
@@ -108,11 +106,11 @@ class _HashReader:
         """Return the next bytes, all that is left without a size.
 
         Raises:
-            InputError: the file ended with another content, or cannot be read.
+            InputError: the file ended with another content.
+            OSError: it cannot be read.
         """
         self._check_halt()
-        with local_files.translate_read_errors(self._path):
-            piece = self._file.read(size)
+        piece = self._file.read(size)
         self._hash.update(piece)
         if (size < 0 or not piece) and self._hash.hexdigest() != self._sha256:
             problem = f"its content is not what was announced (SHA-256 {self._sha256}), so nothing was stored"

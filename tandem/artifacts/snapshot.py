@@ -80,9 +80,7 @@ def choose_files(source: SnapshotSource) -> tuple[tuple[SnapshotEntry, ...], dic
         change = "name the model's own repository and revision, or the snapshot's own folder"
         raise InputError(f"the snapshot has no {CONFIG_NAME}, so nothing can serve it", where=where, change=change)
     bodies = {
-        name: source.receive(entries[name], lambda _size: None)[0].read_bytes()
-        for name in (CONFIG_NAME, INDEX_NAME)
-        if name in entries
+        name: source.receive(entries[name])[0].read_bytes() for name in (CONFIG_NAME, INDEX_NAME) if name in entries
     }
     try:
         dict(json.loads(bodies[CONFIG_NAME]).items())
@@ -195,12 +193,12 @@ class FolderSnapshot:
                 change = f"add its line to {SUMS_NAME}"
                 raise InputError(f"{SUMS_NAME} does not name it", where=str(path), change=change)
 
-    def receive(self, entry: SnapshotEntry, on_progress: Callable[[int], None]) -> tuple[Path, str]:
+    def receive(self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None) -> tuple[Path, str]:
         """Hash one file where it lies.
 
         Args:
             entry: one of `entries`.
-            on_progress: called with the file's bytes.
+            check: called when it is hashed; may raise to stop.
 
         Returns:
             the file, and the SHA-256 of its content.
@@ -211,7 +209,7 @@ class FolderSnapshot:
         path, sha256 = self.files.folder / entry.path, self.files.hash_file(entry.path).sha256
         if self.sums is not None and self.sums.get(entry.path) != sha256:
             raise InputError(f"it differs from {SUMS_NAME}", where=str(path), change="copy it again from its source")
-        on_progress(entry.size)
+        check()
         return path, sha256
 
 

@@ -33,7 +33,6 @@ from tandem.spec.names import WORK_MOUNT
 
 LEASE_S = 120.0
 WAIT_S = 3600.0
-LOG_INTERVAL_S = 5.0  # least seconds between two lines of progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,22 +86,13 @@ def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSour
         log_event("left out", model=model.name, files=left_out)
     digests = _find_whole_objects(store, model, files, source)
     missing = [entry for entry in files if entry.path not in digests]
-    size, received_bytes, start_s = sum(entry.size for entry in missing), 0, time.monotonic()
-    last_log_s = start_s
+    start_s = time.monotonic()
     source.check_entries(missing)
     about: dict[str, Any] = {"model": model.name, "commit": source.commit, "files": len(files)}
-    log_event("planned", **about, missing=len(missing), size=size)
-
-    def report_progress(byte_count: int) -> None:
-        nonlocal received_bytes, last_log_s
-        lease.check()
-        received_bytes += byte_count
-        if time.monotonic() - last_log_s >= LOG_INTERVAL_S:
-            last_log_s = time.monotonic()
-            log_event("staging", file=entry.path, received_bytes=received_bytes, of_bytes=size)
+    log_event("planned", **about, missing=len(missing), size=sum(entry.size for entry in missing))
 
     for entry in missing:
-        path, digests[entry.path] = source.receive(entry, report_progress)
+        path, digests[entry.path] = source.receive(entry, lease.check)
         upload_file(store, path, f"{model.prefix}/{entry.path}", digests[entry.path])
         if source.is_temporary:
             path.unlink()
@@ -138,7 +128,7 @@ def _find_whole_objects(
             continue
         digest = ""
         if name in entries:  # git's own name of a small file is no SHA-256: such a file is read once more
-            digest = entries[name].sha256 or source.receive(entries[name], lambda _size: None)[1]
+            digest = entries[name].sha256 or source.receive(entries[name])[1]
         head = store.head(summary.key)
         if head and digest and (head.size, head.sha256) == (entries[name].size, digest):
             digests[name] = digest

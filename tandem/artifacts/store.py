@@ -290,19 +290,17 @@ class ObjectStore:
                 yield OpenUpload(key=row["Key"], id=row["UploadId"], initiated_at=row["Initiated"].astimezone(UTC))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects; those that are not there are no error. Within one call there is no order.
+        """Delete objects, DELETE_BATCH at most; those that are not there are no error. There is no order.
 
         Raises:
             TandemError: S3 did not delete one of them; it is named.
         """
-        for start in range(0, len(keys), DELETE_BATCH):
-            batch = keys[start : start + DELETE_BATCH]
-            with self.translate_errors("DeleteObjects", batch[0]):
-                objects = {"Objects": [{"Key": key} for key in batch], "Quiet": True}
-                answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
-            for row in answer.get("Errors", ()):
-                error = ClientError({"Error": row}, "DeleteObjects")
-                raise convert_error(error, "DeleteObjects", self.bucket, row["Key"])
+        objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        with self.translate_errors("DeleteObjects", keys[0]):
+            answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
+        for row in answer.get("Errors", ()):
+            error = ClientError({"Error": row}, "DeleteObjects")
+            raise convert_error(error, "DeleteObjects", self.bucket, row["Key"])
 
     def delete_if(self, key: str, etag: str) -> bool:
         """Delete the object that has this ETag; whether it was there.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from tandem.artifacts.explain import describe_differences, find_nearest_key
+from tandem.artifacts.explain import describe_differences
 from tandem.artifacts.inventory import StoredSet
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
 from tandem.artifacts.needs import BucketNeed
@@ -104,9 +104,9 @@ def _compare_with_needs(manifest: Manifest, needs: Sequence[BucketNeed]) -> tupl
     if manifest.kind == "model":
         fields = {field: fields.get(field) for field in ("id", "revision")}
         needs = [need for need in needs if need.fields["id"] == fields["id"]]
-    match = find_nearest_key(manifest.name, fields, needs)
-    if match is None:
+    ranking = [(need, compare_key_fields(fields, need.fields)) for need in needs if need.name != manifest.name]
+    if not ranking:
         return (f"no experiment uses this {manifest.kind}",)
-    nearest_need, differences = match
+    nearest_need, differences = min(ranking, key=lambda pair: (len(pair[1]), pair[0].name))
     heading = (f"nearest needed {nearest_need.name}",) if manifest.kind == "artifact" else ()
     return (*heading, *describe_differences(differences))

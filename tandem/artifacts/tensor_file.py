@@ -23,19 +23,17 @@ def read_tensor_file(path: Path) -> frozenset[str]:
     Raises:
         InputError: it is no safetensors file, or is cut off or too long.
     """
-    size, problem = path.stat().st_size, ""
+    size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-        if size < _LENGTH_BYTES or length > min(_MAX_HEADER_BYTES, size - _LENGTH_BYTES):
-            problem = f"no safetensors file, or cut off within its header ({size} bytes)"
-        else:
-            try:
-                tensors, end = _parse_header(file.read(length))
-            except (KeyError, TypeError, ValueError):
-                problem = "its header is no safetensors header"
-    if not problem and _LENGTH_BYTES + length + end != size:
-        problem = f"cut off or damaged: its header asks for {_LENGTH_BYTES + length + end} bytes, it has {size}"
-    if problem:
+        header = file.read(min(length, _MAX_HEADER_BYTES))
+    try:
+        tensors, end = _parse_header(header)
+        right_size = _LENGTH_BYTES + length + end
+        problem = f"cut off or damaged: its header asks for {right_size} bytes, it has {size}"
+    except (KeyError, TypeError, ValueError, AttributeError):
+        right_size, problem = -1, f"no safetensors header, or cut off within it ({size} bytes)"
+    if right_size != size:
         raise InputError(problem, where=str(path), change="copy it again from its source")
     return tensors
 

@@ -13,7 +13,6 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.explain import (
     KeySide,
     compute_key_name,
-    find_nearest_key,
     format_differences,
     read_key_side,
     resolve_key,
@@ -97,12 +96,6 @@ def test_a_file_that_is_neither_is_refused_by_name(tmp_path, body):
     (tmp_path / "odd.json").write_bytes(body)
     with pytest.raises(InputError, match=r"odd\.json"):
         read_key_side(tmp_path / "odd.json")
-
-
-def test_the_nearest_key_differs_in_the_fewest_fields(key):
-    far, near = replace(key, max_num_seqs=1, max_model_len=1), replace(key, num_speculative_tokens=5)
-    found = find_nearest_key(key.name, key.as_fields(), [side(far), side(near), side(key)])
-    assert found == (side(near), {"num_speculative_tokens": (key.num_speculative_tokens, 5)})
 
 
 def test_fields_of_another_release_have_no_name(key):

@@ -205,7 +205,7 @@ def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_com
     done = stage(revision="main")
     manifest = manifest_in(held(), f"models/{MODEL}/main")
     assert manifest.fields == {"id": MODEL, "revision": "main", "commit": COMMIT}
-    assert {"revision resolved", "staged"} <= set(done.events)
+    assert "staged" in done.events
 
 
 @pytest.fixture
