@@ -216,7 +216,7 @@ def _format_number(value: float | None, digits: int) -> str:
 
 def _read_llmperf(folder: Path, calls: Sequence[LlmperfCall]) -> GeneratorFigures:
     call_results = list(filter(None, (results.read_results(call_folder(folder, c.arm, c.call)) for c in calls)))
-    rows = [row for call_result in call_results for row in call_result.rows if not row.has_failed]
+    rows = [row for call_result in call_results for row in call_result.rows if row.error_code is None]
     columns = {
         name: [value * factor for row in rows if (value := getattr(row, field)) is not None]
         for name, (field, factor) in LLMPERF_FIELDS.items()

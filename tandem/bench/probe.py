@@ -64,13 +64,6 @@ class ProbeResult:
     arm: ManifestArm
     models: frozenset[str]
 
-    @property
-    def names(self) -> str:
-        """What the server calls itself, each name with where it stands; nothing is concluded from it."""
-        arm = self.arm
-        places = {"/version": arm.server_version, "owned_by": arm.owned_by, "Server": arm.server_header}
-        return ", ".join(f"{place} {name}" for place, name in places.items() if name is not None) or "nothing"
-
 
 async def probe_server(
     client: CompletionClient, arm: ManifestArm, *, thinking: bool | None = None, seed: int | None = None

@@ -39,7 +39,6 @@ from tandem.bench.round_callback import RoundCallback, RoundHook
 from tandem.bench.run_description import describe_plan
 from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
-from tandem.bench.terminal_text import clean_text
 from tandem.bench.warm_up import warm_up_arm
 from tandem.errors import ExternalError, TandemError, convert_os_errors
 
@@ -137,7 +136,6 @@ class MeasurementRun:
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
-        self.progress.notify(f"{arm.name} says of itself: {clean_text(probe_result.names)}")
         for extra in sorted(self.settings.extras):
             if not getattr(arm.offers, extra):
                 self._note(f"{arm.name} does not give {extra}, so its records have none")

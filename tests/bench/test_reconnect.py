@@ -96,7 +96,7 @@ def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
 def test_probe_says_how_the_server_names_itself() -> None:
     _, result = call("never", lambda client, _: probe_server(client, arm("arm")))
     assert (result.arm.server_version, result.arm.owned_by) == (None, OWNER)
-    assert result.names == f"owned_by {OWNER}, Server closing-server/1.0"
+    assert result.arm.server_header == "closing-server/1.0"
 
 
 def run_against(closing: Closing, folder: Path) -> tuple[list[RequestRecord], str]:

@@ -44,11 +44,6 @@ class LlmperfRequest(msgspec.Struct, frozen=True, kw_only=True):
     number_output_tokens: float | None = None
     number_input_tokens: float | None = None
 
-    @property
-    def has_failed(self) -> bool:
-        """Whether the tool noted an error."""
-        return self.error_code is not None
-
 
 class LlmperfTotals(msgspec.Struct, frozen=True, kw_only=True):
     """One call's totals: tokens by Llama's tokenizer over the tool's own clock, which starts before its workers do."""
@@ -65,7 +60,7 @@ class LlmperfResults(NamedTuple):
     @property
     def errors(self) -> int:
         """How many rows are errors."""
-        return sum(row.has_failed for row in self.rows)
+        return sum(row.error_code is not None for row in self.rows)
 
 
 def read_results(folder: Path) -> LlmperfResults | None:
