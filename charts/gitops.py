@@ -88,15 +88,13 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
         "path": ".",
         "helm": {"releaseName": RELEASE, "valuesObject": driver.values.value},
     }
+    projects = {
+        platform: _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS),
+        name: _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS),
+        people: _build_project(repository, namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS),
+    }
     rows: list[tuple[str, str, int, Object]] = [
-        ("AppProject", platform, 0, _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS)),
-        ("AppProject", name, 0, _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS)),
-        (
-            "AppProject",
-            people,
-            0,
-            _build_project(repository, namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS),
-        ),
+        *(("AppProject", project_name, 0, project) for project_name, project in projects.items()),
         ("Application", f"{name}-gitops", 1, _build_application(platform, gitops_source, delivery.namespace)),
         ("Application", f"{name}-neuron-dra", 1, _build_application(platform, chart_source, RELEASE_NAMESPACE)),
         # to the first namespace, because an Application names one; each object names its own. A sync that comes before

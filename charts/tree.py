@@ -115,11 +115,8 @@ def render_chart(name: str, objects_json: str) -> str:
 
 
 def _render_kustomization(resources: Iterable[str]) -> str:
-    return _dump_yaml({
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": list(resources),
-    })  # fmt: skip
+    head = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
+    return _dump_yaml({**head, "resources": list(resources)})
 
 
 class _BlockDumper(yaml.CSafeDumper):
@@ -154,10 +151,5 @@ def _list_differences(environment: Environment, wanted_texts: dict[Path, str], o
 def _refuse_foreign_folder(folder: Path) -> None:
     if not folder.exists() or (folder / KUSTOMIZATION).is_file() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    content_text = "a folder of other files" if folder.is_dir() else "a file"
-    raise SpecError([
-        SpecFault(
-            file=str(folder), path="", got=f"{content_text}, which rendering would replace",
-            allowed="an empty folder, or one that was rendered before", change="name another folder by --out",
-        )
-    ])  # fmt: skip
+    got, allowed = "files of others, which rendering would replace", "an empty folder, or one that was rendered before"
+    raise SpecError([SpecFault(str(folder), "", got, allowed, "name another folder by --out")])

@@ -25,8 +25,9 @@ class ArtifactsStack(EnvironmentStack):
             Construct(self, "AccessLogs"), name=names.log_bucket_name(environment),
             expire_days=environment.log_retention_days,
         )  # fmt: skip
-        reason = "this bucket receives the access logs; its own would log themselves"
-        acknowledge_findings(access_logs, {"AwsSolutions-S1": reason})
+        acknowledge_findings(
+            access_logs, "it receives the access logs; its own would log themselves", "AwsSolutions-S1"
+        )
         add_private_bucket(
             Construct(self, "Artifacts"), name=names.bucket_name(environment), access_logs=access_logs,
             noncurrent_days=environment.artifacts.noncurrent_days, key_arn=environment.artifacts.kms_key_arn,

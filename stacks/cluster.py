@@ -136,9 +136,8 @@ def _add_cluster_role(scope: Construct, key_arn: str, location: AwsLocation, clu
 
 def _add_access_entries(scope: Construct, cluster_ref: str, access: ClusterAccess, location: AwsLocation) -> None:
     """Add one entry per principal: who may do what in the cluster."""
-    entries = [(principal, [admin_policy(location)], None) for principal in access.admin]
     rows = [
-        *entries,
+        *((person, [admin_policy(location)], None) for person in access.admin),
         *((person, None, [kubernetes_group(kind)]) for kind in CLUSTER_KINDS for person in getattr(access, kind)),
     ]
     for principal, policies, groups in rows:

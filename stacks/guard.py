@@ -111,8 +111,7 @@ def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:
     queue.apply_removal_policy(RemovalPolicy.DESTROY)
     policy = policy_document(deny_plain_transport("sqs:*", queue.attr_arn))
     sqs.CfnQueuePolicy(scope, "Policy", queues=[queue.ref], policy_document=policy)
-    reason = "this is the queue of what others gave up; nothing reads it but people"
-    acknowledge_findings(queue, {"AwsSolutions-SQS3": reason})
+    acknowledge_findings(queue, "the queue of what others gave up; people alone read it", "AwsSolutions-SQS3")
     return queue.attr_arn
 
 
@@ -240,10 +239,6 @@ class PeoplePolicies(Construct):
                 description=f"Tandem {environment.name}: {kind}; docs/people.md",
             )  # fmt: skip
             managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
-            reasons = {
-                f"AwsSolutions-IAM5[Resource::{arn}]": TARGET_REASONS[target]
-                for target in list_rights(kind)
-                for arn in targets[target].arns
-                if "*" in arn
-            }
-            acknowledge_findings(managed_policy, reasons)
+            for target in list_rights(kind):
+                findings = [f"AwsSolutions-IAM5[Resource::{arn}]" for arn in targets[target].arns if "*" in arn]
+                acknowledge_findings(managed_policy, TARGET_REASONS.get(target, ""), *findings)

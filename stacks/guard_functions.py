@@ -84,8 +84,7 @@ class GuardFunction(Construct):
             environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
             logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=group.ref),
         )
-        reason = "as the tools image has it; another version is a decision of ours"
-        acknowledge_findings(function, {"AwsSolutions-L1": reason})
+        acknowledge_findings(function, "the Python of the tools image; ours to move", "AwsSolutions-L1")
         self.arn = function.attr_arn
         # a stop that failed is tried again and then told of, a pass is left to the next
         config = lambda_.CfnEventInvokeConfig

@@ -189,11 +189,10 @@ class ImageBuild:
             queued_timeout_in_minutes=QUEUE_MINUTES,
             vpc_config=vpc_config,
         )
-        reasons = {
-            "AwsSolutions-CB3": "docker build needs a Docker daemon; the project runs this one source only",
-            "AwsSolutions-CB4": "the key would encrypt artifacts and caches, and the project has neither",
-        }
-        acknowledge_findings(resource, reasons)
+        reason = (
+            "docker build needs a daemon, for this one source only; a key would encrypt artifacts, and there are none"
+        )
+        acknowledge_findings(resource, reason, "AwsSolutions-CB3", "AwsSolutions-CB4")
         self.project = resource.ref
 
 
@@ -266,6 +265,5 @@ def _add_build_function(
         timeout=TIMEOUT_S, memory_size=MEMORY_MIB,
         logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
     )  # fmt: skip
-    reason = "the Python of the tools image; another version is a decision of ours"
-    acknowledge_findings(function, {"AwsSolutions-L1": reason})
+    acknowledge_findings(function, "the Python of the tools image; ours to move", "AwsSolutions-L1")
     return function.attr_arn

@@ -65,8 +65,7 @@ class KubectlAccess(Construct):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
-        reason = "the CDK pins the Python its handler is tested with; CDK releases move it"
-        acknowledge_findings(handler, {"AwsSolutions-L1": reason})
+        acknowledge_findings(handler, "the CDK pins the Python its handler is tested with", "AwsSolutions-L1")
         framework_role = _narrow_framework_role(children, handler.attr_arn, location)
         groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]
         for group in groups:
@@ -90,7 +89,7 @@ def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, loc
     role.assume_role_policy_document = policy_document(trust)
     vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
     role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
-    acknowledge_findings(role, {"AwsSolutions-IAM5[Resource::*]": _WILDCARD_REASON})
+    acknowledge_findings(role, _WILDCARD_REASON, "AwsSolutions-IAM5[Resource::*]")
     return role
 
 
@@ -105,7 +104,7 @@ def _add_handler_role(scope: Construct, cluster_name: str, chart_repository: str
         scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=location.account_condition()),
         inline_policies={"handler": iam.PolicyDocument.from_json(policy_document(*statements))},
     )  # fmt: skip
-    acknowledge_findings(role, {"AwsSolutions-IAM5[Resource::*]": _WILDCARD_REASON})
+    acknowledge_findings(role, _WILDCARD_REASON, "AwsSolutions-IAM5[Resource::*]")
     return role
 
 

@@ -53,7 +53,7 @@ def add_role(
     findings = [f"AwsSolutions-IAM4[Policy::{arn}]" for arn in managed_policy_arns]
     findings += [f"AwsSolutions-IAM5[Resource::{resource}]" for resource in dict.fromkeys(resources)]
     if reason:
-        acknowledge_findings(role, dict.fromkeys(findings, reason))
+        acknowledge_findings(role, reason, *findings)
     return role
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -55,15 +54,14 @@ def export_value(stack: cdk.Stack, id_: str, value: str) -> str:
     return cdk.Fn.import_value(name)
 
 
-def acknowledge_findings(construct: IConstruct, reasons: Mapping[str, str]) -> None:
+def acknowledge_findings(construct: IConstruct, reason: str, *findings: str) -> None:
     """Record why findings of cdk-nag stand; no rule is switched off.
 
     Args:
-        reasons: full id of a finding, such as `AwsSolutions-IAM4[Policy::...]`, to the reason.
+        findings: full ids, such as `AwsSolutions-IAM4[Policy::...]`.
     """
-    cdk.Validations.of(construct).acknowledge(
-        *(cdk.Acknowledgment(id=f"AwsSolutions::{finding}", reason=reason) for finding, reason in reasons.items())
-    )
+    acknowledgments = [cdk.Acknowledgment(id=f"AwsSolutions::{finding}", reason=reason) for finding in findings]
+    cdk.Validations.of(construct).acknowledge(*acknowledgments)
 
 
 @cache

@@ -31,8 +31,7 @@ def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]
     region, instance_type = context.environment.region, context.environment.capacity.instance_type
     regions = context.catalogue.offerings.offerings.get(instance_type, {})
     if region not in regions:
-        change = "write one of them, or an instance type that the region offers; where your account is offered it, "
-        change += f"add the row to {_OFFERINGS}"
+        change = f"write one of them, or an instance type that it offers; what your account is offered: {_OFFERINGS}"
         yield RuleFinding("region", f"{region} for {instance_type}", join_values(sorted(regions)), change)
 
 
@@ -45,8 +44,7 @@ def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     is_foreign = region_zones is not None and capacity.zone not in region_zones.value  # zone-of-region refuses it
     if figure is not None and capacity.zone not in figure.value and not is_foreign:
         got = f"{capacity.zone} for {capacity.instance_type}"
-        change = f"write {figure.value[0]}, and have it among the network's zones; if your account is offered it in "
-        change += f"{capacity.zone}, add that to {_OFFERINGS}"
+        change = f"write {figure.value[0]}, also among the network's zones; what your account is offered: {_OFFERINGS}"
         yield RuleFinding("capacity.zone", got, join_values(figure.value), change, figure)
 
 
@@ -168,8 +166,7 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     capacity, guard = context.environment.capacity, context.environment.guard
     run_usd = compute_run_usd(context.environment)
     if guard.budget_usd < run_usd:
-        replacements = ", each replaced once while it lives" if capacity.kind == "spot" else ""
-        legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replacements}"
+        legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind} nodes"
         change = f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run_usd / guard.max_hours)))}"
         yield RuleFinding("guard.budget_usd", f"{guard.budget_usd:g}", legal, change)
 

@@ -9,7 +9,6 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
-from typing import Any
 
 from tandem.rules import (
     capacity,
@@ -33,7 +32,7 @@ from tandem.spec.workspace import Workspace
 
 MODULES = (models, speculation, lengths, placement, compilation, capacity, software, network, naming, observability)
 # faults are told in this order
-RULES: tuple[Rule[Any], ...] = tuple(rule for module in MODULES for rule in module.RULES)
+RULES: tuple[Rule, ...] = tuple(rule for module in MODULES for rule in module.RULES)
 
 
 def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[SpecFault, ...]:

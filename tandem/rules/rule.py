@@ -12,13 +12,12 @@ import difflib
 import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from tandem.spec.faults import Severity
 from tandem.spec.figure import DataFigure
 from tandem.spec.record import UnknownValueError
 
-S = TypeVar("S")
 V = TypeVar("V")
 EntryFunction = TypeVar("EntryFunction", bound=Callable[[Any], Iterable[tuple[str, object]]])
 FindFunction = TypeVar("FindFunction", bound=Callable[[Any], Iterable["RuleFinding"]])
@@ -49,7 +48,7 @@ class RuleFinding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule(Generic[S]):
+class Rule:
     """One row of the table.
 
     Args:
@@ -64,12 +63,12 @@ class Rule(Generic[S]):
     """
 
     id: str
-    context_type: type[S]
+    context_type: type[Any]
     sentence: str
     source: str
     date: dt.date
     severity: Severity
-    find: Callable[[S], Iterable[RuleFinding]]
+    find: Callable[[Any], Iterable[RuleFinding]]
     accepts_unproven: bool | None = None
 
     def judge(self, context: Any) -> Iterator[RuleFinding]:
@@ -79,7 +78,7 @@ class Rule(Generic[S]):
                 yield from self.find(context)
 
 
-class RuleList(list[Rule[Any]]):
+class RuleList(list[Rule]):
     """The rules of one module, in the order in which their functions stand.
 
     A function's argument says what it judges, and its docstring what must hold, where `{NAME}` is a constant of its

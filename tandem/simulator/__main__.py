@@ -23,18 +23,18 @@ from tandem.simulator.server_log import ServerLog
 from tandem.simulator.settings import ArtifactRequirement, SimulatorSettings, read_settings
 from tandem.spec.artifact_key import ArtifactKey
 
-LAST_PORT = 65_535
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     description = "one simulator of a vLLM server, in a process of its own"
     parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
     parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
-    parser.add_argument("--port", type=_parse_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
+    parser.add_argument("--port", type=int, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
     parser.add_argument("--log", type=Path, metavar="FILE", help="truth log, JSON lines; appended to")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
     options = parser.parse_args(argv)
+    if options.port not in range(65_536):
+        parser.error(f"{options.port} is no port: 0 to 65535")
     problem, change = str(options.log), "name another by --log"
     try:
         settings = read_settings(options.knobs)
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code
     except OSError as error:
-        sys.stderr.write(f"error: {problem}: {error.strerror or error}; {change}\n")
+        sys.stderr.write(f"error: {problem}: {error}; {change}\n")
         return ExitCode.EXTERNAL_FAILURE
     return ExitCode.DONE
 
@@ -76,14 +76,6 @@ def _require_artifact(artifact: ArtifactRequirement) -> None:
         if size != file.size:
             problem = f"{manifest.name}: {file.path} has {size} bytes instead of {file.size}"
             raise StaleError(problem, where=where, change=change)
-
-
-def _parse_port(text: str) -> int:
-    """Read a port; argparse tells what is no number, too."""
-    port = int(text)
-    if not 0 <= port <= LAST_PORT:
-        raise argparse.ArgumentTypeError(f"{port} is no port: 0 to {LAST_PORT}")
-    return port
 
 
 async def _run_server(settings: SimulatorSettings, log: ServerLog, port: int, *, with_parent: bool) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -65,7 +64,7 @@ class ResponseStream:
         self.frames, self.max_tokens = frames, max_tokens
         self._entry, self._tokens = entry, frames.plan.begin()
         self._token_index = self._pending_tokens = self._burst_count = 0
-        self._bursts: asyncio.Queue[TokenBurst] = asyncio.Queue()
+        self.bursts: asyncio.Queue[TokenBurst] = asyncio.Queue()
         kind, self._shift_s, self._stall_s = fault.kind if fault else None, 0.0, fault.seconds if fault else 0.0
         after_bursts = fault.after_bursts if fault else 0
         self._drop_burst = after_bursts if kind == "drop" else None
@@ -83,10 +82,6 @@ class ResponseStream:
         self._pending_tokens -= frame_tokens
         return TokenBurst(due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last)
 
-    def deliver(self, burst: TokenBurst) -> None:
-        """Hand a burst over to the writer."""
-        self._bursts.put_nowait(burst)
-
     async def write(self, request: web.Request, response: web.StreamResponse | None) -> None:
         """Write every burst when it is due; return after the last one, or where a fault drops the connection.
 
@@ -96,32 +91,25 @@ class ResponseStream:
         Raises:
             ConnectionError: the client went away.
         """
-        async for burst in self._wait_bursts():
+        last = False
+        while not last:
+            burst = await self.bursts.get()
+            last = burst.last
+            if self._burst_count == self._stall_burst:
+                self._shift_s = self._stall_s
+            if self._shift_s:
+                await sleep_until(burst.due_s + self._shift_s)
             if response and self._drop_burst is not None and self._burst_count >= self._drop_burst:
                 if request.transport is not None:
                     request.transport.close()
                 return
             if response and burst.content:
                 await response.write(burst.content)
-            self._note_burst(burst)
-
-    async def _wait_bursts(self) -> AsyncIterator[TokenBurst]:
-        last = False
-        while not last:
-            burst = await self._bursts.get()
-            if self._burst_count == self._stall_burst:
-                self._shift_s = self._stall_s
-            if self._shift_s:
-                await sleep_until(burst.due_s + self._shift_s)
-            last = burst.last
-            yield burst
-
-    def _note_burst(self, burst: TokenBurst) -> None:
-        if burst.tokens:
-            self._entry.bursts.append((time.monotonic(), burst.tokens))
-            self._entry.due_s.append(burst.due_s + self._shift_s)
-            self._entry.completion_tokens += burst.tokens
-            self._burst_count += 1
+            if burst.tokens:
+                self._entry.bursts.append((time.monotonic(), burst.tokens))
+                self._entry.due_s.append(burst.due_s + self._shift_s)
+                self._entry.completion_tokens += burst.tokens
+                self._burst_count += 1
 
 
 class EngineLoop:
@@ -169,7 +157,7 @@ class EngineLoop:
         await sleep_until(steps.end_s)
         for request, burst in bursts:
             if request in self._streams:
-                self._streams[request].deliver(burst)
+                self._streams[request].bursts.put_nowait(burst)
         ends = [(request, self._streams.pop(request)) for request in self.engine.end(steps)]
         await asyncio.sleep(0)  # the writers' turn; whoever reads their last byte and then the metrics finds it counted
         self.metrics_page.record_steps(steps)

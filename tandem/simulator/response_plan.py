@@ -61,10 +61,8 @@ class ResponsePlan:
 
 def classify_prompt(prompt: str, settings: SimulatorSettings) -> str:
     """Return the first class of which the prompt contains a text."""
-    for name, class_ in settings.classes.items():
-        if any(text in prompt for text in class_.contains):
-            return name
-    return DEFAULT_CLASS
+    names = (name for name, class_ in settings.classes.items() if any(text in prompt for text in class_.contains))
+    return next(names, DEFAULT_CLASS)
 
 
 def plan_response(generation_request: GenerationRequest, settings: SimulatorSettings, max_tokens: int) -> ResponsePlan:

@@ -108,17 +108,9 @@ class SimulatorServer:
         engine, self._metrics_page = BatchingEngine(self._settings), MetricsPage(self._settings)
         self._engine_loop = EngineLoop(engine, self._metrics_page)
         self._engine_task = asyncio.create_task(self._engine_loop.run())
-        self._engine_task.add_done_callback(self._report_engine_failure)
         self._ready_s = time.monotonic() + self._settings.start.seconds
         self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
         await self._site.start()
-
-    def _report_engine_failure(self, engine_task: asyncio.Task[None]) -> None:
-        """Cut what is open when the engine fails by a mistake of ours: nobody may wait for it for ever."""
-        error = None if engine_task.cancelled() else engine_task.exception()
-        if error is not None:
-            asyncio.get_running_loop().call_exception_handler({"message": "the engine failed", "exception": error})
-            self._abort()
 
     async def _restart(self, seconds: float) -> None:
         self._log.write_event("restart", seconds=seconds)

@@ -6,7 +6,6 @@ CLOCK_MONOTONIC, which every process of the machine shares. The first line holds
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -73,14 +72,7 @@ class ServerLog:
         """Write one request."""
         if self._file is None:
             self.requests.append(entry)
-            return
-        try:
-            self._write_line(entry)
-        except OSError as error:  # go on without the log: whoever is measured must not notice
-            problem = f"the truth log takes no more: {error.strerror}; what was served from here on is not in it"
-            sys.stderr.write(f"error: {problem}\n")
-            self.close()
-            self._file = None
+        self._write_line(entry)
 
     def write_event(self, event_name: str, **fields: Any) -> None:
         """Write what is no request: a restart."""

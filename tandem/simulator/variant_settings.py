@@ -67,9 +67,13 @@ def build_variant_settings(
         SpecError: the calibration has no figure for a model of the experiment.
     """
     figures, serving = read_calibration(), experiment.serving
-    faults = _find_absent_models(experiment, figures)
-    if faults:
-        raise SpecError(faults)
+    drafts = {variant.draft for variant in experiment.all_variants() if variant.draft}
+    absent_ids = {experiment.target} - figures.targets.keys() | drafts - (
+        figures.drafts.keys() & figures.acceptance.keys()
+    )
+    if absent_ids:
+        got, change = ", ".join(sorted(absent_ids)), "add their figures, with their source"
+        raise SpecError([SpecFault(f"tandem/simulator/data/{CALIBRATION_FILE.name}", "", got, "every model", change)])
     runtime, cost = catalogue.runtimes[experiment.runtime], figures.targets[experiment.target]
     law: AcceptanceModelName = "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm"
     plain = SimulatorSettings(
@@ -108,15 +112,3 @@ def _class_settings(variant: Variant, classes: Mapping[str, PromptClassSettings]
         name: class_.model_copy(update={"acceptance": chances.get(name, default)}) for name, class_ in classes.items()
     }
     return own | {DEFAULT_CLASS: PromptClassSettings(acceptance=default)}
-
-
-def _find_absent_models(experiment: Experiment, figures: SimulatorCalibration) -> list[SpecFault]:
-    drafts = dict.fromkeys(variant.draft for variant in experiment.all_variants() if variant.draft)
-    drafted = figures.drafts.keys() & figures.acceptance.keys()
-    lookups = [("target", experiment.target, figures.targets.keys()), *(("draft", draft, drafted) for draft in drafts)]
-    change = f"add its figures, with their source, to tandem/simulator/data/{CALIBRATION_FILE.name}"
-    return [
-        SpecFault(f"experiments/{experiment.name}.yaml", field_name, model, ", ".join(sorted(known)), change)
-        for field_name, model, known in lookups
-        if model not in known
-    ]

@@ -202,7 +202,7 @@ def test_render_says_in_words_that_a_folder_is_not_its_own(specs, tmp_path, caps
     (tmp_path / "dev-trn2-3xlarge").mkdir()
     (tmp_path / "dev-trn2-3xlarge" / "mine.txt").write_text("mine")
     code = main(["render", "dev-trn2-3xlarge", "--out", str(tmp_path), *folders(specs)])
-    assert (code, "a folder of other files" in capsys.readouterr().err) == (2, True)
+    assert (code, "files of others" in capsys.readouterr().err) == (2, True)
 
 
 def test_render_check_gives_1_for_a_tree_that_no_environment_has(specs, tmp_path, capsys):

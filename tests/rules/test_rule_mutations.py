@@ -84,7 +84,7 @@ class Silence(ast.NodeTransformer):
         return ast.copy_location(ast.parse("yield from ()").body[0], node) if node is self._statement else node
 
 
-def silenced(module: ModuleType, number: int) -> tuple[Rule[Any], ...]:
+def silenced(module: ModuleType, number: int) -> tuple[Rule, ...]:
     """Return the table after one statement of a module says nothing any more."""
     tree = tree_of(module)
     changed = ast.fix_missing_locations(Silence(speaking(tree)[number]).visit(tree))
@@ -95,7 +95,7 @@ def silenced(module: ModuleType, number: int) -> tuple[Rule[Any], ...]:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
-def test_a_disabled_rule_turns_its_test_red(rule: Rule[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disabled_rule_turns_its_test_red(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JUDGE, "RULES", tuple(other for other in RULES if other is not rule))
     with pytest.raises(AssertionError):
         test_examples.test_rejects_the_example_at_its_key_and_says_what_to_do(rule.id, EXAMPLES[rule.id])

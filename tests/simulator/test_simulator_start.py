@@ -201,17 +201,6 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
     assert line["bursts"][0][0] >= line["accepted_s"]
 
 
-def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
-    simulator, path = logged
-    simulator._log._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the log closes it
-
-    answers = [ask(simulator.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
-    assert answers == [200, 200]
-    assert until(lambda: len(simulator.log_entries) == 1)
-    assert capsys.readouterr().err.count("takes no more") == 1
-    assert path.read_bytes().count(b"\n") == 1
-
-
 def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
     simulator, path = logged
     answers: list[Answered] = []
