@@ -30,9 +30,7 @@ def choose(folder, **bodies):
     for name, body in files.items():
         (folder / name).write_bytes(body)
     entries = {name: SnapshotEntry(path=name, size=1) for name in files}
-    return choose_files(
-        SimpleNamespace(entries=entries, where="here", receive=lambda entry, _: (folder / entry.path, ""))
-    )
+    return choose_files(SimpleNamespace(entries=entries, where="here", receive=lambda entry: (folder / entry.path, "")))
 
 
 def test_a_server_s_files_and_the_shards_of_the_index_are_chosen(tmp_path):

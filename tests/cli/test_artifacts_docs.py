@@ -99,7 +99,8 @@ def act(enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest
     """Run a documented command as somebody with just its rights, or with one right less."""
     write_environment(specs, BUCKET)
     owner = ObjectStore(BUCKET, enforcing.client("s3"))
-    owner.delete([listed.key for listed in owner.list("")])
+    for stored in owner.list(""):
+        owner.delete([stored.key])
     put_set(owner, STALE, "run")
     owner.client.create_multipart_upload(Bucket=BUCKET, Key=f"{STALE}/run/big")
     need = needed(specs)[-1]
