@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -129,10 +130,12 @@ def test_an_interrupted_run_releases_its_lease(hub, store, aws, tmp_path):
          COMMIT, "--work", str(tmp_path / "work")],
         cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url},
+        # a shell's background job ignores the signal, and so would its children
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )  # fmt: skip
     while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
         time.sleep(0.005)
-    process.send_signal(2)
+    process.send_signal(signal.SIGINT)
 
     assert process.wait(30) == 130
     lease = store.read(f"models/{MODEL}/{COMMIT}/tandem-lease.json")
