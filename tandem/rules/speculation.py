@@ -1,4 +1,9 @@
-"""Which speculation modes run where, how many tokens they draft, how they are spelt, and what is compared with what."""
+"""Which speculation modes run where, how many tokens they draft, how they are spelt, and what is compared with what.
+
+No runtime's data names a largest `num_speculative_tokens`: no source states one. Therefore no rule refuses a window by
+runtime. Every window is 1 to 64 (tandem/spec/experiment.py), `tokens-by-mode` asks for one by mode, and `length-holds`
+(tandem/rules/lengths.py) refuses one that max_model_len does not hold.
+"""
 
 from __future__ import annotations
 
