@@ -26,8 +26,6 @@ COMMANDS = {
     "upload": "after a compile: verify the artifact, store it, write its manifest last",
     "keep": "after a measurement: store its results, and end as it ended",
     "admit": "before serving: compare artifact and Deployment, refuse or make the artifact local",
-    "list": "show stored models and artifacts",
-    "explain": "name the fields in which two artifacts differ",
     "collect": "delete what nobody uses and is old",
     "adopt": "take in an artifact that was compiled elsewhere",
 }

@@ -6,7 +6,6 @@ and nothing is guessed.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import difflib
 import json
@@ -16,11 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.job_env import read_artifact_key
 from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
 from tandem.errors import InputError, convert_os_errors
-from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, compare_key_fields
+from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
@@ -147,48 +144,6 @@ def serialize_differences(first_side: KeySide, second_side: KeySide) -> dict[str
         "same": not differences,
         "differences": {field: {"a": a, "b": b} for field, (a, b) in differences.items()},
     }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.add_argument("a", metavar="A", help="a manifest, its folder, a file with a key's fields, or a stored key")
-    parser.add_argument("b", metavar="B", nargs="?", help=f"the same; left out: the key in {KEY_VARIABLE}")
-    parser.add_argument("--bucket", default=os.environ.get("TANDEM_BUCKET"), help="where stored keys are looked up")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Log the differences of two keys.
-
-    Raises:
-        InputError: a word means nothing or several things.
-    """
-    own_sides = read_variable_sides()
-    if options.b is None and not own_sides:
-        raise InputError("one key was named", change=f"name two, or set {KEY_VARIABLE}")
-
-    def read_stored_sides() -> Iterable[KeySide]:
-        from tandem.artifacts.inventory import read_inventory  # noqa: PLC0415 - boto3, which two files do not need
-        from tandem.artifacts.store import open_store  # noqa: PLC0415
-
-        if not options.bucket:
-            return ()
-        return list_artifact_sides(read_inventory(open_store(options.bucket)), f"s3://{options.bucket}/")
-
-    first_side = resolve_key(options.a, own_sides, read_stored_sides)
-    second_side = own_sides[0] if options.b is None else resolve_key(options.b, own_sides, read_stored_sides)
-    comparison = serialize_differences(first_side, second_side)
-    log_event("equal" if comparison["same"] else "different", **comparison)
-    return 0
-
-
-def read_variable_sides() -> list[KeySide]:
-    """Return the key that a pod carries, none where this is no pod.
-
-    Raises:
-        InputError: what it carries is no key.
-    """
-    keys = [read_artifact_key()] if KEY_VARIABLE in os.environ else []
-    return [KeySide(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE) for key in keys]
 
 
 def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[KeySide]:

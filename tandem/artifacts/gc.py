@@ -8,6 +8,7 @@ not whole; the lease goes last, so a run that was interrupted is finished by the
 from __future__ import annotations
 
 import argparse
+import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,12 +17,12 @@ from platform import node
 
 from tandem.artifacts import store as s3
 from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.explain import read_variable_sides
 from tandem.artifacts.inventory import StoredSet, find_read_fault, read_inventory, read_stored_set, set_prefix
-from tandem.artifacts.job_env import add_bucket_argument
+from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.errors import ExternalError, InputError
+from tandem.spec.artifact_key import KEY_VARIABLE
 
 MIN_AGE_DAYS = 30
 LEASE_S = 60.0
@@ -225,7 +226,7 @@ def run(options: argparse.Namespace) -> int:
         InputError: nothing is said to be in use.
         TandemError: S3 failed.
     """
-    used_names = {*options.used, *(side.name for side in read_variable_sides())}
+    used_names = {*options.used, *([read_artifact_key().name] if KEY_VARIABLE in os.environ else [])}
     if not used_names:
         change = "name each id@revision and artifact key in use by --used; `tandem artifacts gc` reads the experiments"
         raise InputError("nothing is said to be in use, so everything would go", change=change)

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bucket", default=bucket, help="of models, artifacts and results")
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("--model", metavar="ORG/NAME", help="a stored model; with --revision")
-    group.add_argument("--artifact", metavar="NAME", help="a stored artifact: its key's name, as `list` shows it")
+    group.add_argument("--artifact", metavar="NAME", help="a stored artifact: its key's name")
     group.add_argument("--folder", type=Path, help="a local artifact, held against TANDEM_ARTIFACT_KEY")
     parser.add_argument("--revision", help="of the model")
     parser.add_argument("--work", type=Path, help="with --folder: where the compiler's cache is")
@@ -76,7 +76,7 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
     where, manifest_object = store.url(key), store.read(key)
     if manifest_object is None:
         problem = f"there is no manifest, so no whole {kind} {name}"
-        raise InputError(problem, where=where, change="`list` shows what there is and who writes it")
+        raise InputError(problem, where=where, change="`tandem artifacts list` shows what there is and who writes it")
     manifest = sets.parse_manifest(manifest_object.body, where)
     head = store.head(key)
     is_intact = head is not None and head.sha256 == hashlib.sha256(manifest_object.body).hexdigest()

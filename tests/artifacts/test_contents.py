@@ -6,6 +6,7 @@ import pytest
 from stored_sets import FILES, put, put_lease, put_set
 
 from tandem.artifacts.inventory import read_inventory, read_stored_set, set_prefix
+from tandem.artifacts.lease import hold_lease
 
 pytestmark = pytest.mark.endpoint
 KEY = "artifacts/tiny-000000000000"
@@ -41,6 +42,22 @@ def test_a_manifest_under_another_name_is_damage(store):
     body = store.read(f"{KEY}/tandem-manifest.json").body
     put(store, "artifacts/other/tandem-manifest.json", body)
     assert read_stored_set(store, "artifacts/other").damage == "its manifest is of artifact tiny-000000000000"
+
+
+def test_a_file_of_another_size_is_damage(store):
+    put_set(store, KEY, "run")
+    put(store, f"{KEY}/run/config.json", b"{ }")
+    found = read_stored_set(store, KEY)
+    assert (found.condition, found.damage) == ("damaged", "config.json of another size")
+
+
+def test_files_without_a_manifest_are_partial_and_their_writer_is_named(store):
+    put(store, f"{KEY}/run/config.json")
+    with hold_lease(store, f"{KEY}/tandem-lease.json", "job-a", 60, 0):
+        held = read_stored_set(store, KEY)
+    free = read_stored_set(store, KEY)
+    assert (held.condition, held.writer.startswith("held by job-a until 20")) == ("partial", True)
+    assert (free.condition, free.writer) == ("partial", "nobody writes it, job-a was the last")
 
 
 def test_a_lease_that_is_none_hides_nothing(store):

@@ -1,15 +1,13 @@
-"""`explain`: which key a word means, and in which fields two keys differ."""
+"""Which key a word means, and in which fields two keys differ."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tandem.artifacts.__main__ import main
 from tandem.artifacts.explain import (
     KeySide,
     compute_key_name,
@@ -17,7 +15,7 @@ from tandem.artifacts.explain import (
     read_key_side,
     resolve_key,
 )
-from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
+from tandem.artifacts.manifest import Manifest, ManifestFile
 from tandem.errors import InputError
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.document import read_document
@@ -102,31 +100,3 @@ def test_fields_of_another_release_have_no_name(key):
     fields = key.as_fields()
     del fields["sdk"]
     assert (compute_key_name(key.as_fields()), compute_key_name(fields), compute_key_name({})) == (key.name, None, None)
-
-
-def test_the_module_compares_two_files_without_a_bucket(key, tmp_path, capsys):
-    (tmp_path / "key.json").write_text(json.dumps(replace(key, num_speculative_tokens=5).as_fields()))
-    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
-
-    code = main(["explain", str(tmp_path), str(tmp_path / "key.json")])
-
-    assert (code, json.loads(capsys.readouterr().out)["differences"]) == (
-        0, {"num_speculative_tokens": {"a": 7, "b": 5}},
-    )  # fmt: skip
-
-
-def test_the_module_takes_a_pods_own_key_for_the_second(key, tmp_path, capsys, monkeypatch):
-    monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(key.as_fields()))
-    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
-    code = main(["explain", str(tmp_path)])
-    assert (code, json.loads(capsys.readouterr().out)["event"]) == (0, "equal")
-
-
-@pytest.mark.parametrize("value", [None, "", "{", "{}", "[]"])
-def test_the_module_refuses_one_key_alone(key, tmp_path, monkeypatch, value):
-    (tmp_path / MANIFEST_NAME).write_bytes(manifest(key))
-    monkeypatch.delenv("TANDEM_ARTIFACT_KEY", raising=False)
-    if value is not None:
-        monkeypatch.setenv("TANDEM_ARTIFACT_KEY", value)
-
-    assert main(["explain", str(tmp_path)]) == 2

@@ -59,9 +59,8 @@ def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_st
 
 
 def test_a_reader_that_goes_away_leaves_no_traceback(start, store):
-    for number in range(3):
-        put_set(store, f"artifacts/tiny-{number:012}", "run")
-    process = start("list", "--bucket", store.bucket)
+    put_set(store, "artifacts/tiny-000000000000", "run")
+    process = start("collect", "--bucket", store.bucket, "--used", "tiny-000000000000")
     process.stdout.close()
 
     assert (process.wait(60), process.stderr.read()) == (141, "")

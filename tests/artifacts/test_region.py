@@ -16,6 +16,6 @@ def test_aws_region_is_the_region_unless_boto3_has_its_own(monkeypatch, given, f
     if given is None:
         monkeypatch.delenv("AWS_DEFAULT_REGION")
 
-    main(["explain", "no such word"])
+    main(["verify", "--folder", "no-such-folder"])
 
     assert os.environ["AWS_DEFAULT_REGION"] == found

@@ -125,6 +125,8 @@ def test_nobody_listening_is_told(module):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-        done = module("list", "--bucket", "some-bucket", AWS_ENDPOINT_URL_S3=url, AWS_MAX_ATTEMPTS="1")
+        done = module(
+            "collect", "--used", "a", "--bucket", "some-bucket", AWS_ENDPOINT_URL_S3=url, AWS_MAX_ATTEMPTS="1"
+        )
 
     assert (done.returncode, "reached nobody" in done.stdout, "Traceback" in done.stderr) == (3, True, False)
