@@ -13,7 +13,7 @@ from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
 from stacks.identity import add_pod_role
-from stacks.policy import locate_environment
+from stacks.policy import aws_policy_arn
 from tandem.spec.environment import Environment
 
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
@@ -28,10 +28,9 @@ def add_node_addons(
     scope: Construct, cluster_ref: str, environment: Environment, versions: Versions
 ) -> list[eks.CfnAddon]:
     """Add the add-ons that come before the nodes."""
-    arn = locate_environment(environment).aws_policy_arn("AmazonEKS_CNI_Policy")
     role = add_pod_role(
         Construct(scope, "CniRole"), environment=environment, namespace="kube-system", account=CNI_ACCOUNT,
-        managed_policy_arns=[arn],
+        managed_policy_arns=[aws_policy_arn(environment, "AmazonEKS_CNI_Policy")],
         reason="AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes",
     )  # fmt: skip
     agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]

@@ -19,12 +19,13 @@ from stacks.addons import add_node_addons, add_workload_addons
 from stacks.identity import add_pod_roles
 from stacks.network import NetworkIds
 from stacks.nodes import add_node_role, add_system_nodes
-from stacks.policy import AwsLocation, allow, locate_environment
+from stacks.policy import account_condition, allow, aws_policy_arn, cluster_arn
 from stacks.role import add_customer_key, add_log_group, add_role
 from stacks.stack import EnvironmentStack, export_value
+from tandem.ops.guard_config import aws_partition
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 from tandem.spec import names
-from tandem.spec.environment import ClusterAccess, Environment
+from tandem.spec.environment import Environment
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 _Cluster = eks.CfnCluster
@@ -44,11 +45,10 @@ class ClusterStack(EnvironmentStack):
     ) -> None:  # fmt: skip
         description = "Tandem: EKS cluster, add-ons, system nodes, access"
         super().__init__(scope, id_, environment=environment, description=description)
-        location, subnet_ids = locate_environment(environment), network.all_subnet_ids()
-        cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, subnet_ids, location)
-        _add_access_entries(Construct(self, "Access"), cluster.ref, environment.cluster.access, location)
-        mirrors = environment.registry_mirrors.values()
-        node_role_arn = add_node_role(Construct(self, "NodeRole"), location, mirrors).attr_arn
+        subnet_ids = network.all_subnet_ids()
+        cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, subnet_ids)
+        _add_access_entries(Construct(self, "Access"), cluster.ref, environment)
+        node_role_arn = add_node_role(Construct(self, "NodeRole"), environment).attr_arn
         node_addons = add_node_addons(Construct(self, "NodeAddons"), cluster.ref, environment, addon_versions)
         system_nodes = add_system_nodes(
             Construct(self, "SystemNodes"), environment, cluster_ref=cluster.ref, node_role_arn=node_role_arn,
@@ -66,18 +66,15 @@ class ClusterStack(EnvironmentStack):
         }
 
 
-def _add_control_plane(
-    scope: Construct, environment: Environment, subnet_ids: list[str], location: AwsLocation
-) -> eks.CfnCluster:
+def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: list[str]) -> eks.CfnCluster:
     """Add the cluster, with its key, logs and role."""
     name, settings = names.cluster_name(environment), environment.cluster
     endpoint, is_public = settings.endpoint, settings.endpoint.access == "public"
     # wraps what the cluster keeps in etcd
     key_arn = add_customer_key(
-        Construct(scope, "SecretsKey"), alias=f"alias/{name}", description=f"Kubernetes secrets of {name}",
-        location=location,
-    )  # fmt: skip
-    role = _add_cluster_role(scope, key_arn, location, name)
+        Construct(scope, "SecretsKey"), environment, alias=f"alias/{name}", description=f"Kubernetes secrets of {name}"
+    )
+    role = _add_cluster_role(scope, key_arn, environment)
     # EKS makes this group itself, and then keeps logs for ever, unless it is there first
     group = add_log_group(scope, "LogGroup", environment.log_retention_days, name=f"/aws/eks/{name}/cluster")
     log_types = [_Cluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
@@ -119,13 +116,13 @@ def _add_control_plane(
     return cluster
 
 
-def _add_cluster_role(scope: Construct, key_arn: str, location: AwsLocation, cluster_name: str) -> iam.CfnRole:
+def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) -> iam.CfnRole:
     """Return the cluster's role, which EKS may have for this cluster alone.
 
     Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
     """
-    conditions = {**location.account_condition(), "ArnLike": {"aws:SourceArn": location.cluster_arn(cluster_name)}}
-    policy = location.aws_policy_arn("AmazonEKSClusterPolicy")
+    conditions = {**account_condition(environment), "ArnLike": {"aws:SourceArn": cluster_arn(environment)}}
+    policy = aws_policy_arn(environment, "AmazonEKSClusterPolicy")
     key_statement = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
     return add_role(
         scope, "eks.amazonaws.com", actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions,
@@ -134,10 +131,11 @@ def _add_cluster_role(scope: Construct, key_arn: str, location: AwsLocation, clu
     )  # fmt: skip
 
 
-def _add_access_entries(scope: Construct, cluster_ref: str, access: ClusterAccess, location: AwsLocation) -> None:
+def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environment) -> None:
     """Add one entry per principal: who may do what in the cluster."""
+    access = environment.cluster.access
     rows = [
-        *((person, [admin_policy(location)], None) for person in access.admin),
+        *((person, [admin_policy(environment)], None) for person in access.admin),
         *((person, None, [kubernetes_group(kind)]) for kind in CLUSTER_KINDS for person in getattr(access, kind)),
     ]
     for principal, policies, groups in rows:
@@ -147,9 +145,9 @@ def _add_access_entries(scope: Construct, cluster_ref: str, access: ClusterAcces
         )  # fmt: skip
 
 
-def admin_policy(location: AwsLocation) -> eks.CfnAccessEntry.AccessPolicyProperty:
+def admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:
     """Return EKS's own policy of an admin, in the whole cluster."""
     return eks.CfnAccessEntry.AccessPolicyProperty(
-        policy_arn=f"arn:{location.partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+        policy_arn=f"arn:{aws_partition(environment.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
         access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
     )

@@ -25,10 +25,11 @@ from constructs import Construct
 from stacks import guard_rights
 from stacks.alarms import AlarmSet
 from stacks.guard_functions import FUNCTIONS, GuardFunction, add_reaper_schedule
-from stacks.policy import Conditions, allow, deny_plain_transport, locate_environment, policy_document
+from stacks.policy import Conditions, allow, deny_plain_transport, policy_document
 from stacks.role import add_customer_key, add_role, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
 from tandem.monitoring.guard_alarms import build_guard_alarms
+from tandem.ops.guard_config import build_arn
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import TARGET_REASONS, list_rights
@@ -82,18 +83,18 @@ def _add_key(scope: Construct, environment: Environment) -> str:
     A topic under the key that AWS manages would be silent, because nobody can admit CloudWatch to that one (SNS
     developer guide, "Managing Amazon SNS encryption keys and costs", event sources).
     """
-    location, name = locate_environment(environment), names.cluster_name(environment)
+    name = names.cluster_name(environment)
     log_names = [names.function_log_group_name(environment, kind) for kind in FUNCTIONS]
-    groups = [location.arn("logs", f"log-group:{log_name}") for log_name in log_names]
+    groups = [build_arn(environment, "logs", f"log-group:{log_name}") for log_name in log_names]
     users = [
         *(
             allow(guard_rights.SEND_ACTIONS, ["*"], service=service, conditions=conditions)
             for service, conditions in _list_publishers(environment).items()
         ),
-        allow_log_key(location, "ArnEquals", groups),
+        allow_log_key(environment, "ArnEquals", groups),
     ]
     description = f"Topics, queue and logs of the guard of {name}"
-    return add_customer_key(scope, alias=f"alias/{name}-guard", description=description, location=location, users=users)
+    return add_customer_key(scope, environment, alias=f"alias/{name}-guard", description=description, users=users)
 
 
 def _list_publishers(environment: Environment) -> dict[str, Conditions]:
@@ -120,13 +121,13 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
 
     The role sizes this node group and does nothing else but say that it could not.
     """
-    location, name = locate_environment(environment), names.schedule_group_name(environment)
+    name = names.schedule_group_name(environment)
     scheduler.CfnScheduleGroup(scope, "Group", name=name)
-    group_arn = location.arn("scheduler", f"schedule-group/{name}")
+    group_arn = build_arn(environment, "scheduler", f"schedule-group/{name}")
     add_role(
         scope, "scheduler.amazonaws.com", name=names.scheduler_role_name(environment), policy_name="stop",
         statements=guard_rights.list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
-        conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": group_arn}},
+        conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": group_arn}},
         reason="EKS ends the ARN of a node group with an id of its own; cluster and node group are literal",
     )  # fmt: skip
 

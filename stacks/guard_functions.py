@@ -16,7 +16,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.guard_rights import list_function_statements
-from stacks.policy import allow, locate_environment
+from stacks.policy import account_condition, allow
 from stacks.role import LAMBDA, add_log_group, add_role
 from stacks.stack import ROOT, acknowledge_findings, copy_files
 from tandem.guard.pass_metrics import PASS_MINUTES
@@ -63,7 +63,7 @@ class GuardFunction(Construct):
             *([allow(["sqs:SendMessage"], [queue_arn])] if is_stop else []),
         ]
         role = add_role(
-            self, LAMBDA, conditions=locate_environment(environment).account_condition(), policy_name=kind,
+            self, LAMBDA, conditions=account_condition(environment), policy_name=kind,
             statements=statements,
             reason="names of runs, instances and groups are not known beforehand: literal file names and the "
             "tags that EKS puts on this node group bound them; listings and metrics take no narrower resource",

@@ -14,8 +14,9 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks import policy
-from stacks.policy import PrivateRepository, Statement, allow, locate_environment
+from stacks.policy import PrivateRepository, Statement, allow
 from stacks.role import add_role
+from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -40,10 +41,9 @@ def add_pod_role(
     reason: str,
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, for one service account of this cluster."""
-    cluster_arn = locate_environment(environment).cluster_arn(names.cluster_name(environment))
     conditions = {
         "StringEquals": {
-            "aws:RequestTag/eks-cluster-arn": cluster_arn,
+            "aws:RequestTag/eks-cluster-arn": policy.cluster_arn(environment),
             "aws:RequestTag/kubernetes-service-account": account,
         },
         "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
@@ -72,10 +72,9 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
 
     System nodes have no way to the node's own role (IMDS hop limit 1), so the controller needs one of its own.
     """
-    pull = allow(policy.PULL_ACTIONS, [chart.arn(locate_environment(environment).partition)])
     reader = add_pod_role(
         Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
-        statements=[policy.allow_login(), pull], policy_name="chart",
+        statements=chart.allow_pull(), policy_name="chart",
         reason="a login to private registries takes no narrower resource",
     )  # fmt: skip
     add_pod_identities(
@@ -104,8 +103,7 @@ def _list_statements(environment: Environment, account: str, metrics_namespaces:
     CloudWatch). Secrets Manager ends the ARN of the one secret with six characters of its choice (its user guide,
     "Permissions policy examples"); a key of the operator's own must admit the role by itself.
     """
-    location, token_secret = locate_environment(environment), environment.hub.token_secret
-    bucket = location.bucket_arn(names.bucket_name(environment))
+    token_secret, bucket = environment.hub.token_secret, build_bucket_arn(environment)
     read_prefixes, write_prefix = PREFIXES[account]
     conditions = {"StringLike": {"s3:prefix": list(read_prefixes)}}
     statements = [
@@ -117,7 +115,7 @@ def _list_statements(environment: Environment, account: str, metrics_namespaces:
         statements.append(allow(["s3:ListBucketMultipartUploads"], [bucket]))
     statements += policy.allow_bucket_key(environment, writes=write_prefix is not None)
     if account == names.STAGE_ACCOUNT and token_secret:
-        secret_arn = location.arn("secretsmanager", f"secret:{token_secret}-??????")
+        secret_arn = build_arn(environment, "secretsmanager", f"secret:{token_secret}-??????")
         statements.append(allow(["secretsmanager:GetSecretValue"], [secret_arn]))
     if account == names.BENCH_ACCOUNT:
         conditions = {"StringEquals": {"cloudwatch:namespace": list(metrics_namespaces)}}

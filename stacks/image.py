@@ -25,15 +25,15 @@ from constructs import Construct
 from stacks.network import ANYWHERE, NetworkIds
 from stacks.policy import (
     PULL_ACTIONS,
-    AwsLocation,
     PrivateRepository,
     Statement,
+    account_condition,
     allow,
     allow_login,
-    locate_environment,
 )
 from stacks.role import LAMBDA, add_role
 from stacks.stack import ROOT, EnvironmentStack, acknowledge_findings, copy_files
+from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import pull_name
@@ -107,11 +107,11 @@ def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProje
     )
 
 
-def _list_vpc_statements(location: AwsLocation, subnet_ids: Sequence[str]) -> list[Statement]:
+def _list_vpc_statements(environment: Environment, subnet_ids: Sequence[str]) -> list[Statement]:
     """Return what a build in the private subnets takes."""
-    subnets = [cdk.Fn.join("", [location.arn("ec2", "subnet/"), subnet_id]) for subnet_id in subnet_ids]
+    subnets = [cdk.Fn.join("", [build_arn(environment, "ec2", "subnet/"), subnet_id]) for subnet_id in subnet_ids]
     conditions = {"StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}}
-    interfaces = [location.arn("ec2", "network-interface/*")]
+    interfaces = [build_arn(environment, "ec2", "network-interface/*")]
     return [
         allow(_INTERFACE_ACTIONS, ["*"]),
         allow(["ec2:CreateNetworkInterfacePermission"], interfaces, conditions=conditions),
@@ -135,10 +135,10 @@ class ImageBuild:
         self, scope: Construct, image: ProjectImage, environment: Environment, log_group: logs.CfnLogGroup,
         vpc_config: codebuild.CfnProject.VpcConfigProperty | None,
     ) -> None:  # fmt: skip
-        name, location = names.repository_name(environment, image.name), locate_environment(environment)
+        name = names.repository_name(environment, image.name)
         self.image = image
         self.repository = _add_repository(Construct(scope, "Repository"), name)
-        self.project_arn = location.arn("codebuild", f"project/{name}")
+        self.project_arn = build_arn(environment, "codebuild", f"project/{name}")
         build_scope = Construct(scope, "Build")
         # the files of the allow list and no other, under the image's own tag
         source = assets.Asset(
@@ -148,19 +148,19 @@ class ImageBuild:
         base = image.base()
         base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
         mirror = PrivateRepository.parse_reference(base_name)
-        bucket = location.bucket_arn(source.s3_bucket_name)
+        bucket = build_bucket_arn(environment, bucket=source.s3_bucket_name)
         statements = [
             allow(_LOG_ACTIONS, [log_group.attr_arn]),
             allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
             allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
             allow_login(),
             allow(_PUSH_ACTIONS, [self.repository.attr_arn]),
-            *([allow(PULL_ACTIONS, [mirror.arn(location.partition)])] if mirror else []),
-            *(_list_vpc_statements(location, vpc_config.subnets or ()) if vpc_config else []),
+            *([allow(PULL_ACTIONS, [mirror.arn()])] if mirror else []),
+            *(_list_vpc_statements(environment, vpc_config.subnets or ()) if vpc_config else []),
         ]
         role = add_role(
             build_scope, "codebuild.amazonaws.com", policy_name="build", statements=statements,
-            conditions={"StringEquals": {"aws:SourceAccount": location.account, "aws:SourceArn": self.project_arn}},
+            conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": self.project_arn}},
             reason="a login to private registries, and the interfaces of a build in a VPC, take no narrower resource; "
             "the condition on their subnets binds those",
         )  # fmt: skip
@@ -256,7 +256,7 @@ def _add_build_function(
         allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [build.project_arn for build in builds]),
         allow(_LOG_ACTIONS, [log_group.attr_arn]),
     ]
-    conditions = locate_environment(environment).account_condition()
+    conditions = account_condition(environment)
     role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
     code = assets.Asset(scope, "Code", path=str(ROOT / "lambdas" / "tools_image"), exclude=["*", "!*.py"])
     function = lambda_.CfnFunction(

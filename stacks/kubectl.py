@@ -18,10 +18,12 @@ from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.cluster import admin_policy
-from stacks.policy import PULL_ACTIONS, AwsLocation, PrivateRepository, Statement, allow, allow_login, policy_document
+from stacks.policy import PrivateRepository, Statement, account_condition, allow, cluster_arn, policy_document
 from stacks.role import LAMBDA
 from stacks.stack import acknowledge_findings
 from tandem.ops.people.cluster_rights import DELIVERY_GROUP
+from tandem.spec import names
+from tandem.spec.environment import Environment
 
 # what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
 # Amazon VPC", required IAM permissions)
@@ -41,14 +43,14 @@ class KubectlAccess(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, location: AwsLocation, subnet_ids: Sequence[str],
-        security_group_id: str, chart_repository: str, retention_days: int,
+        self, scope: Construct, id_: str, *, environment: Environment, subnet_ids: Sequence[str],
+        security_group_id: str, chart_repository: str,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        role = _add_handler_role(self, cluster_name, chart_repository, location)
+        role, cluster_name = _add_handler_role(self, environment, chart_repository), names.cluster_name(environment)
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
-            access_policies=[admin_policy(location)],
+            access_policies=[admin_policy(environment)],
             kubernetes_groups=[DELIVERY_GROUP],  # by which admission knows who applies what is rendered
         )  # fmt: skip
         provider = eks.KubectlProvider(
@@ -66,10 +68,10 @@ class KubectlAccess(Construct):
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
         acknowledge_findings(handler, "the CDK pins the Python its handler is tested with", "AwsSolutions-L1")
-        framework_role = _narrow_framework_role(children, handler.attr_arn, location)
+        framework_role = _narrow_framework_role(children, handler.attr_arn, environment)
         groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]
         for group in groups:
-            group.retention_in_days = retention_days
+            group.retention_in_days = environment.log_retention_days
             group.apply_removal_policy(RemovalPolicy.DESTROY)
         writes = allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
         policy = iam.CfnPolicy(
@@ -79,13 +81,13 @@ class KubectlAccess(Construct):
         self.ready = DependencyGroup(entry, policy)
 
 
-def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, location: AwsLocation) -> iam.CfnRole:
+def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, environment: Environment) -> iam.CfnRole:
     """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
     (policy,) = [child for child in children if isinstance(child, iam.CfnPolicy)]
     policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn]))
     (role,) = [child for child in children if isinstance(child, iam.CfnRole)]
     role.managed_policy_arns = []
-    trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=location.account_condition())
+    trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=account_condition(environment))
     role.assume_role_policy_document = policy_document(trust)
     vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
     role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
@@ -93,26 +95,26 @@ def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, loc
     return role
 
 
-def _add_handler_role(scope: Construct, cluster_name: str, chart_repository: str, location: AwsLocation) -> iam.Role:
+def _add_handler_role(scope: Construct, environment: Environment, chart_repository: str) -> iam.Role:
     """Return the handler's role: find the cluster, run in the VPC, pull one chart."""
     statements = [
         allow(_VPC_ACTIONS, ["*"]),
-        allow(["eks:DescribeCluster"], [location.cluster_arn(cluster_name)]),
-        *_allow_chart_pull(chart_repository, location.partition),
+        allow(["eks:DescribeCluster"], [cluster_arn(environment)]),
+        *_allow_chart_pull(chart_repository),
     ]
     role = iam.Role(
-        scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=location.account_condition()),
+        scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=account_condition(environment)),
         inline_policies={"handler": iam.PolicyDocument.from_json(policy_document(*statements))},
     )  # fmt: skip
     acknowledge_findings(role, _WILDCARD_REASON, "AwsSolutions-IAM5[Resource::*]")
     return role
 
 
-def _allow_chart_pull(repository: str, partition: str) -> list[Statement]:
+def _allow_chart_pull(repository: str) -> list[Statement]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
     private_repository = PrivateRepository.parse_reference(repository)
     if private_repository:
-        return [allow_login(), allow(PULL_ACTIONS, [private_repository.arn(partition)])]
+        return private_repository.allow_pull()
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []

@@ -15,9 +15,10 @@ from aws_cdk import CfnTag
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from stacks.policy import Statement, allow, locate_environment, policy_document
+from stacks.policy import Statement, account_condition, allow, policy_document
 from stacks.role import add_log_group, add_role
 from stacks.stack import EnvironmentStack, export_value
+from tandem.ops.guard_config import build_bucket_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
 from tandem.spec.interface_endpoints import list_endpoint_services
@@ -197,16 +198,14 @@ def _list_s3_statements(environment: Environment) -> list[Statement]:
     guide, VPC endpoints: prod-REGION-starport-layer-bucket). With delivery cdk the kubectl function answers
     CloudFormation through a bucket of AWS's own (CloudFormation user guide, VPC endpoints).
     """
-    location = locate_environment(environment)
-    bucket = location.bucket_arn(names.bucket_name(environment))
     statements = [
         allow(["s3:GetObject"], ["*"]),
-        allow(_BUCKET_ACTIONS, [bucket]),
-        allow(_OBJECT_ACTIONS, [f"{bucket}/*"]),
+        allow(_BUCKET_ACTIONS, [build_bucket_arn(environment)]),
+        allow(_OBJECT_ACTIONS, [build_bucket_arn(environment, "/*")]),
     ]
     if environment.delivery.kind == "cdk":
         response_bucket = f"cloudformation-custom-resource-response-{environment.region.replace('-', '')}"
-        statements.append(allow(["s3:PutObject"], [location.bucket_arn(f"{response_bucket}/*")]))
+        statements.append(allow(["s3:PutObject"], [build_bucket_arn(environment, "/*", response_bucket)]))
     return [statement | {"Principal": "*"} for statement in statements]
 
 
@@ -214,10 +213,10 @@ def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> N
     """Write who talked to whom in the VPC into a log group that forgets after the declared days."""
     group = add_log_group(scope, "LogGroup", environment.log_retention_days)
     writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
-    conditions = locate_environment(environment).account_condition()
     role = add_role(
-        scope, "vpc-flow-logs.amazonaws.com", policy_name="write", statements=[writes], conditions=conditions
-    )
+        scope, "vpc-flow-logs.amazonaws.com", policy_name="write", statements=[writes],
+        conditions=account_condition(environment),
+    )  # fmt: skip
     ec2.CfnFlowLog(
         scope, "FlowLog", resource_id=vpc_id, resource_type="VPC", traffic_type="ALL",
         log_destination_type="cloud-watch-logs", log_group_name=group.ref, deliver_logs_permission_arn=role.attr_arn,

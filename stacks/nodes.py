@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from aws_cdk import CfnTag
@@ -11,7 +10,7 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from stacks.policy import AwsLocation, allow_first_pulls
+from stacks.policy import allow_first_pulls, aws_policy_arn
 from stacks.role import add_role
 from tandem.spec import names
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
@@ -22,17 +21,13 @@ SYSTEM_IMDS_HOPS = 1  # every add-on here that reads the metadata service runs o
 _Template = ec2.CfnLaunchTemplate
 
 
-def add_node_role(scope: Construct, location: AwsLocation, mirrors: Collection[str]) -> iam.CfnRole:
-    """Add the role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own.
-
-    Args:
-        mirrors: registries or prefixes that stand in for the published ones.
-    """
+def add_node_role(scope: Construct, environment: Environment) -> iam.CfnRole:
+    """Add the role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own."""
     policies = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
     # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
     return add_role(
-        scope, "ec2.amazonaws.com", policy_name="first-pull", statements=allow_first_pulls(mirrors, location.partition),
-        managed_policy_arns=[location.aws_policy_arn(policy) for policy in policies],
+        scope, "ec2.amazonaws.com", policy_name="first-pull", statements=allow_first_pulls(environment),
+        managed_policy_arns=[aws_policy_arn(environment, policy) for policy in policies],
         reason="EKS requires the one policy of every node, the other pulls and pushes nothing; a pull-through cache "
         "names repositories after what is pulled, below the mirror's literal prefix",
     )  # fmt: skip

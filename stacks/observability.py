@@ -17,7 +17,7 @@ from constructs import Construct
 from stacks.addons import add_addon
 from stacks.alarms import AlarmSet
 from stacks.identity import add_pod_role
-from stacks.policy import allow, locate_environment
+from stacks.policy import allow
 from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError
 from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
@@ -25,6 +25,7 @@ from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_body, build_dashboards, find_limit_faults
 from tandem.monitoring.scope import MonitoringScope
+from tandem.ops.guard_config import build_arn, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -51,8 +52,7 @@ class ObservabilityStack(EnvironmentStack):
         environment = monitoring_scope.environment
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
-        topic_arn = locate_environment(environment).arn("sns", names.topic_name(environment))
-        AlarmSet(self, "Alarms", alarms=build_alarms(monitoring_scope), topic_arn=topic_arn)
+        AlarmSet(self, "Alarms", alarms=build_alarms(monitoring_scope), topic_arn=topic_arn(environment))
         _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
         if environment.observability.container_insights:
             key_arn = _add_log_key(Construct(self, "Key"), environment)
@@ -73,11 +73,11 @@ def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None
 
 def _add_log_key(scope: Construct, environment: Environment) -> str:
     """Add the key of the containers' logs, which CloudWatch Logs may use for this cluster's log groups alone."""
-    location, name = locate_environment(environment), names.cluster_name(environment)
-    groups = location.arn("logs", f"log-group:{names.container_log_group_name(environment, '*')}")
+    name = names.cluster_name(environment)
+    groups = build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, '*')}")
     return add_customer_key(
-        scope, alias=f"alias/{name}-watch", description=f"Container logs of {name}", location=location,
-        users=[allow_log_key(location, "ArnLike", groups)],
+        scope, environment, alias=f"alias/{name}-watch", description=f"Container logs of {name}",
+        users=[allow_log_key(environment, "ArnLike", groups)],
     )  # fmt: skip
 
 
@@ -119,9 +119,8 @@ def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     log of the account. What they call is what that policy and the add-on's chart name for logs and for EC2; unproven on
     EKS, where an AccessDenied in an agent's log would name what is missing.
     """
-    location = locate_environment(environment)
     groups = [
-        location.arn("logs", f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}")
+        build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}")
         for kind in names.CONTAINER_LOG_KINDS
         for stream_suffix in ("", ":log-stream:*")
     ]

@@ -5,17 +5,18 @@ Invariant: no statement has a wildcard action; no ARN here is a CDK token, becau
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tandem.ops.guard_config import aws_partition, build_arn
+from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import PRIVATE_ECR
 
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 Statement = dict[str, Any]
 
-_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}  # AWS General Reference, ARNs
 # A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
 # "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
 _FIRST_PULL_ACTIONS = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
@@ -57,42 +58,19 @@ def deny_plain_transport(action: str, arn: str) -> Statement:
     return {"Effect": "Deny", "Principal": "*", "Action": [action], "Resource": [arn], "Condition": conditions}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AwsLocation:
-    """An account and a region."""
-
-    account: str
-    region: str
-
-    @property
-    def partition(self) -> str:
-        """Return the partition the region lies in."""
-        return next((name for start, name in _PARTITIONS.items() if self.region.startswith(start)), "aws")
-
-    def arn(self, service: str, resource: str) -> str:
-        """Return the ARN of a regional resource of this account."""
-        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
-
-    def cluster_arn(self, name: str) -> str:
-        """Return the ARN of an EKS cluster."""
-        return self.arn("eks", f"cluster/{name}")
-
-    def bucket_arn(self, name: str) -> str:
-        """Return the ARN of a bucket, which names neither account nor region."""
-        return f"arn:{self.partition}:s3:::{name}"
-
-    def account_condition(self) -> dict[str, dict[str, str]]:
-        """Return the condition of a trust that a service acts for a resource of this account, and of no other."""
-        return {"StringEquals": {"aws:SourceAccount": self.account}}
-
-    def aws_policy_arn(self, name: str) -> str:
-        """Return the ARN of a policy that AWS manages."""
-        return f"arn:{self.partition}:iam::aws:policy/{name}"
+def account_condition(environment: Environment) -> dict[str, dict[str, str]]:
+    """Return the condition of a trust that a service acts for a resource of this account, and of no other."""
+    return {"StringEquals": {"aws:SourceAccount": environment.account}}
 
 
-def locate_environment(environment: Environment) -> AwsLocation:
-    """Return where `environment` is."""
-    return AwsLocation(account=environment.account, region=environment.region)
+def cluster_arn(environment: Environment) -> str:
+    """Return the ARN of the environment's EKS cluster."""
+    return build_arn(environment, "eks", f"cluster/{names.cluster_name(environment)}")
+
+
+def aws_policy_arn(environment: Environment, name: str) -> str:
+    """Return the ARN of a policy that AWS manages."""
+    return f"arn:{aws_partition(environment.region)}:iam::aws:policy/{name}"
 
 
 def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statement]:
@@ -122,21 +100,24 @@ class PrivateRepository:
         match = PRIVATE_ECR.match(reference.removeprefix("oci://"))
         return cls(**match.groupdict()) if match and match["name"] else None
 
-    def arn(self, partition: str) -> str:
+    def arn(self) -> str:
         """Return the repository's ARN."""
-        return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
+        return f"arn:{aws_partition(self.region)}:ecr:{self.region}:{self.account}:repository/{self.name}"
+
+    def allow_pull(self) -> list[Statement]:
+        """Return what a pull from it takes: a login, and its layers."""
+        return [allow_login(), allow(PULL_ACTIONS, [self.arn()])]
 
 
-def allow_first_pulls(mirrors: Collection[str], partition: str) -> list[Statement]:
+def allow_first_pulls(environment: Environment) -> list[Statement]:
     """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
 
-    Args:
-        mirrors: host, or host/path; one without a path, the registry's root, has no prefix that would bound the right,
-            and gets none: its repositories must be there.
-        partition: of the ARNs.
+    A mirror without a path, the registry's root, has no prefix that would bound the right, and gets none: its
+    repositories must be there.
     """
-    repositories = [PrivateRepository.parse_reference(mirror) for mirror in sorted(mirrors)]
-    arns = [f"{repository.arn(partition)}/*" for repository in repositories if repository]
+    mirrors = sorted(environment.registry_mirrors.values())
+    repositories = [PrivateRepository.parse_reference(mirror) for mirror in mirrors]
+    arns = [f"{repository.arn()}/*" for repository in repositories if repository]
     return [allow(_FIRST_PULL_ACTIONS, arns)] if arns else []
 
 

@@ -10,8 +10,10 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from stacks.policy import AwsLocation, Conditions, Statement, allow, policy_document
+from stacks.policy import Conditions, Statement, allow, policy_document
 from stacks.stack import acknowledge_findings
+from tandem.ops.guard_config import build_arn
+from tandem.spec.environment import Environment
 
 LAMBDA = "lambda.amazonaws.com"
 DELETION_WINDOW_DAYS = 30  # the longest KMS waits before a key is gone for good
@@ -67,15 +69,15 @@ def add_log_group(
 
 
 def add_customer_key(
-    scope: Construct, *, alias: str, description: str, location: AwsLocation, users: Sequence[Statement] = ()
+    scope: Construct, environment: Environment, *, alias: str, description: str, users: Sequence[Statement] = ()
 ) -> str:
     """Add the key of `scope`, rotated yearly and administered by its account, and return its ARN.
 
     Args:
         users: further statements of its policy, in which the resource `*` is the key itself.
     """
-    account = f"arn:{location.partition}:iam::{location.account}:root"
-    owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account}}
+    account_arn = build_arn(environment, "iam", "root", region="")
+    owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account_arn}}
     key = kms.CfnKey(
         scope, "Key", description=description, enable_key_rotation=True, pending_window_in_days=DELETION_WINDOW_DAYS,
         key_policy=policy_document(owner, *users),
@@ -85,13 +87,13 @@ def add_customer_key(
     return key.attr_arn
 
 
-def allow_log_key(location: AwsLocation, operator: str, groups: str | list[str]) -> Statement:
+def allow_log_key(environment: Environment, operator: str, groups: str | list[str]) -> Statement:
     """Return the right of CloudWatch Logs to use a key for some log groups, and for nothing else.
 
     Args:
         operator: by which the ARNs are compared, ArnEquals or ArnLike.
         groups: ARNs of the log groups.
     """
-    service = f"logs.{location.region}.amazonaws.com"
+    service = f"logs.{environment.region}.amazonaws.com"
     conditions = {operator: {"kms:EncryptionContext:aws:logs:arn": groups}}
     return allow(LOG_KEY_ACTIONS, ["*"], service=service, conditions=conditions)

@@ -19,7 +19,7 @@ from constructs import Construct, IDependable
 from stacks.identity import add_chart_reader, add_pod_identities
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
-from stacks.policy import PrivateRepository, locate_environment
+from stacks.policy import PrivateRepository
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
@@ -80,9 +80,8 @@ class WorkloadsStack(EnvironmentStack):
         if cluster_content is None:
             return
         kubectl = KubectlAccess(
-            self, "Kubectl", cluster_name=names.cluster_name(environment), location=locate_environment(environment),
-            subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
-            chart_repository=driver.repository, retention_days=environment.log_retention_days,
+            self, "Kubectl", environment=environment, subnet_ids=network.all_subnet_ids(),
+            security_group_id=cluster_security_group_id, chart_repository=driver.repository,
         )  # fmt: skip
         release = eks.HelmChart(
             self, "NeuronDra", cluster=kubectl.cluster, release=RELEASE, namespace=RELEASE_NAMESPACE,

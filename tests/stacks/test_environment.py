@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from assemblies import Templates, places, resources
 
-from stacks.policy import AwsLocation
 from tandem.ops.doctor.identity import MIN_BOOTSTRAP_VERSION, MIN_LOOKUP_VERSION
 from tandem.spec.environment import Environment
 from tandem.spec.names import stack_kinds
@@ -99,14 +98,6 @@ def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
 
     assert max(each[needs] for each in properties if needs in each) == MIN_BOOTSTRAP_VERSION
     assert max(each["lookupRole"][needs] for each in properties if "lookupRole" in each) == MIN_LOOKUP_VERSION
-
-
-@pytest.mark.parametrize(
-    ("region", "partition"), [("us-east-2", "aws"), ("cn-north-1", "aws-cn"), ("us-gov-west-1", "aws-us-gov")]
-)
-def test_the_partition_follows_the_region(region: str, partition: str) -> None:
-    arn = AwsLocation(account="210987654321", region=region).cluster_arn("tandem-a")
-    assert arn == f"arn:{partition}:eks:{region}:210987654321:cluster/tandem-a"
 
 
 def test_every_import_is_exported(stacks: Templates) -> None:
