@@ -1,7 +1,7 @@
 """`python -m tandem.simulator --knobs FILE`: one simulator in a process of its own, until it is told to end.
 
 Invariant: what stands on standard output is one line, `ready URL`, when /health says 200; no traceback for what can be
-foreseen, and the exit codes of `tandem.artifacts`: 0 told to end, 1 another artifact, 2 bad input, 3 the world failed.
+foreseen, and the exit codes of every command: 0 told to end, 2 bad input, 3 the world failed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest, require_target
-from tandem.errors import ExitCode, InputError, StaleError, TandemError
+from tandem.errors import ExitCode, TandemError
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import ServerLog
-from tandem.simulator.settings import ArtifactRequirement, SimulatorSettings, read_settings
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.simulator.settings import SimulatorSettings, read_settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,8 +36,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     problem, change = str(options.log), "name another by --log"
     try:
         settings = read_settings(options.knobs)
-        if settings.start.artifact is not None:
-            _require_artifact(settings.start.artifact)
         log = ServerLog(settings, options.log)
         problem, change = f"port {options.port}", "name another by --port"
         uvloop.run(_run_server(settings, log, options.port, with_parent=options.with_parent))
@@ -50,32 +46,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {problem}: {error}; {change}\n")
         return ExitCode.EXTERNAL_FAILURE
     return ExitCode.DONE
-
-
-def _require_artifact(artifact: ArtifactRequirement) -> None:
-    """Start warm or not at all: refuse an artifact of another key, or that is not whole.
-
-    Raises:
-        StaleError: it is missing, of another key, or misses a file.
-        InputError: the key or the manifest is malformed.
-        OSError: the folder cannot be read.
-    """
-    folder = Path(artifact.folder)
-    where, change = str(folder / MANIFEST_NAME), "compile it, or name the folder of one that was compiled"
-    try:
-        key = ArtifactKey.from_fields(artifact.key)
-        manifest = parse_manifest((folder / MANIFEST_NAME).read_bytes(), where)
-    except ValueError as error:
-        raise InputError(f"start.artifact.key is {error}", change="write every field of the key") from None
-    except FileNotFoundError:
-        raise StaleError(f"the artifact {key.name} has no manifest", where=where, change=change) from None
-    require_target(manifest, key, where)
-    for file in manifest.files:
-        path = folder / manifest.folder / file.path
-        size = path.stat().st_size if path.is_file() else 0
-        if size != file.size:
-            problem = f"{manifest.name}: {file.path} has {size} bytes instead of {file.size}"
-            raise StaleError(problem, where=where, change=change)
 
 
 async def _run_server(settings: SimulatorSettings, log: ServerLog, port: int, *, with_parent: bool) -> None:

@@ -108,7 +108,7 @@ class SimulatorServer:
         engine, self._metrics_page = BatchingEngine(self._settings), MetricsPage(self._settings)
         self._engine_loop = EngineLoop(engine, self._metrics_page)
         self._engine_task = asyncio.create_task(self._engine_loop.run())
-        self._ready_s = time.monotonic() + self._settings.start.seconds
+        self._ready_s = time.monotonic() + self._settings.start_s
         self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
         await self._site.start()
 

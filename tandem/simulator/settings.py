@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -50,20 +50,6 @@ class FaultSettings(SpecRecord):
     tokens: int = Field(7, description="wrong_usage: added to completion_tokens; endless: most tokens, x1000")
 
 
-class ArtifactRequirement(SpecRecord):
-    """The compiled artifact that a start needs."""
-
-    folder: str = Field(description="folder that holds tandem-manifest.json")
-    key: dict[str, Any] = Field(description="every field of the artifact key that the Deployment renders")
-
-
-class StartupSettings(SpecRecord):
-    """How the server comes up."""
-
-    seconds: float = Field(0.0, ge=0, description="until /health says 200, in seconds")
-    artifact: ArtifactRequirement | None = Field(None, description="warm from it or not at all; null needs none")
-
-
 class SimulatorSettings(SpecRecord):
     """One server."""
 
@@ -91,7 +77,7 @@ class SimulatorSettings(SpecRecord):
     reasoning_parser: bool = Field(True, description="thoughts stand in a field of their own")
     thinking: bool = Field(False, description="thinking where a request does not say")
     seed: int = Field(0, ge=0, description="of bursts, jitter and faults; never of the text")
-    start: StartupSettings = Field(default_factory=StartupSettings, description="how it comes up")
+    start_s: float = Field(0.0, ge=0, description="until /health says 200, in seconds")
     faults: tuple[FaultSettings, ...] = Field((), description="what goes wrong, and when")
 
     @property

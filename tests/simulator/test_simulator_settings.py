@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from tandem.simulator.settings import (
-    ArtifactRequirement,
     FaultSettings,
     PromptClassSettings,
     SimulatorSettings,
-    StartupSettings,
     read_settings,
 )
 from tandem.spec.faults import SpecError
@@ -34,7 +32,7 @@ def refused(tmp_path: Path, text: str) -> str:
         ("colour: blue", "colour"),
         ("classes: {default: {acceptence: 0.5}}", "acceptence"),
         ("faults: [{kind: stall, rate: 1, second: 2}]", "faults[0].second"),
-        ("start: {artifact: {folder: x}}", "start.artifact.key"),
+        ("start_s: -1", "start_s"),
         ("law: eagle", "law"),
         ("classes: {default: {acceptance: 1.5}}", "acceptance"),
         ("jitter: -1", "jitter"),
@@ -58,7 +56,7 @@ def test_a_misspelt_knob_is_told_with_the_right_one(tmp_path):
 
 
 def test_every_knob_says_what_it_is():
-    records = (SimulatorSettings, PromptClassSettings, FaultSettings, StartupSettings, ArtifactRequirement)
+    records = (SimulatorSettings, PromptClassSettings, FaultSettings)
     fields = [field for record in records for field in record.model_fields.values()]
     assert [field for field in fields if not field.description] == []
 

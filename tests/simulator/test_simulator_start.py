@@ -1,4 +1,4 @@
-"""How a simulator comes up and goes down, as a process: ready, warm or refused, and what it leaves."""
+"""How a simulator comes up and goes down, as a process: ready or refused, and what it leaves."""
 
 from __future__ import annotations
 
@@ -16,35 +16,12 @@ import yaml
 from doubles.simulator_thread import SimulatorThread
 from simulator_client import CHAT, Answered, ask, chat, until
 
-from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, ManifestFile
 from tandem.simulator.__main__ import main
-from tandem.simulator.settings import SimulatorSettings, StartupSettings
-from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.variant_key import compute_artifact_key
-from tandem.spec.workspace import load_workspace
+from tandem.simulator.settings import SimulatorSettings
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"model": "m", "step_ms": [1], "prefill_base_ms": 1}
 END_S = 20
-
-
-def key() -> ArtifactKey:
-    experiment = load_workspace(ROOT / "environments", ROOT / "experiments").experiments["post"].record
-    assert experiment is not None
-    return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
-
-
-def stored(folder: Path, **changes: Any) -> Path:
-    """An artifact of the key with one file."""
-    folder.mkdir(parents=True)
-    (folder / "model.pt").write_bytes(b"x" * 10)
-    manifest = Manifest(
-        schema_version=1, kind="artifact", name=key().name, folder="", fields={**key().as_fields(), **changes},
-        files=(ManifestFile(path="model.pt", size=10, sha256="0" * 64),), made={},
-    )  # fmt: skip
-    (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
-    return folder
 
 
 class Started:
@@ -103,12 +80,8 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...,
     return act
 
 
-def warm(folder: Path, **more: Any) -> dict[str, Any]:
-    return {"start": {"artifact": {"folder": str(folder), "key": key().as_fields(), **more}}}
-
-
-def test_a_warm_start_serves_and_ends_in_order_when_told_to(start, tmp_path):
-    simulator = start(warm(stored(tmp_path / "artifact")))
+def test_it_serves_and_ends_in_order_when_told_to(start):
+    simulator = start({})
     url = simulator.ready()
 
     assert ask(url, "/health").status == 200
@@ -129,38 +102,6 @@ def test_it_ends_with_its_parent(start):
     assert simulator.ended() == (0, "")
 
 
-def spoil_file(folder: Path) -> None:
-    (folder / "model.pt").write_bytes(b"x")
-
-
-def cut_manifest(folder: Path) -> None:
-    (folder / MANIFEST_NAME).write_bytes(b'{"schema_version"')
-
-
-def remove_manifest(folder: Path) -> None:
-    (folder / MANIFEST_NAME).unlink()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "fields", "knobs", "code", "sentence"),
-    [
-        (remove_manifest, {}, {}, 1, "compile it"),
-        (None, {"num_speculative_tokens": 15}, {}, 1, "num_speculative_tokens: artifact 15, deployment 7"),
-        (spoil_file, {}, {}, 1, "model.pt has 1 bytes instead of 10"),
-        (cut_manifest, {}, {}, 2, "cut off"),
-        (None, {}, {"key": {"runtime": "nxdi-v0"}}, 2, "start.artifact.key"),
-    ],
-)
-def test_it_is_warm_from_its_artifact_or_ends_as_admit_does(refused, tmp_path, spoil, fields, knobs, code, sentence):
-    folder = stored(tmp_path / "artifact", **fields)
-    if spoil:
-        spoil(folder)
-
-    found, said = refused(warm(folder, **knobs))
-    assert found == code
-    assert sentence in said
-
-
 @pytest.mark.parametrize(
     ("knobs", "option", "value", "code", "word"),
     [
@@ -175,8 +116,8 @@ def test_what_cannot_be_used_is_told(refused, simulator, knobs, option, value, c
 
 
 def test_a_server_that_starts_answers_nothing_until_its_time(started):
-    soon = started(start=StartupSettings(seconds=0.1)).url
-    starting = started(start=StartupSettings(seconds=60)).url
+    soon = started(start_s=0.1).url
+    starting = started(start_s=60.0).url
     assert [ask(starting, path).status for path in ("/health", "/ping")] == [503, 503]
     assert ask(starting, CHAT, chat()).status == 503
     assert until(lambda: ask(soon, "/health").status == 200)
