@@ -40,7 +40,7 @@ sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the nam
 
 from tandem.bench import manifest  # noqa: E402
 from tandem.bench.llmperf import source  # noqa: E402
-from tandem.bench.llmperf.run import LlmperfServer, LlmperfSession  # noqa: E402
+from tandem.bench.llmperf.run import LlmperfSession  # noqa: E402
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool  # noqa: E402
 from tandem.bench.suites.suite import load_suite  # noqa: E402
 from tandem.errors import ExternalError, InputError, TandemError  # noqa: E402
@@ -176,12 +176,13 @@ def _measured(name: str, scenario: Scenario, tool: LlmperfTool, out: Path) -> No
 
 def _llmperf(name: str, scenario: Scenario, tool: LlmperfTool, out: Path) -> None:
     load = LlmperfLoad(
-        model=MODEL, input_tokens=64, output_tokens=OUTPUT_TOKENS, temperature=0.0, concurrency=CONCURRENCY,
+        input_tokens=64, output_tokens=OUTPUT_TOKENS, temperature=0.0, concurrency=CONCURRENCY,
         requests=REQUESTS, timeout_s=120, extra_sampling=scenario.more,
     )  # fmt: skip
     with simulator(out, {**PLAIN, **scenario.knobs}) as server:
+        arm = manifest.ManifestArm(name=ARM, role="baseline", url=server.url, model=MODEL)
         session = LlmperfSession(
-            servers=[LlmperfServer(name=ARM, url=server.url)], load=load, tool=tool, out=out / "llmperf",
+            arms=[arm], load=load, tool=tool, out=out / "llmperf",
             say=lambda line: _say(f"{name}, llmperf: {line}"),
         )  # fmt: skip
         session.run(1)

@@ -21,8 +21,9 @@ from llmperf_tool import prepared
 
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.llmperf import results
-from tandem.bench.llmperf.run import RAW, LlmperfServer, LlmperfSession
+from tandem.bench.llmperf.run import RAW, LlmperfSession
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
+from tandem.bench.manifest import ManifestArm
 from tandem.bench.record import read_records
 from tandem.bench.request_metrics import compute_request_metrics
 
@@ -134,15 +135,14 @@ def _stepped(tool: LlmperfTool, load: Load, folder: Path) -> Stepped:
     folder.mkdir(parents=True)
     flags = ["--ttft-ms", str(FIRST_MS), "--step-ms", str(1000 / load.rate), "--tokens", str(load.tokens)]
     told = LlmperfLoad(
-        model=servers_apart.MODEL,
         output_tokens=load.tokens,
         concurrency=load.streams,
         requests=load.streams,
         timeout_s=120,
     )
     with servers_apart.independent(folder, *flags) as server:
-        arm = LlmperfServer(name="measured", url=server.url)
-        (call,) = LlmperfSession(servers=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
+        arm = ManifestArm(name="measured", role="baseline", url=server.url, model=servers_apart.MODEL)
+        (call,) = LlmperfSession(arms=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
         served = list(server.served().values())
     found = results.read_results(folder / "run" / RAW / call.arm / str(call.call))
     if call.how != "done" or found is None:

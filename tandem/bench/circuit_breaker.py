@@ -62,7 +62,7 @@ class CircuitBreaker:
             await asyncio.shield(self._check_task)
 
     async def _wait_for_recovery(self, reason: str) -> None:
-        arm, url = self.client.server.name, self.client.server.root
+        arm, url = self.client.arm.name, self.client.arm.root
         start_s, next_message_s = time.monotonic(), 0.0
         while not self.stop.is_requested and not await is_alive(self.client):
             elapsed_s = time.monotonic() - start_s

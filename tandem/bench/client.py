@@ -32,9 +32,9 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench import completion_request
-from tandem.bench.completion_request import CompletionRequest, ModelServer
+from tandem.bench.completion_request import API_PATHS, ApiName, CompletionRequest
 from tandem.bench.event import DETAIL_CHARACTERS
-from tandem.bench.manifest import Timeouts
+from tandem.bench.manifest import ManifestArm, Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 
@@ -64,12 +64,14 @@ class CompletionClient:
     """Asks one server. An async context manager; one per arm.
 
     Args:
-        server: whom to ask.
+        arm: whom to ask, for which model.
         limit: connections at most, the concurrency; 0 for no limit (an open loop).
+        api: which of the two streaming APIs.
+        api_key: sent as a bearer token; never logged or recorded.
     """
 
-    def __init__(self, server: ModelServer, *, limit: int) -> None:
-        self.server, self._limit = server, limit
+    def __init__(self, arm: ManifestArm, *, limit: int, api: ApiName = "chat", api_key: str | None = None) -> None:
+        self.arm, self.api, self._limit, self._api_key = arm, api, limit, api_key
         self._deadlines: set[RequestDeadline] = set()
         self._is_interrupted = False
 
@@ -87,11 +89,10 @@ class CompletionClient:
         trace.on_connection_reuseconn.append(functools.partial(mark, was_open=True))
         trace.on_connection_create_end.append(functools.partial(mark, was_open=False))
         connector = aiohttp.TCPConnector(ttl_dns_cache=None, **options)
-        key = self.server.api_key
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=REQUEST_HEADERS | ({"Authorization": f"Bearer {key}"} if key else {}),
+            headers=REQUEST_HEADERS | ({"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}),
             trace_configs=[trace],  # a reply says whether its connection was open before
             read_bufsize=READ_BYTES,
         )
@@ -129,7 +130,7 @@ class CompletionClient:
             limit_bytes: how many bytes the page may have; more is the error `endless`.
             apart: over a connection of its own, whatever requests are under way.
         """
-        reply = ServerReply(time.monotonic_ns(), url=self.server.root + path, limit_bytes=limit_bytes)
+        reply = ServerReply(time.monotonic_ns(), url=self.arm.root + path, limit_bytes=limit_bytes)
 
         async def send(deadline: RequestDeadline) -> None:
             deadline.is_sent = True  # no body will tell; what is not measured may be timed from its beginning
@@ -144,10 +145,10 @@ class CompletionClient:
         It is sent twice where a reused connection dies before the answer's head; then `ServerReply.reconnects` is 1 and
         every time of the reply is that of the second sending.
         """
-        content = completion_request.encode_body(request, self.server)
+        content = completion_request.encode_body(request, self.arm.model, self.api)
         limit_bytes = STREAM_BYTES + STREAM_BYTES_PER_TOKEN * request.max_tokens
         limit_bytes += STREAM_BYTES_PER_REQUEST_BYTE * len(content)
-        reply = ServerReply(time.monotonic_ns(), url=self.server.endpoint, limit_bytes=limit_bytes)
+        reply = ServerReply(time.monotonic_ns(), url=self.arm.root + API_PATHS[self.api], limit_bytes=limit_bytes)
 
         async def send(deadline: RequestDeadline) -> None:
             headers = {"X-Request-Id": request.request_id}

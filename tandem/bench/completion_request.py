@@ -1,4 +1,4 @@
-"""What goes over the wire: a server, one request to it, and how long it may take.
+"""What goes over the wire: one request to a server.
 
 Invariant: a request asks for nothing that the server did not take when it was probed; the same request makes the same
 bytes, so that two arms given the same one differ in their model's name alone.
@@ -21,35 +21,6 @@ ApiName = Literal["chat", "completions"]
 NO_OFFERS = ServerOffers()
 TOP_LOGPROBS = 2  # alternatives per token
 API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
-
-
-@dataclass(frozen=True, slots=True)
-class ModelServer:
-    """One OpenAI-compatible server.
-
-    Args:
-        name: the arm's NAME, for messages.
-        url: its root; "/v1" and "/" at the end are accepted.
-        model: model to ask for.
-        api: which of the two streaming APIs.
-        api_key: sent as a bearer token; never logged or recorded.
-    """
-
-    name: str
-    url: str
-    model: str
-    api: ApiName = "chat"
-    api_key: str | None = None
-
-    @property
-    def root(self) -> str:
-        """The address before /v1."""
-        return self.url.rstrip("/").removesuffix("/v1").rstrip("/")
-
-    @property
-    def endpoint(self) -> str:
-        """Where requests are posted."""
-        return self.root + API_PATHS[self.api]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +48,10 @@ class CompletionRequest:
     offers: ServerOffers = NO_OFFERS
 
 
-def encode_body(request: CompletionRequest, server: ModelServer) -> bytes:
+def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
     """Return the JSON of the request."""
-    is_chat, offers, thinking = server.api == "chat", request.offers, request.thinking
-    fields: dict[str, Any] = {"model": server.model}
+    is_chat, offers, thinking = api == "chat", request.offers, request.thinking
+    fields: dict[str, Any] = {"model": model}
     if is_chat:
         fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
     else:

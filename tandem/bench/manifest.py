@@ -49,7 +49,7 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         name: the NAME given on the command line.
         role: baseline, or a variant of it.
-        url: root of the server.
+        url: root of the server; "/v1" and "/" at its end are accepted.
         model: model asked for.
         artifact_key: key of the compiled artifact it serves.
         image: container image, by digest.
@@ -75,6 +75,11 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
     speculation: Speculation | None = None
     offers: ServerOffers = ServerOffers()
     placement: str | None = None
+
+    @property
+    def root(self) -> str:
+        """The address before /v1."""
+        return self.url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):

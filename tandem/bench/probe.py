@@ -20,7 +20,7 @@ import msgspec
 
 from tandem.bench import answer
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import NO_OFFERS, CompletionRequest, ModelServer
+from tandem.bench.completion_request import API_PATHS, NO_OFFERS, CompletionRequest
 from tandem.bench.event import DETAIL_CHARACTERS, EventError, format_bytes
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
@@ -66,31 +66,30 @@ class ProbeResult:
 
 
 async def probe_server(
-    client: CompletionClient, arm: ManifestArm, *, thinking: bool | None = None, seed: int | None = None
+    client: CompletionClient, *, thinking: bool | None = None, seed: int | None = None
 ) -> ProbeResult:
     """Ask a server for its models, its version and one tiny request with every extra.
 
     Args:
-        client: an open client of the server.
-        arm: as it is known without its server.
+        client: an open client of the arm, as it is known without its server.
         thinking, seed: as the run will ask; a server that refuses one of them is a fault.
 
     Raises:
         InputError: the server has no such model, or refuses what the run needs.
         ExternalError: nothing answers, or what answers is no such server.
     """
-    server = client.server
-    cards, page = await _read_model_cards(client, server)
+    arm = client.arm
+    cards, page = await _read_model_cards(client)
     model_ids = tuple(cards)
-    if model_ids and server.model not in model_ids:
-        problem, change = f"the server has no model {server.model}", f"name its model: {', '.join(model_ids)}"
-        raise InputError(problem, where=f"{server.name}={server.root}", change=change)
-    card = cards.get(server.model, {})
+    if model_ids and arm.model not in model_ids:
+        problem, change = f"the server has no model {arm.model}", f"name its model: {', '.join(model_ids)}"
+        raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
+    card = cards.get(arm.model, {})
     root, owner = card.get("root"), card.get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
     # vLLM lists each served name as a model of the same root
     served_names = {name for name in cards if root is not None and cards[name].get("root") == root}
-    names = frozenset({server.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ())
+    names = frozenset({arm.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ())
     plain = CompletionRequest(
         f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS, thinking=thinking, seed=seed
     )
@@ -106,7 +105,7 @@ async def probe_server(
         simulated=is_announced((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by),
         server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
     )
-    return ProbeResult(arm=arm, models=names or frozenset({server.model, server_answer.model or server.model}))
+    return ProbeResult(arm=arm, models=names or frozenset({arm.model, server_answer.model or arm.model}))
 
 
 async def _try_offers(
@@ -123,7 +122,7 @@ async def _try_offers(
             return offers, reply, server_answer
         if server_answer.error in REFUSAL_WORDS and offers != NO_OFFERS:
             return None
-        raise _probe_error(client.server, server_answer.error, server_answer.error_detail, model_ids)
+        raise _probe_error(client, server_answer.error, server_answer.error_detail, model_ids)
 
     trial = await send_trial(ALL_OFFERS)
     if trial is None:
@@ -142,9 +141,7 @@ async def _try_offers(
     return confirmed_offers, reply, server_answer
 
 
-async def _read_model_cards(
-    client: CompletionClient, server: ModelServer
-) -> tuple[dict[str, dict[str, Any]], ServerReply]:
+async def _read_model_cards(client: CompletionClient) -> tuple[dict[str, dict[str, Any]], ServerReply]:
     """Return by name the models that /v1/models lists, none where the server has no such page, and its reply."""
     reply = await client.get("/v1/models")
     if reply.error in PAGE_ERROR_WORDS:
@@ -152,7 +149,7 @@ async def _read_model_cards(
     try:
         page = _decode_page(reply)
     except EventError as error:
-        raise _probe_error(server, error.word, error.detail) from error
+        raise _probe_error(client, error.word, error.detail) from error
     cards = page["data"] if isinstance(page.get("data"), list) else []
     return {card["id"]: card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)}, reply
 
@@ -171,10 +168,12 @@ def _decode_page(reply: ServerReply) -> dict[str, Any]:
         raise EventError("not_sse", detail) from error
 
 
-def _probe_error(server: ModelServer, word: str, detail: str | None, model_ids: tuple[str, ...] = ()) -> TandemError:
+def _probe_error(
+    client: CompletionClient, word: str, detail: str | None, model_ids: tuple[str, ...] = ()
+) -> TandemError:
     """Return the fault of a server that cannot be measured, with what to do."""
     _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
-    problem = problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
+    problem = problem.format(path=API_PATHS[client.api], model=client.arm.model)
     problem += f" ({word}: {detail})" if detail else f" ({word})"
     change += f": {', '.join(model_ids)}" if model_ids and change.endswith("model") else ""
-    return kind(problem, where=f"{server.name}={server.root}", change=change)
+    return kind(problem, where=f"{client.arm.name}={client.arm.root}", change=change)

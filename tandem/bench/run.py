@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import functools
 import gc
 import math
 import sys
@@ -105,8 +106,10 @@ class MeasurementRun:
             for line in describe_plan(settings, self.plan, expected_s):
                 self.progress.notify(line)
             limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
-            servers = [settings.server(arm) for arm in settings.manifest.arms]
-            clients = [await stack.enter_async_context(CompletionClient(server, limit=limit)) for server in servers]
+            connect = functools.partial(
+                CompletionClient, limit=limit, api=settings.manifest.api, api_key=settings.api_key
+            )
+            clients = [await stack.enter_async_context(connect(arm)) for arm in settings.manifest.arms]
             probe_results = await self._probe_servers(clients)
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
@@ -122,10 +125,7 @@ class MeasurementRun:
         for client in clients:
             self.stop.add_callback(client.interrupt)
         draft = self.settings.manifest
-        probes = [
-            probe_server(client, arm, thinking=draft.thinking, seed=draft.seed)
-            for client, arm in zip(clients, draft.arms, strict=True)
-        ]
+        probes = [probe_server(client, thinking=draft.thinking, seed=draft.seed) for client in clients]
         results = await asyncio.gather(*probes, return_exceptions=True)
         faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
         for fault in faults[1:]:

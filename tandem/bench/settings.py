@@ -9,9 +9,8 @@ import importlib.metadata
 from dataclasses import dataclass, field
 from typing import Any
 
-from tandem.bench.completion_request import ModelServer
 from tandem.bench.host import read_host
-from tandem.bench.manifest import ManifestArm, PlanTotals, RunManifest, read_clock, utc_now
+from tandem.bench.manifest import PlanTotals, RunManifest, read_clock, utc_now
 from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.suites.suite import Suite
 
@@ -39,11 +38,6 @@ class RunSettings:
     def plan(self) -> RunPlan:
         """Return who is asked what, in order."""
         return RunPlan(manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency))
-
-    def server(self, arm: ManifestArm) -> ModelServer:
-        """Return where and as whom one arm is asked."""
-        api = self.manifest.api
-        return ModelServer(name=arm.name, url=arm.url, model=arm.model, api=api, api_key=self.api_key)
 
 
 def draft_manifest(**fields: Any) -> RunManifest:

@@ -8,10 +8,11 @@ from typing import Any, TypeVar
 
 import uvloop
 from independent_server import MODEL, Schedule, Server
+from measured import arm
 
-from tandem.bench import answer, completion_request
+from tandem.bench import answer
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import CompletionRequest
+from tandem.bench.completion_request import ApiName, CompletionRequest
 from tandem.bench.manifest import ServerOffers, Timeouts
 from tandem.bench.record import RequestRecord
 from tandem.bench.reply import ServerReply
@@ -37,28 +38,22 @@ def asking(**fields: Any) -> CompletionRequest:
     return CompletionRequest(**(given | fields))
 
 
-def address(server: Server, **fields: Any) -> completion_request.ModelServer:
-    """How the client names `server`."""
-    return completion_request.ModelServer(
-        **({"name": "arm", "url": f"http://127.0.0.1:{server.port}", "model": MODEL} | fields)
-    )
-
-
 def run(
     what: Callable[[CompletionClient, Server], Awaitable[T]],
     schedule: Schedule | None = None,
     *,
     limit: int = 4,
-    **server: Any,
+    api: ApiName = "chat",
+    api_key: str | None = None,
+    **fields: Any,
 ) -> T:
     """Run `what` on uvloop against a server of its own."""
 
     async def main() -> T:
-        async with (
-            Server(schedule or Schedule(**QUICK)) as served,
-            CompletionClient(address(served, **server), limit=limit) as client,
-        ):
-            return await what(client, served)
+        async with Server(schedule or Schedule(**QUICK)) as served:
+            asked = arm("arm", **({"url": f"http://127.0.0.1:{served.port}", "model": MODEL} | fields))
+            async with CompletionClient(asked, limit=limit, api=api, api_key=api_key) as client:
+                return await what(client, served)
 
     return uvloop.run(main())
 
@@ -67,7 +62,7 @@ def come(
     ask: CompletionRequest | None = None,
     *,
     outs: Timeouts = LONG,
-    api: str = "chat",
+    api: ApiName = "chat",
     models: frozenset[str] = frozenset(),
     **schedule: Any,
 ) -> Came:

@@ -18,14 +18,15 @@ PROGRAM = """
 import asyncio, json, sys
 from tandem.bench.client import CompletionClient
 from tandem.bench.probe import probe_server
-from tandem.bench.completion_request import ModelServer
+from tandem.bench.manifest import ManifestArm
 from tandem.errors import TandemError
 
 async def main():
-    async with CompletionClient(ModelServer("arm", sys.argv[1], "m"), limit=1) as client:
+    arm = ManifestArm(name="arm", role="variant", url=sys.argv[1], model="m")
+    async with CompletionClient(arm, limit=1) as client:
         reply = await client.get("/v1/models")
         try:
-            await probe_server(client, None)
+            await probe_server(client)
         except TandemError as fault:
             return reply.error, reply.error_detail, str(fault), fault.exit_code
 

@@ -19,7 +19,7 @@ ROW: dict[str, Any] = {
     "end_to_end_latency_s": 1.2071, "request_output_throughput_token_per_s": 130.1, "number_total_tokens": 221,
     "number_output_tokens": 157, "number_input_tokens": 64,
 }  # fmt: skip
-LOAD = LlmperfLoad(model="m")
+LOAD = LlmperfLoad()
 
 
 def write(folder: Path, *rows: Any, **summary: Any) -> Path:

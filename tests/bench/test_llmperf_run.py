@@ -13,12 +13,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from measured import arm
 
 from tandem.bench import manifest
 from tandem.bench.llmperf import run
 from tandem.bench.llmperf import tool as tools
 from tandem.bench.llmperf.__main__ import compute_exit_code, main
-from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession, read_calls
+from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.record import read_records
 from tandem.errors import ExternalError, InputError
@@ -54,7 +55,7 @@ if "nothing" not in address:
     (out / "m_summary.json").write_text("{}")
 """
 KEPT = ["PYTHONPATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "RAY_AUTH_MODE", "RAY_ADDRESS", "OPENAI_API_KEY"]
-LOAD = LlmperfLoad(model="m", requests=3, timeout_s=5, seed=7)
+LOAD = LlmperfLoad(requests=3, timeout_s=5, seed=7)
 
 
 @pytest.fixture(autouse=True)
@@ -87,9 +88,12 @@ def act(tool: LlmperfTool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
 
     def do(*names: str, calls: int = 1, load: LlmperfLoad = LOAD) -> SimpleNamespace:
         said: list[str] = []
-        servers = [LlmperfServer(name=name, url=f"http://{name}.invalid:8000") for name in names]
+        arms = [
+            arm(name, url=f"http://{name}.invalid:8000/v1/", role="variant" if place else "baseline", simulated=None)
+            for place, name in enumerate(names)
+        ]
         out = tmp_path / "out"
-        ended = LlmperfSession(servers=servers, load=load, tool=tool, out=out, say=said.append).run(calls)
+        ended = LlmperfSession(arms=arms, load=load, tool=tool, out=out, say=said.append).run(calls)
         return SimpleNamespace(calls=ended, out=out, said=said)
 
     return do
@@ -169,14 +173,14 @@ def test_a_call_without_results_is_told_and_the_other_one_is_kept(
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "START_TIMEOUT_S", 0.0)
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
-    (call,) = act("hang", load=LlmperfLoad(model="m", timeout_s=1)).calls
+    (call,) = act("hang", load=LlmperfLoad(timeout_s=1)).calls
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
 
 def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Path) -> None:
     said: list[str] = []
-    servers = [LlmperfServer(name="base", url="http://base.invalid")]
-    session = LlmperfSession(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append)
+    arms = [arm("base", url="http://base.invalid")]
+    session = LlmperfSession(arms=arms, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append)
 
     assert session.run(3, max_s=0.0) == []
     assert said[-1] == "0 of 3 calls were made in the time that was given"
@@ -264,8 +268,3 @@ def test_a_server_without_a_name_or_an_address_is_refused(
     code = main(arguments(tool, tmp_path / "out", "--server", named))
     assert code == 2
     assert "is no server; say --server NAME=http://HOST:PORT" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("url", ["http://h:8000", "http://h:8000/", "http://h:8000/v1", "http://h:8000/v1/"])
-def test_an_address_may_end_in_v1(url: str) -> None:
-    assert LlmperfServer(name="a", url=url).base == "http://h:8000/v1"

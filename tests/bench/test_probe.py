@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from independent_server import MODEL, Schedule, Server
-from measured import arm
 from one_request import EVERYTHING, run
 
 from tandem.bench.client import CompletionClient
@@ -29,7 +28,7 @@ def found(
         server.refused_fields = refused
         for name, value in own.items():
             setattr(server, name, value)
-        result = await probe_server(client, arm(client.server.name), **(asked or {}))
+        result = await probe_server(client, **(asked or {}))
         return result, [truth["body"] for truth in server.posted]
 
     return run(what, Schedule(fault=fault, ttft_ms=1, step_ms=1), **fields)

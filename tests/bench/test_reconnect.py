@@ -19,7 +19,6 @@ from running import settings, until
 
 from tandem.bench import answer, manifest
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import ModelServer
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.probe import probe_server
 from tandem.bench.record import RequestRecord, read_records
@@ -35,7 +34,7 @@ def call(
     """Run `what` with a client of a closing server."""
 
     async def main() -> T:
-        async with CompletionClient(ModelServer("arm", server.url, MODEL), limit=1) as client:
+        async with CompletionClient(arm("arm", url=server.url, model=MODEL), limit=1) as client:
             return await what(client, server)
 
     with closing_server(closing, delay_s) as server:
@@ -94,7 +93,7 @@ def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
 
 
 def test_probe_says_how_the_server_names_itself() -> None:
-    _, result = call("never", lambda client, _: probe_server(client, arm("arm")))
+    _, result = call("never", lambda client, _: probe_server(client))
     assert (result.arm.server_version, result.arm.owned_by) == (None, OWNER)
     assert result.arm.server_header == "closing-server/1.0"
 

@@ -19,7 +19,6 @@ from planned import plan
 
 from tandem.bench import answer
 from tandem.bench.client import ERROR_BODY_BYTES, PAGE_BYTES, STREAM_BYTES, CompletionClient
-from tandem.bench.completion_request import ModelServer
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.metrics_scraper import METRICS_BYTES, is_alive, scrape_metrics
 from tandem.bench.probe import probe_server
@@ -43,13 +42,9 @@ def bomb(size: int) -> bytes:
     return b"".join(packer.compress(line) for _ in range(size // len(line))) + packer.flush()
 
 
-def address_of(server: PlainServer) -> ModelServer:
-    return ModelServer(name="arm", url=server.url, model=MODEL)
-
-
 def call_client(server: PlainServer, call: Callable[[CompletionClient], Awaitable[T]]) -> T:
     async def main() -> T:
-        async with CompletionClient(address_of(server), limit=1) as client:
+        async with CompletionClient(arm("arm", url=server.url, model=MODEL), limit=1) as client:
             return await call(client)
 
     return uvloop.run(main())
@@ -101,14 +96,14 @@ def test_a_page_is_kept_up_to_its_limit(excess_bytes: int, error: str | None) ->
 def test_an_endless_list_of_models_is_a_fault_and_left(page: PlainAnswer) -> None:
     with plain_server({"/v1/models": page}) as server:
         with pytest.raises(ExternalError, match=f"the answer of {server.url}/v1/models has more than 1,048,576 b"):
-            call_client(server, lambda client: probe_server(client, arm("arm")))
+            call_client(server, probe_server)
         assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
 
 def test_a_compressed_list_of_models_is_read_and_an_endless_version_named() -> None:
     models = PlainAnswer([gzip.compress(models_page(500))], headers=GZIP)
     with plain_server({"/v1/models": models, "/version": ENDLESS, CHAT: PlainAnswer([EVENT])}) as server:
-        probed = call_client(server, lambda client: probe_server(client, arm("arm")))
+        probed = call_client(server, probe_server)
 
     assert (probed.models, probed.arm.server_version) == ({MODEL}, None)
 

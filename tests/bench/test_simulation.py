@@ -16,8 +16,6 @@ from running import QUICK, Ran, measure
 
 from tandem.bench import manifest, summary, summary_table
 from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import ModelServer as Address
-from tandem.bench.llmperf.run import LlmperfServer as Measured
 from tandem.bench.llmperf.run import _ask_simulated
 from tandem.bench.probe import ProbeResult, probe_server
 from tandem.bench.request_table import read_request_table
@@ -34,7 +32,7 @@ SIMULATED = dataclasses.replace(QUICK, simulated="1")
 def found(header: str | None, models: list[dict[str, str]]) -> ProbeResult:
     async def ask(client: CompletionClient, server: Server) -> ProbeResult:
         server.models = models
-        return await probe_server(client, arm("arm"))
+        return await probe_server(client)
 
     return run(ask, Schedule(ttft_ms=1, step_ms=1, simulated=header))
 
@@ -52,14 +50,14 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
     async def ask(_: CompletionClient, __: Server) -> ProbeResult:
-        async with CompletionClient(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
-            return await probe_server(client, arm("arm"))
+        async with CompletionClient(arm("arm", url=twin.url, model=MODEL), limit=1) as client:
+            return await probe_server(client)
 
     came = run(ask)
 
     assert (came.arm.simulated, came.arm.owned_by) == (True, SIMULATOR_OWNER)
-    assert _ask_simulated(Measured(name="a", url=twin.url)) is True
-    assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
+    assert _ask_simulated(arm("a", url=twin.url)) is True
+    assert _ask_simulated(arm("a")) is None
 
 
 def test_one_simulated_arm_makes_a_run_simulated() -> None:

@@ -6,17 +6,15 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from measured import arm
 from one_request import EVERYTHING, asking
 
-from tandem.bench.completion_request import ModelServer, encode_body
+from tandem.bench.completion_request import ApiName, encode_body
 from tandem.bench.manifest import ServerOffers
 
-CHAT = ModelServer("arm", "http://host:8000", "small")
-COMPLETIONS = ModelServer("arm", "http://host:8000", "small", "completions")
 
-
-def sent(server: ModelServer = CHAT, **fields) -> Mapping:
-    return json.loads(encode_body(asking(**fields), server))
+def sent(api: ApiName = "chat", **fields) -> Mapping:
+    return json.loads(encode_body(asking(**fields), "small", api))
 
 
 @pytest.mark.parametrize(
@@ -27,14 +25,13 @@ def sent(server: ModelServer = CHAT, **fields) -> Mapping:
     ],
 )
 def test_an_address_may_have_a_path_and_end_in_v1(url: str, root: str) -> None:
-    server = ModelServer("arm", url, "small")
-    assert (server.root, server.endpoint) == (root, f"{root}/v1/chat/completions")
+    assert arm("arm", url=url).root == root
 
 
 def test_a_plain_request_says_nothing_beyond_what_every_server_knows() -> None:
     common = {"model": "small", "max_tokens": 16, "temperature": 0.0, "stream": True}
     assert sent() == common | {"messages": [{"role": "user", "content": "count to ten"}]}
-    assert sent(COMPLETIONS) == common | {"prompt": "count to ten"}
+    assert sent("completions") == common | {"prompt": "count to ten"}
 
 
 def test_messages_go_as_they_are() -> None:
@@ -60,13 +57,11 @@ def test_an_option_is_said_where_it_was_asked_for(fields: dict, named: dict) -> 
 
 
 def test_completions_take_the_number_of_log_probabilities_and_no_template() -> None:
-    said = sent(COMPLETIONS, offers=EVERYTHING, thinking=False)
+    said = sent("completions", offers=EVERYTHING, thinking=False)
     assert said["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
     assert (said["logprobs"], "top_logprobs" in said, "chat_template_kwargs" in said) == (2, False, False)
 
 
 def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone() -> None:
-    other = ModelServer("variant", "http://other:1", "large")
-    assert encode_body(asking(offers=EVERYTHING), other) == encode_body(asking(offers=EVERYTHING), CHAT).replace(
-        b"small", b"large"
-    )
+    small, large = (encode_body(asking(offers=EVERYTHING), model, "chat") for model in ("small", "large"))
+    assert large == small.replace(b"small", b"large")

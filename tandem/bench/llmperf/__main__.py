@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 
-from tandem.bench.llmperf.run import LlmperfCall, LlmperfServer, LlmperfSession
+from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
+from tandem.bench.manifest import ManifestArm
 from tandem.errors import ExternalError, InputError, TandemError
 
 INTERRUPT_EXIT_CODE = 130
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # absolute: the tool runs in a folder of its own; a link is kept, since a venv's Python is one
         paths = {name: getattr(options, name).absolute() for name in ("source", "python", "home")}
         session = LlmperfSession(
-            servers=[_parse_server(argument) for argument in options.server],
+            arms=[_parse_arm(text, options.model, is_first=text == options.server[0]) for text in options.server],
             load=LlmperfLoad(**{name: value for name, value in vars(options).items() if name in LOAD_FIELDS}),
             tool=LlmperfTool(**paths),
             out=options.out,
@@ -101,11 +102,11 @@ def _parse_positive(text: str) -> int:
     return value
 
 
-def _parse_server(argument: str) -> LlmperfServer:
+def _parse_arm(argument: str, model: str, *, is_first: bool) -> ManifestArm:
     name, _, url = argument.partition("=")
     if not name or "/" in name or not url.startswith(("http://", "https://")):
         raise InputError(f"{argument!r} is no server", change="say --server NAME=http://HOST:PORT")
-    return LlmperfServer(name=name, url=url)
+    return ManifestArm(name=name, role="baseline" if is_first else "variant", url=url, model=model)
 
 
 if __name__ == "__main__":

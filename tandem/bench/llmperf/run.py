@@ -43,19 +43,6 @@ RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "outpu
 CallOutcome = Literal["done", "crashed", "no_result", "timeout"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LlmperfServer:
-    """One server: the NAME of its arm, and its root's URL, with or without /v1."""
-
-    name: str
-    url: str
-
-    @property
-    def base(self) -> str:
-        """Return what the tool is told."""
-        return f"{self.url.rstrip('/').removesuffix('/v1')}/v1"
-
-
 class LlmperfCall(msgspec.Struct, frozen=True, kw_only=True):
     """How one call against one server ended.
 
@@ -89,14 +76,14 @@ class LlmperfSession:
     """Calls of one load against some servers.
 
     Args:
-        servers: the arms; the first is the baseline.
+        arms: whom it asks; the first is the baseline.
         load: what each call is told.
         tool: what is run.
         out: a new folder.
         say: takes a line of progress.
     """
 
-    servers: Sequence[LlmperfServer]
+    arms: Sequence[manifest.ManifestArm]
     load: LlmperfLoad
     tool: LlmperfTool
     out: Path
@@ -122,7 +109,7 @@ class LlmperfSession:
         manifest.write_manifest(self.out, run_manifest)
         calls: list[LlmperfCall] = []
         reason: Literal["done", "failed"] = "failed"
-        workers = self.load.concurrency * len(self.servers)
+        workers = self.load.concurrency * len(self.arms)
         try:
             with run_ray(self.tool, self.out / RAY, cpus=workers, say=self.say) as address:
                 end_s = time.monotonic() + max_s
@@ -138,21 +125,14 @@ class LlmperfSession:
         return calls
 
     def _create_manifest(self, call_count: int) -> manifest.RunManifest:
-        load, servers = self.load, self.servers
-        announcements = [_ask_simulated(server) for server in servers]
-        arms = [
-            manifest.ManifestArm(
-                name=server.name, role="variant", url=server.url, model=load.model, simulated=simulated
-            )
-            for server, simulated in zip(servers, announcements, strict=True)
-        ]
-        arms[0] = msgspec.structs.replace(arms[0], role="baseline")
+        load = self.load
+        arms = [msgspec.structs.replace(arm, simulated=_ask_simulated(arm)) for arm in self.arms]
         return manifest.RunManifest(
             generator=results.GENERATOR,
             version=COMMIT,
             created_utc=manifest.utc_now(),
             arms=tuple(arms),
-            simulated=combine_simulated(announcements),
+            simulated=combine_simulated(arm.simulated for arm in arms),
             suites=(),
             schedule="simultaneous",
             seed=load.seed or 0,
@@ -163,22 +143,23 @@ class LlmperfSession:
             rounds=call_count,
             clock=manifest.read_clock(),
             host=read_host(),
-            plan=manifest.PlanTotals(requests=call_count * load.requests * len(servers)),
+            plan=manifest.PlanTotals(requests=call_count * load.requests * len(arms)),
         )
 
     def _run_round(self, number: int, address: str) -> list[LlmperfCall]:
         """Call the tool once against every server, all at the same moment; end a call that is there at its limit."""
         load, start_s = self.load, time.monotonic()
-        counts = f"{load.requests} requests at concurrency {load.concurrency} to each of {len(self.servers)} servers"
+        counts = f"{load.requests} requests at concurrency {load.concurrency} to each of {len(self.arms)} servers"
         self.say(f"call {number}: {counts}")
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
-            for server in self.servers:
-                folder = call_folder(self.out, server.name, number)
+            for arm in self.arms:
+                folder = call_folder(self.out, arm.name, number)
                 folder.mkdir(parents=True)
-                command = [str(self.tool.python), str(self.tool.source / SCRIPT), *load.arguments(folder.absolute())]
-                variables = {"OPENAI_API_BASE": server.base, "OPENAI_API_KEY": API_KEY, "RAY_ADDRESS": address}
-                processes[server.name] = self.tool.start_process(command, folder / OUTPUT, variables)
+                arguments = load.arguments(arm.model, folder.absolute())
+                command = [str(self.tool.python), str(self.tool.source / SCRIPT), *arguments]
+                variables = {"OPENAI_API_BASE": f"{arm.root}/v1", "OPENAI_API_KEY": API_KEY, "RAY_ADDRESS": address}
+                processes[arm.name] = self.tool.start_process(command, folder / OUTPUT, variables)
             limit_s = start_s + START_TIMEOUT_S + load.timeout_s + REQUEST_LIMIT_S
             ends: dict[str, tuple[int | None, float]] = {}
             while len(ends) < len(processes):
@@ -191,7 +172,7 @@ class LlmperfSession:
             for process in processes.values():
                 if process.poll() is None:
                     end_process(process, grace_s=KILL_GRACE_S)
-        return [self._record_call(server.name, number, start_s, *ends[server.name]) for server in self.servers]
+        return [self._record_call(arm.name, number, start_s, *ends[arm.name]) for arm in self.arms]
 
     def _record_call(self, arm: str, number: int, start_s: float, code: int | None, seconds: float) -> LlmperfCall:
         """Write the records of one call, and the line that says how it ended."""
@@ -244,10 +225,10 @@ def _read_final_line(output: Path) -> str:
     return output_lines[-1][:MAX_CHARACTERS] if output_lines else ""
 
 
-def _ask_simulated(server: LlmperfServer) -> bool | None:
+def _ask_simulated(arm: manifest.ManifestArm) -> bool | None:
     """Return whether a server announces that it is simulated; None where it does not list its models."""
     try:
-        with urllib.request.urlopen(f"{server.base}/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
+        with urllib.request.urlopen(f"{arm.root}/v1/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
             cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]
             headers, owners = (answer.headers.get(SIMULATED_HEADER),), [card.get("owned_by") for card in cards]
             return any(is_announced(headers, owner) for owner in owners or [None])

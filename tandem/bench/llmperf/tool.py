@@ -84,7 +84,6 @@ class LlmperfLoad:
     """One call's load; the defaults are the post's.
 
     Args:
-        model: name that the servers go by.
         input_tokens, output_tokens: by the tool's own tokenizer; the latter is sent as max_tokens.
         temperature, seed: sent with each request; None is not sent.
         concurrency: requests at once.
@@ -93,7 +92,6 @@ class LlmperfLoad:
         extra_sampling: further sampling parameters.
     """
 
-    model: str
     input_tokens: int = 64
     output_tokens: int = 600
     temperature: float | None = 0.0
@@ -108,10 +106,10 @@ class LlmperfLoad:
         parameters = {"temperature": self.temperature, "seed": self.seed, **(self.extra_sampling or {})}
         return {name: value for name, value in parameters.items() if value is not None}
 
-    def arguments(self, results: Path) -> list[str]:
-        """Return the tool's arguments for one call that writes its results into a folder."""
+    def arguments(self, model: str, results: Path) -> list[str]:
+        """Return the tool's arguments for one call to a model that writes its results into a folder."""
         return [
-            *("--model", self.model, "--llm-api", "openai", "--timeout", str(self.timeout_s)),
+            *("--model", model, "--llm-api", "openai", "--timeout", str(self.timeout_s)),
             *("--mean-input-tokens", str(self.input_tokens), "--stddev-input-tokens", "0"),
             *("--mean-output-tokens", str(self.output_tokens), "--stddev-output-tokens", "0"),
             *("--max-num-completed-requests", str(self.requests)),
