@@ -9,7 +9,6 @@ device plugin that fights DRA).
 
 from __future__ import annotations
 
-from datetime import UTC
 from typing import Any
 
 from aws_cdk import Fn
@@ -30,12 +29,6 @@ ROOT_GIB = 100
 # Neuron's software in the container may ask the metadata service for the instance type, and no source shows
 # that it does not; a pod that reads the node's role finds image pulls there and no S3.
 IMDS_HOPS = 2
-CAPACITY_TYPES = {
-    "capacity-block": "CAPACITY_BLOCK",
-    "reservation": "ON_DEMAND",  # a reservation is on-demand capacity that somebody holds
-    "on-demand": "ON_DEMAND",
-    "spot": "SPOT",
-}
 BOUNDARY = "tandem"
 # nodeadm's NodeConfig; a managed node group merges the cluster's part in (amazon-eks-ami, nodeadm/doc/api.md)
 USER_DATA = f"""MIME-Version: 1.0
@@ -89,7 +82,7 @@ class FleetStack(EnvironmentStack):
             node_role=node_role_arn,
             subnets=network.subnet_ids[capacity.zone],
             ami_type="AL2023_x86_64_NEURON",
-            capacity_type=CAPACITY_TYPES[capacity.kind],
+            capacity_type=capacity.eks_type,
             version=environment.cluster.kubernetes,
             release_version=release_version,
             launch_template=add_node_template(
@@ -161,4 +154,4 @@ def _block_tags(capacity: CapacitySettings) -> dict[str, str]:
     if capacity.kind != "capacity-block" or capacity.block is None:
         return {}
     moments = {names.BLOCK_STARTS_TAG: capacity.block.starts, names.BLOCK_ENDS_TAG: capacity.block.ends}
-    return {tag: f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" for tag, moment in moments.items()}
+    return {tag: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for tag, moment in moments.items()}

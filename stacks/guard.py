@@ -14,7 +14,6 @@ from collections.abc import Mapping
 
 import aws_cdk as cdk
 from aws_cdk import RemovalPolicy
-from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
@@ -34,12 +33,7 @@ from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, coun
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import TARGET_REASONS, list_rights
 from tandem.spec import names
-from tandem.spec.budgets import (
-    BUDGET_THRESHOLDS_PERCENT,
-    FORECAST_THRESHOLD_PERCENT,
-    budget_cost_filters,
-    needs_manual_budget,
-)
+from tandem.spec.budgets import build_budget_request, needs_manual_budget
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 
@@ -178,39 +172,12 @@ def _add_topic(scope: Construct, name: str, title: str, key_arn: str, publishers
 
 
 def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str, people_topic_arn: str) -> None:
-    """Add the monthly budget of the fleet's instances: what was spent stops the fleet, what is forecast tells people.
-
-    The notifications are the same for every kind of capacity, because CloudFormation makes a new budget for another
-    list of them, and cannot where the name stays (docs/decisions/0018). The stop function knows that a Capacity Block's
-    money is spent already, tells people, and stops nothing.
-    """
-    budget = budgets.CfnBudget
-    notifications = [
-        *(("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT),
-        ("FORECASTED", FORECAST_THRESHOLD_PERCENT, people_topic_arn),
-    ]
-    budgets.CfnBudget(
-        scope, "Budget",
-        budget=budget.BudgetDataProperty(
-            budget_name=names.budget_name(environment), budget_type="COST", time_unit="MONTHLY",
-            budget_limit=budget.SpendProperty(amount=environment.guard.budget_usd, unit="USD"),
-            cost_filters=budget_cost_filters(environment, load_catalogue()),
-        ),
-        notifications_with_subscribers=[
-            budget.NotificationWithSubscribersProperty(
-                notification=budget.NotificationProperty(
-                    comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent,
-                    threshold_type="PERCENTAGE",
-                ),
-                subscribers=[budget.SubscriberProperty(address=topic_arn, subscription_type="SNS")],
-            )
-            for kind, percent, topic_arn in notifications
-        ],
-        resource_tags=[
-            budget.ResourceTagProperty(key=key, value=value)
-            for key, value in sorted(names.resource_tags(environment).items())
-        ],
-    )  # fmt: skip
+    """Add the monthly budget of the fleet's instances."""
+    request = build_budget_request(
+        environment, load_catalogue(), stop_topic_arn=stop_topic_arn, people_topic_arn=people_topic_arn
+    )
+    tags = [{"Key": key, "Value": value} for key, value in sorted(names.resource_tags(environment).items())]
+    cdk.CfnResource(scope, "Budget", type="AWS::Budgets::Budget", properties={**request, "ResourceTags": tags})
 
 
 class PeoplePolicies(Construct):

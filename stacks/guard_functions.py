@@ -17,15 +17,13 @@ from constructs import Construct
 
 from stacks.guard_rights import list_function_statements
 from stacks.policy import account_condition, allow
-from stacks.role import LAMBDA, add_log_group, add_role
-from stacks.stack import ROOT, acknowledge_findings, copy_files
+from stacks.role import LAMBDA, add_log_group, add_python_function, add_role
+from stacks.stack import ROOT, copy_files
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-RUNTIME = "python3.13"
-MEMORY_MIB = 256
 # A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CLIENT_CONFIG in
 # tandem/guard/config.py); the rest is for writes that others come before.
 # Two passes at once are harmless: what they write is conditional.
@@ -70,21 +68,11 @@ class GuardFunction(Construct):
         )  # fmt: skip
         targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
         code = assets.Asset(self, "Code", path=copy_files(*targets.items()).name)
-        function = lambda_.CfnFunction(
-            self,
-            "Function",
-            function_name=names.guard_function_name(environment, kind),
+        function = add_python_function(
+            self, role, code, group, timeout_s=TIMEOUT_S, function_name=names.guard_function_name(environment, kind),
             description=DESCRIPTIONS[kind],
-            runtime=RUNTIME,
-            handler="handler.handler",
-            role=role.attr_arn,
-            timeout=TIMEOUT_S,
-            memory_size=MEMORY_MIB,
-            code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
             environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
-            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=group.ref),
-        )
-        acknowledge_findings(function, "the Python of the tools image; ours to move", "AwsSolutions-L1")
+        )  # fmt: skip
         self.arn = function.attr_arn
         # a stop that failed is tried again and then told of, a pass is left to the next
         config = lambda_.CfnEventInvokeConfig

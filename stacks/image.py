@@ -17,7 +17,6 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
@@ -31,7 +30,7 @@ from stacks.policy import (
     allow,
     allow_login,
 )
-from stacks.role import LAMBDA, add_role
+from stacks.role import LAMBDA, add_python_function, add_role
 from stacks.stack import ROOT, EnvironmentStack, acknowledge_findings, copy_files
 from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
@@ -42,7 +41,6 @@ from tandem.spec.project_image import PROJECT_IMAGES, TOOLS, ProjectImage, regis
 RESOURCE_TYPE = "Custom::TandemToolsImage"
 MAX_IMAGES = 20  # each is of another source; older ones come back from their commit
 TIMEOUT_S = 900  # the longest a function may run; the limits of a build end before it
-MEMORY_MIB = 256
 BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the function that waits has
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
@@ -259,11 +257,4 @@ def _add_build_function(
     conditions = account_condition(environment)
     role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
     code = assets.Asset(scope, "Code", path=str(ROOT / "lambdas" / "tools_image"), exclude=["*", "!*.py"])
-    function = lambda_.CfnFunction(
-        scope, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn,
-        code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
-        timeout=TIMEOUT_S, memory_size=MEMORY_MIB,
-        logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
-    )  # fmt: skip
-    acknowledge_findings(function, "the Python of the tools image; ours to move", "AwsSolutions-L1")
-    return function.attr_arn
+    return add_python_function(scope, role, code, log_group, timeout_s=TIMEOUT_S).attr_arn

@@ -1,13 +1,16 @@
-"""Roles, log groups and customer keys, which every part of an environment has alike."""
+"""Roles, functions, log groups and customer keys, which every part of an environment has alike."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.policy import Conditions, Statement, allow, policy_document
@@ -16,6 +19,7 @@ from tandem.ops.guard_config import build_arn
 from tandem.spec.environment import Environment
 
 LAMBDA = "lambda.amazonaws.com"
+MEMORY_MIB = 256  # of each function
 DELETION_WINDOW_DAYS = 30  # the longest KMS waits before a key is gone for good
 KEY_ADMINISTRATION = (
     "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
@@ -57,6 +61,20 @@ def add_role(
     if reason:
         acknowledge_findings(role, reason, *findings)
     return role
+
+
+def add_python_function(
+    scope: Construct, role: iam.CfnRole, code: assets.Asset, log_group: logs.CfnLogGroup, *, timeout_s: int,
+    **properties: Any,
+) -> lambda_.CfnFunction:  # fmt: skip
+    """Add the function of `scope`, whose handler stands in `code`."""
+    function = lambda_.CfnFunction(
+        scope, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn, timeout=timeout_s,
+        memory_size=MEMORY_MIB, logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
+        code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key), **properties,
+    )  # fmt: skip
+    acknowledge_findings(function, "the Python of the tools image; ours to move", "AwsSolutions-L1")
+    return function
 
 
 def add_log_group(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC
 from typing import Any
 
 from tandem import metrics
 from tandem.monitoring import widget
-from tandem.monitoring.dashboard_arms import VARIANT_COLORS, build_metric_graph, build_search
+from tandem.monitoring.dashboard_arms import VARIANT_COLORS, build_bench_graph, build_metric_graph, build_search
 from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import COLUMNS, GraphMark, GraphWidget, MathExpression
 from tandem.spec import names
@@ -49,10 +48,7 @@ def build_cost_dashboard(scope: MonitoringScope) -> widget.Dashboard:
 def _build_block_marks(capacity: CapacitySettings) -> tuple[GraphMark, ...]:
     block = capacity.block
     moments = {"block starts": block.starts, "block ends": block.ends} if block else {}
-    return tuple(
-        GraphMark(label=label, moment=f"{moment.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")
-        for label, moment in moments.items()
-    )
+    return tuple(GraphMark(label=label, moment=f"{moment:%Y-%m-%dT%H:%M:%SZ}") for label, moment in moments.items())
 
 
 def _format_price(capacity: CapacitySettings) -> str:
@@ -128,12 +124,5 @@ def _build_run_graph(scope: MonitoringScope) -> GraphWidget:
         lines.append(
             MathExpression(text=f"SUM({search})", label=member.experiment.name, id=f"run{number}", color=color)
         )
-    return GraphWidget(
-        title=f"Last runs: requests published [{unit}]",
-        sentence=widget.render_markdown("last_runs"),
-        unit=unit,
-        publisher=metrics.BENCH,
-        lines=tuple(lines),
-        varies=False,
-        width=COLUMNS,
-    )
+    title, sentence = "Last runs: requests published", widget.render_markdown("last_runs")
+    return build_bench_graph(title, unit, sentence, lines, varies=False, width=COLUMNS)

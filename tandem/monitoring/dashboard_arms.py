@@ -5,7 +5,7 @@ Invariant: the baseline is the first variant that decodes plainly; an arm has on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, CloudWatchMetric
@@ -82,6 +82,14 @@ def build_search(
     """Return the SEARCH for the series of a metric that have some values of its dimensions."""
     terms = " ".join(f'{key}="{value}"' for key, value in {"MetricName": metric, **values}.items())
     return f"SEARCH('{{\"{namespace}\",{','.join(dimensions)}}} {terms}', '{statistic}', {PERIOD_S})"
+
+
+def build_bench_graph(
+    title: str, unit: str, sentence: str, lines: Iterable[MetricLine | MathExpression], **fields: Any
+) -> GraphWidget:
+    """Return a graph of what the bench publishes."""
+    title = f"{title} [{unit}]"
+    return GraphWidget(title=title, sentence=sentence, unit=unit, publisher=BENCH, lines=tuple(lines), **fields)
 
 
 def build_metric_graph(

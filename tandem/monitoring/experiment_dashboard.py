@@ -6,12 +6,11 @@ the same statistic over the same time. A figure that the bench publishes stands 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
-from tandem.metrics import ALL_VALUES, BENCH, POST_FIGURES, Metric, find_metric, list_published_metrics
+from tandem.metrics import ALL_VALUES, POST_FIGURES, Metric, find_metric, list_published_metrics
 from tandem.monitoring import widget
-from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms
+from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms, build_bench_graph
 from tandem.monitoring.scope import ExperimentScope
 from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, TextWidget
 from tandem.spec import names
@@ -39,14 +38,6 @@ def build_experiment_dashboard(environment: Environment, experiment_scope: Exper
             *_list_overflow_widgets(arms),
         ),
     )
-
-
-def _build_graph(
-    title: str, unit: str, sentence: str, lines: Iterable[widget.MetricLine | MathExpression], **fields: Any
-) -> GraphWidget:
-    """Return a graph of what the bench publishes."""
-    title = f"{title} [{unit}]"
-    return GraphWidget(title=title, sentence=sentence, unit=unit, publisher=BENCH, lines=tuple(lines), **fields)
 
 
 def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
@@ -78,7 +69,7 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
             for column, variant in enumerate(pair)
         ]
         unit = find_metric(figure.metric).unit
-        yield _build_graph(f"{figure.title}, p50", unit, figure.sentence, lines, varies=False)
+        yield build_bench_graph(f"{figure.title}, p50", unit, figure.sentence, lines, varies=False)
 
 
 def _list_rows(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
@@ -94,7 +85,7 @@ def _list_rows(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
         for statistic in ("p50", "p90"):
             lines = [arms.line(metric.name, variant, statistic) for variant in row_arms]
             title, width = f"{metric.title}, {statistic}", COLUMNS // (3 if speed_ups else 2)
-            yield _build_graph(title, metric.unit, metric.sentence, lines, width=width)
+            yield build_bench_graph(title, metric.unit, metric.sentence, lines, width=width)
         yield from speed_ups
 
 
@@ -115,7 +106,7 @@ def _list_speed_ups(arms: DashboardArms, metric: Metric) -> Iterator[GraphWidget
         for number, variant in enumerate(arms.variants, start=1)
     ]
     title = f"{metric.title}, speed-up of p50"
-    yield _build_graph(title, "1", sentence, (*medians, *ratios), view="numbers", width=COLUMNS // 3)
+    yield build_bench_graph(title, "1", sentence, (*medians, *ratios), view="numbers", width=COLUMNS // 3)
 
 
 def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
@@ -130,11 +121,11 @@ def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
         )
     ]
     share_sentence = widget.render_markdown("failed_share")
-    yield _build_graph("Failed share", "percent", share_sentence, share_lines, width=COLUMNS // 3)
+    yield build_bench_graph("Failed share", "percent", share_sentence, share_lines, width=COLUMNS // 3)
     for metric in list_published_metrics():
         if metric.name in _COUNTS:
             lines = [arms.line(metric.name, variant, "Sum") for variant in arms.visible_variants]
-            yield _build_graph(metric.title, metric.unit, metric.sentence, lines, width=COLUMNS // 3)
+            yield build_bench_graph(metric.title, metric.unit, metric.sentence, lines, width=COLUMNS // 3)
 
 
 def _list_publishing_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
@@ -143,7 +134,7 @@ def _list_publishing_widgets(arms: DashboardArms) -> Iterator[GraphWidget | Text
     lines = [
         arms.line(metric.name, variant, "Maximum", cell=(ALL_VALUES, ALL_VALUES)) for variant in arms.visible_variants
     ]
-    yield _build_graph(metric.title, metric.unit, metric.sentence, lines, varies=False)
+    yield build_bench_graph(metric.title, metric.unit, metric.sentence, lines, varies=False)
     yield widget.render_text("publishing", COLUMNS // 2, environment=arms.environment.name)
 
 
@@ -156,4 +147,4 @@ def _list_overflow_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWi
     search = arms.build_search("tpot_ms", "p50", PromptClass=class_, Concurrency=concurrency)
     line = MathExpression(text=search, label=widget.dimension_label("Variant"), id="every")
     sentence, unit = widget.render_markdown("every_arm"), find_metric("tpot_ms").unit
-    yield _build_graph("TPOT of every arm, p50", unit, sentence, [line], width=COLUMNS, height=9)
+    yield build_bench_graph("TPOT of every arm, p50", unit, sentence, [line], width=COLUMNS, height=9)

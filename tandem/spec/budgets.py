@@ -6,6 +6,8 @@ Sources: the registry's schemas as cfn-lint has them, held against this list by 
 
 from __future__ import annotations
 
+from typing import Any
+
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -62,6 +64,37 @@ def budget_cost_filters(environment: Environment, catalogue: Catalogue) -> dict[
     usage = [f"{code}-{kind}:{environment.capacity.instance_type}" for kind in INSTANCE_USAGE]
     tag = budget_tag_key(environment)
     return {"UsageType": usage, **({"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else {})}
+
+
+def build_budget_request(
+    environment: Environment, catalogue: Catalogue, *, stop_topic_arn: str, people_topic_arn: str
+) -> dict[str, Any]:
+    """Return the budget of the fleet's instances: what was spent stops the fleet, what is forecast tells people.
+
+    The members are spelt as AWS Budgets' CreateBudget and CloudFormation's AWS::Budgets::Budget both have them.
+
+    The notifications are the same for every kind of capacity, because CloudFormation makes a new budget for another
+    list of them, and cannot where the name stays (docs/decisions/0018). The stop function knows that a Capacity Block's
+    money is spent already, tells people, and stops nothing.
+    """
+    alerts = [("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT]
+    alerts.append(("FORECASTED", FORECAST_THRESHOLD_PERCENT, people_topic_arn))
+    form = {"ComparisonOperator": "GREATER_THAN", "ThresholdType": "PERCENTAGE"}
+    budget = {
+        "BudgetName": names.budget_name(environment),
+        "BudgetType": "COST",
+        "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": environment.guard.budget_usd, "Unit": "USD"},
+        "CostFilters": budget_cost_filters(environment, catalogue),
+    }
+    notifications: list[dict[str, Any]] = [
+        {
+            "Notification": {**form, "NotificationType": kind, "Threshold": percent},
+            "Subscribers": [{"SubscriptionType": "SNS", "Address": topic_arn}],
+        }
+        for kind, percent, topic_arn in alerts
+    ]
+    return {"Budget": budget, "NotificationsWithSubscribers": notifications}
 
 
 def budget_tag_key(environment: Environment) -> str | None:

@@ -223,6 +223,11 @@ class CapacitySettings(SpecRecord):
         return self.kind in {"capacity-block", "reservation"}
 
     @property
+    def eks_type(self) -> str:
+        """How EKS calls the kind; a reservation is on-demand capacity that somebody holds."""
+        return {"capacity-block": "CAPACITY_BLOCK", "spot": "SPOT"}.get(self.kind, "ON_DEMAND")
+
+    @property
     def awaits_reservation(self) -> bool:
         """Whether the nodes wait for a reservation id: then there is no Fleet stack."""
         return self.needs_reservation and self.reservation_id in {None, PLACEHOLDER_RESERVATION_ID}

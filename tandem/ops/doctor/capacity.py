@@ -212,22 +212,8 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
 def _build_create_budget_command(context: DoctorContext) -> str:
     """Return the command that makes the budget which Guard makes elsewhere."""
     environment = context.environment
-    alerts = [("ACTUAL", percent, stop_topic_arn(environment)) for percent in budgets.BUDGET_THRESHOLDS_PERCENT]
-    alerts.append(("FORECASTED", budgets.FORECAST_THRESHOLD_PERCENT, topic_arn(environment)))
-    form: dict[str, Any] = {"ComparisonOperator": "GREATER_THAN", "ThresholdType": "PERCENTAGE"}
-    notifications = [
-        {
-            "Notification": form | {"NotificationType": kind, "Threshold": percent},
-            "Subscribers": [{"SubscriptionType": "SNS", "Address": topic}],
-        }
-        for kind, percent, topic in alerts
-    ]
-    budget_request = {
-        "BudgetName": names.budget_name(environment),
-        "BudgetType": "COST",
-        "TimeUnit": "MONTHLY",
-        "BudgetLimit": {"Amount": f"{environment.guard.budget_usd:.2f}", "Unit": "USD"},
-        "CostFilters": budgets.budget_cost_filters(environment, context.catalogue),
-    }
-    flags = {"budget": json.dumps(budget_request), "notifications_with_subscribers": json.dumps(notifications)}
+    topics = {"stop_topic_arn": stop_topic_arn(environment), "people_topic_arn": topic_arn(environment)}
+    budget, notifications = budgets.build_budget_request(environment, context.catalogue, **topics).values()
+    budget["BudgetLimit"]["Amount"] = f"{environment.guard.budget_usd:.2f}"  # text for the AWS CLI
+    flags = {"budget": json.dumps(budget), "notifications_with_subscribers": json.dumps(notifications)}
     return build_aws_command("budgets create-budget", account_id=environment.account, **flags)

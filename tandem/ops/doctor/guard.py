@@ -23,11 +23,6 @@ from tandem.ops.status_warnings import build_schedule_warning
 from tandem.shell_command import build_cdk_command
 from tandem.spec import names
 
-# as EKS calls each kind; a reservation is on-demand capacity that somebody holds
-EKS_CAPACITY_TYPES = dict.fromkeys(("reservation", "on-demand"), "ON_DEMAND") | {
-    "capacity-block": "CAPACITY_BLOCK",
-    "spot": "SPOT",
-}
 CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
 
 
@@ -48,7 +43,7 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
     effect = "only tells people, because a Capacity Block is prepaid" if is_block else "stops the fleet"
     comparisons = (
         ("Fleet", "Fleet is deployed as", tag, kind),
-        ("Fleet", "EKS buys", node_group.get("capacityType"), EKS_CAPACITY_TYPES[kind]),
+        ("Fleet", "EKS buys", node_group.get("capacityType"), environment.capacity.eks_type),
         ("Guard", "Guard is deployed with", guard_kind, kind),
     )
     findings = [

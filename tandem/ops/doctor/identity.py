@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
+from tandem.ops.destroy.stacks import read_stack
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES
 from tandem.ops.guard_config import aws_partition, topic_arn
@@ -118,40 +119,33 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     Source of the states: CloudFormation user guide, "Stack status codes".
     """
     environment = context.environment
-    states = {kind: read_stack_status(account, kind) for kind in names.stack_kinds(environment)}
-    present, is_good = [kind for kind, state in states.items() if state], True
-    for kind in present:
-        stack, state, code = names.stack_name(environment, kind), states[kind], EXIT_EXTERNAL
+    kinds, is_good = names.stack_kinds(environment), True
+    present = {kind: stack.status for kind in kinds if (stack := read_stack(account, kind))}
+    for kind, state in present.items():
+        stack_name, code = names.stack_name(environment, kind), EXIT_EXTERNAL
         roll_back, delete = (
-            build_aws_command(f"cloudformation {verb}", stack_name=stack, region=environment.region)
+            build_aws_command(f"cloudformation {verb}", stack_name=stack_name, region=environment.region)
             for verb in ("continue-update-rollback", "delete-stack")
         )
         if state.endswith("_IN_PROGRESS"):
-            yield Finding("warn", f"{stack} is {state}", "wait for its end, a deploy would fail now")
+            yield Finding("warn", f"{stack_name} is {state}", "wait for its end, a deploy would fail now")
         elif state == "UPDATE_ROLLBACK_FAILED":
             action = "make good what the events name, then roll back"
-            yield Finding("fail", f"{stack} is {state}", action, roll_back, code)
+            yield Finding("fail", f"{stack_name} is {state}", action, roll_back, code)
         elif state == "ROLLBACK_COMPLETE" or state.endswith("_FAILED"):
-            message, action = f"{stack} is {state}: it takes no update", "read its events, delete it, deploy again"
+            message, action = f"{stack_name} is {state}: it takes no update", "read its events, delete it, deploy again"
             yield Finding("fail", message, action, delete, code)
         else:
             continue
         is_good = False
     if not present:
         yield Finding("ok", "none is there: never deployed, or destroyed")
-    elif is_good and len(present) < len(states):
-        absent_text = ", ".join(kind for kind in states if kind not in present)
+    elif is_good and len(present) < len(kinds):
+        absent_text = ", ".join(kind for kind in kinds if kind not in present)
         message = f"half is there: {', '.join(present)}; not there: {absent_text}"
         yield Finding("warn", message, "deploy the others before a run", build_cdk_command("deploy", environment.name))
     elif is_good:
         yield Finding("ok", f"all {len(present)} are deployed")
-
-
-def read_stack_status(account: AccountClients, kind: str) -> str:
-    """Return how CloudFormation calls the state of a stack; empty where there is none."""
-    stack = names.stack_name(account.environment, kind)
-    response = account.find("cloudformation", "DescribeStacks", stack, absent={"ValidationError"}, StackName=stack)
-    return str(response["Stacks"][0]["StackStatus"]) if response and response["Stacks"] else ""
 
 
 def check_principals(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:

@@ -10,8 +10,8 @@ from typing import Any
 from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
+from tandem.ops.destroy.stacks import read_stack
 from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
-from tandem.ops.doctor.identity import read_stack_status
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
@@ -53,7 +53,7 @@ def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) ->
         message = f"{name} lies in {region}, the environment in {environment.region}"
         action = "change artifacts.existing_bucket" if is_existing else "change the environment's name"
         return Finding("fail", message, action)
-    if not is_existing and not read_stack_status(account, "Artifacts"):
+    if not is_existing and read_stack(account, "Artifacts") is None:
         command = build_cdk_command("deploy", environment.name, "*", "--import-existing-resources")
         return Finding("warn", f"{name} is of an earlier deploy", "adopt it with the first deploy", command)
     return Finding("ok", f"{name} is ours")
