@@ -26,26 +26,45 @@ from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
 RUN_PREFIX = "adopted-"
-ImportOutcome = tuple[sets.Manifest, bool]  # what is stored now, and whether it is ours
 UNPROVEN_NOTE = "it was compiled elsewhere: what its own files do not tell of how, nobody has checked"
 
 
-def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_s: float = 0) -> ImportOutcome:
-    """Take in a folder as the artifact of a key.
+def import_artifact(
+    store: ObjectStore, source: Path | str, key: ArtifactKey, *, wait_s: float = 0
+) -> tuple[sets.Manifest, bool]:
+    """Take in an artifact of a key: what is stored now, and whether that is ours.
+
+    What a compile made and its upload refused is stored already, and a person says that it is right.
 
     Args:
         store: the bucket.
-        folder: the artifact, as the runtime wrote it.
+        source: the artifact's folder as the runtime wrote it, or the name of the run that an upload refused.
         key: what it was compiled for.
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        InputError: there is no such folder, or a file in it cannot be stored.
+        InputError: there is no such folder, a file in it cannot be stored, or nothing was refused under this name.
         StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
         ExternalError: S3 failed, or somebody else writes this key.
     """
     if stored_manifest := sets.find_stored_set(store, key):
         return stored_manifest, False
+    files: LocalFiles | None = None
+    if isinstance(source, Path):
+        manifest, files = _inspect_folder(source, key)
+    else:
+        manifest = _read_rejection(store, source, key)
+    holder = RUN_PREFIX + manifest.folder.removeprefix(RUN_PREFIX)
+    with hold_lease(store, f"{key.prefix}/{sets.LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
+        if files is not None:
+            upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
+        lease.confirm()
+        is_ours = sets.write_stored_manifest(store, key.prefix, manifest)
+    other_manifest = None if is_ours else sets.find_stored_set(store, key)  # written since, it wins
+    return other_manifest or manifest, not other_manifest
+
+
+def _inspect_folder(folder: Path, key: ArtifactKey) -> tuple[sets.Manifest, LocalFiles]:
     if not folder.is_dir():
         change = "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
         raise InputError("there is no such folder", where=str(folder), change=change)
@@ -55,30 +74,15 @@ def import_artifact(store: ObjectStore, folder: Path, key: ArtifactKey, *, wait_
     listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
     run_name = f"{RUN_PREFIX}{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
     made = {"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]}
-    manifest = sets.build_manifest(key, files, made, run_name)
-    return _store_manifest(store, key, manifest, wait_s, local_files)
+    return sets.build_manifest(key, files, made, run_name), local_files
 
 
-def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wait_s: float = 0) -> ImportOutcome:
-    """Take in what a compile made and its upload refused: its files are stored, and a person says that they are right.
-
-    Args:
-        store: the bucket.
-        run_name: the folder that the refusal named.
-        key: what it was compiled for.
-        wait_s: seconds to wait for another writer of the same key.
-
-    Raises:
-        InputError: nothing was refused under this name.
-        StaleError: it was made for another key, or a file of it is not whole any more.
-        ExternalError: S3 failed, or somebody else writes this key.
-    """
-    if stored_manifest := sets.find_stored_set(store, key):
-        return stored_manifest, False
-    change = "name the run as the log of the upload does: --refused RUN"
+def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets.Manifest:
+    """Return the manifest of what an upload refused, with its faults as accepted."""
     rejection_key = f"{key.prefix}/{run_name}/{sets.REJECTION_NAME}"
     rejection = store.read(rejection_key) if re.fullmatch(r"\w[\w.-]*", run_name, re.ASCII) else None
     if rejection is None:
+        change = "name the run as the log of the upload does: --refused RUN"
         raise InputError("nothing was refused here", where=store.url(rejection_key), change=change)
     manifest = sets.parse_manifest(rejection.body, store.url(rejection_key))
     sets.require_target(manifest, key, store.url(f"{key.prefix}/{run_name}/"))
@@ -86,22 +90,7 @@ def import_rejection(store: ObjectStore, run_name: str, key: ArtifactKey, *, wai
     faults = [str(fault) for fault in made.pop(sets.FAULTS_FIELD, None) or ()]
     notes = [f"taken in by hand although the inspection said: {fault}" for fault in faults]
     made |= {sets.ACCEPTED_FIELD: faults, "unproven": [*(made.get("unproven") or ()), *notes]}
-    manifest = manifest.model_copy(update={"folder": run_name, "made": made})
-    return _store_manifest(store, key, manifest, wait_s)
-
-
-def _store_manifest(
-    store: ObjectStore, key: ArtifactKey, manifest: sets.Manifest, wait_s: float, files: LocalFiles | None = None
-) -> ImportOutcome:
-    """Send the files that are not stored yet and write the manifest; another's, written since, wins."""
-    holder = RUN_PREFIX + manifest.folder.removeprefix(RUN_PREFIX)
-    with hold_lease(store, f"{key.prefix}/{sets.LEASE_NAME}", holder, LEASE_S, wait_s) as lease:
-        if files is not None:
-            upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
-        lease.confirm()
-        is_ours = sets.write_stored_manifest(store, key.prefix, manifest)
-    other_manifest = None if is_ours else sets.find_stored_set(store, key)
-    return other_manifest or manifest, not other_manifest
+    return manifest.model_copy(update={"folder": run_name, "made": made})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -126,11 +115,8 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         change = "name a file with a key's fields"
         raise InputError(f"this is {error}", where=str(options.key), change=change) from None
-    store = open_store(options.bucket)
-    if options.refused is not None:
-        manifest, is_new = import_rejection(store, options.refused, key, wait_s=options.wait_s)
-    else:
-        manifest, is_new = import_artifact(store, options.folder, key, wait_s=options.wait_s)
+    source = options.refused if options.folder is None else options.folder
+    manifest, is_new = import_artifact(open_store(options.bucket), source, key, wait_s=options.wait_s)
     event = "adopted" if is_new else "present: left alone"
     log_event(event, artifact=key.name, files=len(manifest.files), size=manifest.size, made=manifest.made)
     return 0

@@ -28,7 +28,7 @@ MIN_AGE_DAYS = 30
 LEASE_S = 60.0
 WAIT_S = 70.0  # a collect that was killed leaves its lease for so long
 HOLDER_PREFIX = "collect-"
-DELETION_RESULT = "deleted"
+REMOVAL_RESULTS = ("deleted", "would delete")
 FOREIGN_REASON = "nobody took its lease and it has no manifest: not written by Tandem"
 
 
@@ -122,20 +122,23 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
 
 
 def execute_plan(
-    store: s3.ObjectStore, plan: GcPlan, used_names: Collection[str], cutoff: datetime
+    store: s3.ObjectStore, plan: GcPlan, used_names: Collection[str], cutoff: datetime, *, delete: bool = True
 ) -> Iterator[tuple[SetRemoval, str]]:
-    """Delete what was planned, set after set; yield each with what became of it, `deleted` or why not.
+    """Delete what was planned, set after set; yield each with what became of it, one of REMOVAL_RESULTS or why not.
 
     Raises:
         TandemError: S3 failed; what was deleted stays deleted, and the next run goes on from there.
     """
     for removal in plan.removals:
+        if not delete:
+            yield removal, REMOVAL_RESULTS[1]
+            continue
         try:
             final_removal = _remove_set(store, removal, used_names, cutoff)
         except LeaseConflictError as error:
             yield removal, f"kept: {error.problem}"
         else:
-            yield (final_removal, DELETION_RESULT) if final_removal else (removal, "kept: it was written to since")
+            yield (final_removal, REMOVAL_RESULTS[0]) if final_removal else (removal, "kept: it was written to since")
 
 
 def _remove_set(
@@ -239,8 +242,7 @@ def run(options: argparse.Namespace) -> int:
     plan = plan_removals(stored_sets, used_names, cutoff)
     for stored_set, reason in plan.retentions:
         log_event("kept", prefix=stored_set.prefix, why=reason, size=stored_set.size)
-    preview: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
-    for removal, result in execute_plan(store, plan, used_names, cutoff) if options.delete else preview:
+    for removal, result in execute_plan(store, plan, used_names, cutoff, delete=options.delete):
         log_event(result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size)
     size = sum(removal.size for removal in plan.removals)
     log_event("collected" if options.delete else "dry run", size=size, versions_kept=has_versioning(store))

@@ -35,10 +35,8 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.variant_key import compute_artifact_key
 
 if TYPE_CHECKING:
-    from tandem.artifacts.gc import SetRemoval
     from tandem.artifacts.inventory import StoredSet
     from tandem.artifacts.store import ObjectStore
 
@@ -125,7 +123,7 @@ def collect_garbage(
     if context.unread:
         raise SpecError(context.unread)
     rendered_keys = _read_rendered_keys(context, selection.environments)
-    from tandem.artifacts.gc import DELETION_RESULT, execute_plan, has_versioning, plan_removals  # noqa: PLC0415 - boto3
+    from tandem.artifacts.gc import REMOVAL_RESULTS, execute_plan, has_versioning, plan_removals  # noqa: PLC0415 - boto3
     from tandem.artifacts.inventory import find_read_fault, read_inventory  # noqa: PLC0415
 
     store = _open_store(context)
@@ -134,8 +132,7 @@ def collect_garbage(
     used_names |= _require_stored_names(keep, stored_sets)
     cutoff, versions = now - timedelta(days=days), has_versioning(store)
     plan = plan_removals(stored_sets, used_names, cutoff)
-    preview: Iterable[tuple[SetRemoval, str]] = ((removal, "would delete") for removal in plan.removals)
-    outcomes, rows = iter(execute_plan(store, plan, used_names, cutoff) if delete else preview), []
+    outcomes, rows = execute_plan(store, plan, used_names, cutoff, delete=delete), []
     if not selection.as_json:
         report.print_heading(context, days)
     while True:
@@ -146,7 +143,7 @@ def collect_garbage(
         rows.append(report.removal_as_dict(removal, outcome, context))
         if not selection.as_json:
             report.print_removal(rows[-1])
-    size = sum(row["size"] for row in rows if row["outcome"] in {DELETION_RESULT, "would delete"})
+    size = sum(row["size"] for row in rows if row["outcome"] in REMOVAL_RESULTS)
     if selection.as_json:
         settings = {"cutoff": cutoff.isoformat(), "dry_run": not delete, "versions_kept": versions}
         print_json(report.gc_as_dict(context, plan, rows, size) | settings)
@@ -176,13 +173,11 @@ def import_compiled(
     """
     context = load_bucket_context(selection, env)
     key = _find_variant_key(context, variant)
-    from tandem.artifacts.artifact_import import import_artifact, import_rejection  # noqa: PLC0415 - boto3
+    from tandem.artifacts.artifact_import import import_artifact  # noqa: PLC0415 - boto3
 
     with contextlib.redirect_stdout(sys.stderr):  # of the upload
-        if folder is None:
-            manifest, is_new = import_rejection(_open_store(context), str(refused), key)
-        else:
-            manifest, is_new = import_artifact(_open_store(context), folder, key)
+        source = str(refused) if folder is None else folder
+        manifest, is_new = import_artifact(_open_store(context), source, key)
     if selection.as_json:
         print_json(report.import_as_dict(manifest, key, context, is_new=is_new))
     else:
@@ -254,14 +249,12 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     Raises:
         InputError: the environment hosts no such variant.
     """
-    keys = {
-        f"{experiment.name}/{variant.name}": compute_artifact_key(experiment, variant, context.catalogue)
-        for experiment in context.experiments
-        for variant in experiment.all_variants()
-    }
-    if word not in keys:
-        raise _build_name_error(f"{context.environment.name} hosts no variant {word!r}", word, sorted(keys))
-    return keys[word]
+    artifacts = [need for need in context.needs if need.kind == "artifact"]
+    # a colon stands in the name of a user of another environment
+    fields_by_user = {user: need.fields for need in artifacts for user in need.used_by if ":" not in user}
+    if word not in fields_by_user:
+        raise _build_name_error(f"{context.environment.name} hosts no variant {word!r}", word, sorted(fields_by_user))
+    return ArtifactKey.from_fields(fields_by_user[word])
 
 
 def _build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:

@@ -13,9 +13,7 @@ from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
 from tandem.cli.inputs import CommandInputs, read_inputs, read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecFault
 
 
@@ -25,16 +23,12 @@ class BucketContext:
 
     Args:
         environment: the one that was named.
-        experiments: its experiments.
-        catalogue: what their names stand for.
         needs: what it and all others of the same bucket need, each once.
         sharing: names of the other environments of the same bucket.
         unread: why the needs of another environment are not known, or may not be.
     """
 
     environment: Environment
-    experiments: tuple[Experiment, ...]
-    catalogue: Catalogue
     needs: tuple[BucketNeed, ...]
     sharing: tuple[str, ...]
     unread: tuple[SpecFault, ...]
@@ -69,16 +63,14 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     unread_files = {str(path) for path in selection.environments.glob("*.yaml")} - known_files
     unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
-    catalogue, experiments = all_inputs.catalogue, all_inputs.list_experiments(environment)
-    needs = list(list_needs(experiments, catalogue))
+    catalogue = all_inputs.catalogue
+    needs = list(list_needs(all_inputs.list_experiments(environment), catalogue))
     for sharer in sharing:
         hosted = all_inputs.list_experiments(sharer)
         legal = [entry for entry in hosted if str(selection.experiments / f"{entry.name}.yaml") not in refused_files]
         needs += list_needs(legal, catalogue, sharer.name)
     return BucketContext(
         environment=environment,
-        experiments=tuple(experiments),
-        catalogue=catalogue,
         needs=merge_needs(needs),
         sharing=tuple(sharer.name for sharer in sharing),
         unread=unread,

@@ -9,7 +9,7 @@ from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.artifact_import import import_rejection
+from tandem.artifacts.artifact_import import import_artifact
 from tandem.artifacts.manifest import Manifest, read_stored_manifest
 from tandem.errors import InputError, StaleError
 
@@ -80,7 +80,7 @@ def test_what_was_refused_can_be_adopted_without_another_upload(proxied, proxy, 
     upload(odd)
     run = run_of(proxied)
     proxy.forget()
-    is_new = import_rejection(proxied, run, KEY)[1]
+    is_new = import_artifact(proxied, run, KEY)[1]
 
     manifest = read_stored_manifest(proxied, KEY.prefix)
     assert manifest is not None
@@ -94,7 +94,7 @@ def test_what_was_refused_can_be_adopted_without_another_upload(proxied, proxy, 
 def test_a_run_that_was_not_refused_is_none(store, upload, odd, run):
     upload(odd)
     with pytest.raises(InputError, match=r"nothing was refused|no run"):
-        import_rejection(store, run, KEY)
+        import_artifact(store, run, KEY)
 
 
 def test_a_refused_set_whose_file_is_gone_is_not_adopted(store, upload, odd):
@@ -103,7 +103,7 @@ def test_a_refused_set_whose_file_is_gone_is_not_adopted(store, upload, odd):
     store.delete([f"{KEY.prefix}/{run}/model.pt"])
 
     with pytest.raises(StaleError, match="missing"):
-        import_rejection(store, run, KEY)
+        import_artifact(store, run, KEY)
 
 
 def test_the_command_takes_it_in(store, bucket, upload, odd):
