@@ -12,7 +12,7 @@ person may take it in, and what was wrong with it then stands in the manifest.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -113,12 +113,20 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     raise InputError(problem, where=where, change="remove this object, then run the job that made it again")
 
 
+def compare_manifest_fields(
+    manifest: Manifest, kind: str, fields: Mapping[str, Any]
+) -> dict[str, tuple[object, object]]:
+    """Return the fields in which a manifest is not of what has this kind and these fields: its own, and those."""
+    stored_fields = manifest.fields
+    if kind == "model":  # its manifest says more, such as the commit behind a name that moves
+        stored_fields = {name: stored_fields.get(name) for name in fields}
+    return compare_key_fields({"kind": manifest.kind, **stored_fields}, {"kind": kind, **fields})
+
+
 def describe_mismatch(manifest: Manifest, target: ArtifactKey | ModelReference) -> list[str]:
     """Return the fields in which a manifest is not of this artifact or model, one a line."""
-    kind, fields, stored_fields = "artifact", target.as_fields(), manifest.fields
-    if isinstance(target, ModelReference):  # its manifest says more, such as the commit behind a name that moves
-        kind, stored_fields = "model", {name: stored_fields.get(name) for name in fields}
-    differences = compare_key_fields({"kind": manifest.kind, **stored_fields}, {"kind": kind, **fields})
+    kind = "model" if isinstance(target, ModelReference) else "artifact"
+    differences = compare_manifest_fields(manifest, kind, target.as_fields())
     return [f"{field}: artifact {stored}, deployment {asked}" for field, (stored, asked) in differences.items()]
 
 

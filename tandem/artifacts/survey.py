@@ -13,10 +13,9 @@ from typing import Any, Literal
 
 from tandem.artifacts.explain import describe_differences
 from tandem.artifacts.inventory import StoredSet
-from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
+from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, compare_manifest_fields
 from tandem.artifacts.needs import BucketNeed
 from tandem.shell_command import quote_command
-from tandem.spec.artifact_key import compare_key_fields
 
 State = Literal["present", "missing", "partial", "damaged", "unread", "newer", "stale", "not ours"]
 
@@ -57,12 +56,9 @@ def survey_bucket(bucket: str, needs: Sequence[BucketNeed], stored_sets: Iterabl
 
 def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) -> SurveyRow:
     state, why = _describe_state(stored_set)
-    if state == "present" and stored_set is not None and stored_set.manifest is not None:
-        stored_fields = stored_set.manifest.fields
-        if need.kind == "model":  # its manifest says more, such as the commit behind a name that moves
-            stored_fields = {name: stored_fields.get(name) for name in need.fields}
-        if differences := compare_key_fields(stored_fields, need.fields):
-            state, why = "damaged", ("its manifest says other fields than its name", *describe_differences(differences))
+    manifest = stored_set.manifest if stored_set is not None and state == "present" else None
+    if manifest and (differences := compare_manifest_fields(manifest, need.kind, need.fields)):
+        state, why = "damaged", ("its manifest says other fields than its name", *describe_differences(differences))
     is_in_progress = stored_set is not None and stored_set.lease is not None and stored_set.lease.is_active
     commands: tuple[str, ...] = () if is_in_progress or state in {"present", "newer", "unread"} else (need.command,)
     if commands and state == "damaged":
@@ -100,11 +96,10 @@ def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyR
 def _compare_with_needs(manifest: Manifest, needs: Sequence[BucketNeed]) -> tuple[str, ...]:
     """Say in what a set that nobody needs differs from the nearest that somebody does."""
     needs = [need for need in needs if need.kind == manifest.kind]
-    fields = manifest.fields
     if manifest.kind == "model":
-        fields = {field: fields.get(field) for field in ("id", "revision")}
-        needs = [need for need in needs if need.fields["id"] == fields["id"]]
-    ranking = [(need, compare_key_fields(fields, need.fields)) for need in needs if need.name != manifest.name]
+        needs = [need for need in needs if need.fields["id"] == manifest.fields.get("id")]
+    needs = [need for need in needs if need.name != manifest.name]
+    ranking = [(need, compare_manifest_fields(manifest, need.kind, need.fields)) for need in needs]
     if not ranking:
         return (f"no experiment uses this {manifest.kind}",)
     nearest_need, differences = min(ranking, key=lambda pair: (len(pair[1]), pair[0].name))

@@ -273,10 +273,7 @@ def _compute_bill(changes: Iterable[VariantChange]) -> dict[str, Any]:
     Two experiments that need the same artifact compile it once.
     """
     compiles = {change.now: change for change in changes if change.compiles}.values()
-    amounts: dict[str, list[Any]] = {
-        "graphs": [change.graphs for change in compiles],
-        "most_usd": [change.most_usd for change in compiles],
-    }
+    amounts = {name: [getattr(change, name) for change in compiles] for name in ("graphs", "most_usd")}
     sums = {name: None if None in values else sum(values) for name, values in amounts.items()}
     return {"artifacts": len(compiles), **sums}
 

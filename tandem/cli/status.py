@@ -19,7 +19,6 @@ from tandem.cli.flags import EnvironmentName
 from tandem.cli.fleet import TextRow, format_distance, format_moment, format_span, list_warning_rows
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
-from tandem.guard.observe import FleetInstance
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.ops import status as status_reader
 from tandem.ops.account import create_session, require_account
@@ -225,7 +224,7 @@ def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> 
     parts = [next(_list_fleet_sentences(status))]
     if exists and "fence" in status.unknown:
         parts.append("unknown whether a fence stands")
-    elif exists and status.fleet.is_fenced and not _list_own_instances(status):
+    elif exists and status.fleet.is_fenced and not status.fleet.own_instances:
         parts.append("a fence blocks the next start")
     if warnings:
         parts.append(f"{format_count(count, 'thing')} {'needs' if count == 1 else 'need'} attention")
@@ -238,7 +237,7 @@ def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> 
 
 def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     """Yield every sentence that holds, the most urgent first."""
-    fleet_state, count = status.fleet, len(_list_own_instances(status))
+    fleet_state, count = status.fleet, len(status.fleet.own_instances)
     lease, is_wanted = fleet_state.live_lease, fleet_state.desired_size and fleet_state.has_owner_tag
     lease_text = f"lease {lease.run} until {format_moment(lease.deadline, status.now)}" if lease else ""
     under_lease = f" under {lease_text}" if lease else " without a live lease"
@@ -266,10 +265,6 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs"
 
 
-def _list_own_instances(status: StatusReport) -> list[FleetInstance]:
-    return [instance for instance in status.fleet.instances if instance.is_ours]
-
-
 def choose_next_step(status: StatusReport) -> str:
     """Return the command that comes next and its purpose as a comment, which a shell passes over."""
     command, purpose = next(_list_next_steps(status))
@@ -278,7 +273,7 @@ def choose_next_step(status: StatusReport) -> str:
 
 def _list_next_steps(status: StatusReport) -> Iterator[tuple[str, str]]:
     """Yield every command that would do, with its purpose, the most urgent first."""
-    environment, fleet_state, instances = status.environment, status.fleet, _list_own_instances(status)
+    environment, fleet_state, instances = status.environment, status.fleet, status.fleet.own_instances
     name = environment.name
     end_step = build_tandem_command("stop --end", name), "ends the run; in an emergency: without --end"
     if "instances" in status.unknown:
