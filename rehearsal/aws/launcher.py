@@ -18,7 +18,7 @@ import types
 
 WORK_VARIABLE = "TANDEM_AWS_WORK"  # names the directory in the environment of this process
 WORK_PREFIX = "tandem-aws-"
-START_ERROR = 3  # the world outside failed, see the exit codes in docs/decisions
+START_ERROR = 3  # an external service failed, see the exit codes in docs/decisions
 
 
 def read_pinned_version() -> str:

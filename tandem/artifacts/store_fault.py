@@ -74,7 +74,7 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
         kms_action = re.search(r"kms:\w+", said)
         action = kms_action[0] if kms_action else ACTIONS.get(operation, f"s3:{operation}")
         change = f"allow {action} for this identity, or run as a role that has it (docs/artifacts.md, Rights)"
-        change += "; a bucket policy that denies, as for want of an encryption key, is the owner's to change"
+        change += "; a bucket policy that denies, as one that asks for an encryption key, is the owner's to change"
         return ExternalError(fault.problem, where=where, change=change)
     if error_code(error) in {"NoSuchKey", "404"}:
         return ExternalError(f"there is no such object ({said})", where=where, change="run the job that makes it")

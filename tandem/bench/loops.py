@@ -48,7 +48,7 @@ class ArmSession:
         offers: the extras that are asked of it.
         models: names it may give its model.
         breaker: shut while the arm is down.
-        placement: which part of a host its server runs on; None where nobody said.
+        placement: which part of a host its server runs on; None where it is not known.
         start: which start of its server's process answers; None where its page does not tell.
     """
 

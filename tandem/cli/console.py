@@ -142,9 +142,11 @@ def print_spec_faults(faults: Iterable[SpecFault]) -> None:
             continue
         word = "error" if first.severity == "refusal" else "warning"
         problem = f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
+        if not first.allowed:
+            problem = f"`{first.path}` {first.got}. {first.change}"
         print_line(f"{word}: {first.place}: {problem}", style=STYLES[word], stderr=True)
         lines = [f"  also     {fault.place}" for fault in other_faults]
-        lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]
+        lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"] if first.allowed else []
         lines += [f"  rule     {first.rule}, {first.source}"] if first.rule else []
         print("\n".join(lines), file=sys.stderr)
 

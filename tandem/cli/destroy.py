@@ -127,7 +127,7 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
         print(question, end="", file=sys.stderr, flush=True)
         typed_name = sys.stdin.readline().strip()
     if typed_name != name:
-        problem = "nobody said the environment's name" if not typed_name else f"the name that was said is {typed_name}"
+        problem = "the environment's name is missing" if not typed_name else f"the name given is {typed_name}"
         change = f"{quote_command('--yes-i-mean', name)} says it"
         raise InputError(f"{problem}; nothing was changed", where=name, change=change)
 

@@ -175,7 +175,7 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
         fence = read_fence(clients, config)
         faults.extend([fence.fault] if fence and fence.fault else [])
     if "fence" in unknown:  # a bucket that does not answer is not waited for four times
-        unknown["lease"] = f"not asked, because the bucket did not answer: {unknown['fence']}"
+        unknown["lease"] = f"not read, because the bucket did not answer: {unknown['fence']}"
     else:
         with _record_read_failure(unknown, "lease"):
             pointer = read_pointer(clients, config)

@@ -22,7 +22,7 @@ from tandem.shell_command import clean_text
 VALID_YEARS = range(2000, 3000)
 MAX_TEXT_CHARACTERS = 300
 MAX_SENTENCE_CHARACTERS = 1000  # characters; SNS takes no message above 256 KiB, and a stop must be told
-# what reading a spoilt object raises, and reading an answer that is none of the service's, as of a proxy in between
+# what reading a corrupt object raises, and reading an answer that is none of the service's, as of a proxy in between
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 CALL_ERRORS = (*faults.BOTO_ERRORS, OSError, *PARSE_ERRORS)  # all that a call raises for the world
 

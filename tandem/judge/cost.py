@@ -47,7 +47,7 @@ def compute_costs(table: RequestTable, *, usd_per_hour: float | None, controls: 
 
     Args:
         table: the run.
-        usd_per_hour: of all that the run occupies; None where nobody said.
+        usd_per_hour: of all that the run occupies; None where --price is not given.
         controls: of the run; rounds that they mark are taken out.
     """
     row_mask = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds)

@@ -337,7 +337,7 @@ class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         arm: which.
         load: all classes at this load.
-        usd_per_hour: what the run occupied, as --price said; None where nobody said.
+        usd_per_hour: what the run occupied, as --price says; None without it.
         good_tokens: output tokens of requests that succeeded, passed the content check and kept the goodput limits.
         busy_s: seconds in which the arm was asked.
         usd_per_million_good_tokens: None without a price.

@@ -1,6 +1,6 @@
 """Alarms on what the bench publishes: failed requests, acceptance, regressions, and publishing itself.
 
-Invariant: none fires for want of data. The bench sends a round when it ends, under the minutes of its requests, so its
+Invariant: missing data fire none. The bench sends a round when it ends, under the minutes of its requests, so its
 series are bursts of the past: every alarm looks back over the longest round we know of, and counts quarter-hours that
 have values.
 """

@@ -141,7 +141,8 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
         return
 
     def build_removal(tags: Mapping[str, str], verb: str, **flags: str) -> str:
-        question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is, and only if it is yours "
+        lookup = build_aws_command(verb.replace("delete", "describe"), **flags)
+        question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it is yours "
         return ("" if tags.get(names.OWNER_TAG) == account.name else question) + build_aws_command(verb, **flags)
 
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):

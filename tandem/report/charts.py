@@ -136,7 +136,7 @@ def build_line_spec(
 
     Args:
         width: pixels.
-        points: each with the `series` that it belongs to.
+        points: each with the `series` that it belongs to; where it has a `part`, the line breaks between parts.
         axes: the channels x and y.
         looks: color, dash and shape of each series.
         legend: its layout.
@@ -146,7 +146,7 @@ def build_line_spec(
         for look in zip(*looks.values(), strict=True)
     )
     layers = [
-        build_layer("line", {"strokeDash": dash}, strokeWidth=2),
+        build_layer("line", {"strokeDash": dash, "detail": {"field": "part"}}, strokeWidth=2),
         build_layer("point", {"shape": shape}, filled=True, size=38, opacity=1),
     ]
     return build_fit_spec(width, 230, data={"values": points}, encoding={**axes, "color": color}, layer=layers)

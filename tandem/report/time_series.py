@@ -94,14 +94,21 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
 
 
 def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, window_s: int) -> list[dict[str, Any]]:
-    """Return the medians of a line's windows that have a value."""
+    """Return the medians of a line's windows that have a value; a new `part` of the line begins behind each gap."""
     rows = np.flatnonzero(chart_line.mask & np.isfinite(values))
+    if not len(rows):
+        return []
     rows = rows[np.argsort(np.floor(at_s[rows] / window_s), kind="stable")]
     edges = np.flatnonzero(np.diff(np.floor(at_s[rows] / window_s))) + 1
+    windows = np.split(rows, edges)
+    at_ms = [1000 * float(at_s[window].mean()) for window in windows]
+    steps_ms = np.diff(at_ms, prepend=at_ms[0])
+    # twice a window: so far are neighbors apart at most; twice the usual step: requests may be rarer than windows
+    parts = np.cumsum(steps_ms > 2 * max(1000 * window_s, float(np.median(steps_ms))))
     points: list[dict[str, Any]] = []
-    for window in np.split(rows, edges) if len(rows) else ():
-        at_ms, median = 1000 * float(at_s[window].mean()), float(np.median(values[window]))
-        points.append({"series": chart_line.name, "at": at_ms, "value": median, "n": len(window)})
+    for part, at, window in zip(parts.tolist(), at_ms, windows, strict=True):
+        median = float(np.median(values[window]))
+        points.append({"series": chart_line.name, "part": part, "at": at, "value": median, "n": len(window)})
     return points
 
 

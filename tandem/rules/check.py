@@ -38,7 +38,7 @@ RULES: tuple[Rule, ...] = tuple(rule for module in MODULES for rule in module.RU
 def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[SpecFault, ...]:
     """Return every refusal and warning of a workspace, file by file.
 
-    A file of bad form is judged too: a rule that asks it for a spoilt key says nothing.
+    A file of bad form is judged too: a rule that reads a malformed key says nothing.
 
     An experiment is judged once, whatever hosts it; what depends on the environment is told in the
     environment's file, at the entry that hosts the experiment.

@@ -38,8 +38,8 @@ def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Somebody is told of the alarms."""
     if not context.environment.observability.alarm_subscriptions:
-        change = "name who is called when an alarm fires: {protocol: email, endpoint: oncall@...}"
-        yield RuleFinding(_SUBSCRIPTIONS, "nobody", "at least one subscriber", change)
+        change = "Add one, e.g. `{protocol: email, endpoint: oncall@example.com}`"
+        yield RuleFinding(_SUBSCRIPTIONS, "is empty: nobody gets alarms", "", change)
 
 
 @RULES.refuse_repeats("subscription-once", _SNS, "2026-11-21")

@@ -35,7 +35,7 @@ class RuleFinding:
     Args:
         path: key path in the subject's file.
         got: the value found.
-        allowed: the values that would be accepted.
+        allowed: the values that would be accepted; empty where `got` says whole what is wrong: "is empty: ...".
         change: the nearest legal value, and where to write it.
         figure: the figure of a data file that decided, whose source is told; None for the rule's own.
     """

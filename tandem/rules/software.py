@@ -122,7 +122,7 @@ def _find_privileged_pods(context: EnvironmentContext) -> Iterable[RuleFinding]:
     if context.environment.serving.capabilities == "neuron":
         got = "neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which refuses no pod"
         legal = "none or runtime-default, until a node has shown that a server needs more"
-        change = "write none; after a failure for want of a capability runtime-default, and neuron last"
+        change = "write none; after a failure that names a missing capability runtime-default, and neuron last"
         yield RuleFinding("serving.capabilities", got, legal, change)
 
 

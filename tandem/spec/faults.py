@@ -23,7 +23,7 @@ class SpecFault:
         file: the file as the user named it, or a data file relative to the package.
         path: dotted key path with list indices, `variants[1].draft`; empty for the file as a whole.
         got: the value found, as YAML would spell it; empty when the key is missing.
-        allowed: the values that would be accepted.
+        allowed: the values that would be accepted; empty where `got` says whole what is wrong: "is empty: ...".
         change: what to do about it.
         line: 1-based line in the file, None when the key is missing.
         rule: id of the rule that refused, None for a fault of form.
@@ -51,6 +51,8 @@ class SpecFault:
         place = f"{self.place}: {self.path}" if self.path else self.place
         got = f"got {self.got}; " if self.got else ""
         tail = "".join(f" [{note}]" for note in (self.rule, self.source) if note)
+        if not self.allowed:
+            return f"{place}: {self.got}. {self.change}{tail}"
         return f"{place}: {got}allowed: {self.allowed}; change: {self.change}{tail}"
 
     def as_dict(self) -> dict[str, object]:
@@ -64,7 +66,8 @@ class SpecError(InputError):
     def __init__(self, faults: Iterable[SpecFault]) -> None:
         self.faults = tuple(faults)
         first_fault = self.faults[0]
-        super().__init__(f"got {first_fault.got}", where=first_fault.place, change=first_fault.change)
+        subject = "got" if first_fault.allowed else f"`{first_fault.path}`"
+        super().__init__(f"{subject} {first_fault.got}", where=first_fault.place, change=first_fault.change)
 
     def __str__(self) -> str:
         """Render every fault, one a line."""

@@ -143,6 +143,26 @@ def test_a_point_over_time_is_the_median_of_its_window(measured: RequestTable) -
     assert float(np.median(repeat)) == pytest.approx(float(np.median(own)), rel=0.1)
 
 
+def test_a_line_over_time_breaks_where_nothing_was_asked(measured: RequestTable) -> None:
+    late = measured.round == measured.round.max()
+    hour_s = np.where(late, 3600.0, 0.0)
+    apart = dataclasses.replace(measured, start_s=measured.start_s + hour_s, end_s=measured.end_s + hour_s)
+    chart = charts(time_series.build_time_series_section(example.verdict(apart), apart))["over-time-e2e-ms"]
+    lines: dict[tuple[str, int], list[float]] = {}
+    for row in rows(chart):
+        lines.setdefault((row["series"], row["part"]), []).append(row["at"])
+    assert any(part for _, part in lines)
+    assert all(max(at) - min(at) < 3_600_000 for at in lines.values())
+    assert chart.spec(FULL_PX)["layer"][0]["encoding"]["detail"] == {"field": "part"}
+
+
+def test_a_line_over_time_is_whole_where_requests_are_rarer_than_windows() -> None:
+    at_s = np.arange(0.0, 900.0, 100.0)
+    line = time_series._ChartLine("open, base", np.ones(9, dtype=bool), 0, 0)
+    points = time_series._compute_medians(line, np.ones(9), at_s, 5)
+    assert [point["part"] for point in points] == [0] * 9
+
+
 def test_another_suite_draws_two_classes_and_says_which(tmp_path: Path) -> None:
     folder = example.run(tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9})
     seen = read_request_table(folder)

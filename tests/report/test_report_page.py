@@ -236,6 +236,23 @@ def test_a_run_of_which_nothing_can_be_said_says_so_first(dead: RequestTable, tm
     assert page.of("svg") == []
 
 
+def test_all_that_voids_a_run_stands_once_above_its_verdicts(
+    dead: RequestTable, tmp_path: Path, verdict: Verdict
+) -> None:
+    causes = tuple(f"control {number} failed" for number in range(7))
+    reasons = (*(f"{cause}." for cause in causes), "outputs were not held against each other.")
+    headline = msgspec.structs.replace(
+        verdict.headlines[0], verdict="void", finding="void", sentence="The run is void.", reasons=reasons
+    )
+
+    page = write_page(example.nothing(dead, controls=RunControls(void=causes), headlines=(headline,)), dead, tmp_path)
+
+    (head,) = page.texts("header")
+    assert [head.count(reason) for reason in reasons] == [1] * 8
+    assert head.index("This run is void") < head.index(causes[0]) < head.index(causes[-1]) < head.index("Void ")
+    assert head.index("What limits it") < head.index(reasons[-1])
+
+
 def test_a_void_variant_says_so_once(dead: RequestTable, tmp_path: Path, verdict: Verdict) -> None:
     headline = msgspec.structs.replace(
         verdict.headlines[0], verdict="void", finding="void", sentence="The run is void."

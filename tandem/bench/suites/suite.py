@@ -202,6 +202,10 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
             continue
         try:
             prompt = decoder.decode(line)
+            objects: list[list[tuple[str, object]]] = []
+            json.loads(line, object_pairs_hook=objects.append)  # msgspec takes the last of two equal keys
+            if any(len(dict(pairs)) < len(pairs) for pairs in objects):
+                faults.append(f"line {number}: a key stands twice in one object: delete one of them")
             if prompts.setdefault(prompt.id, prompt) is not prompt:
                 faults.append(f"line {number}: id {prompt.id!r} stands on an earlier line already")
         except DECODE_ERRORS as error:

@@ -11,7 +11,7 @@ from typing import Any
 from tandem.errors import ExternalError, InputError
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
-from tandem.ops.account import AccountClients
+from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command
 from tandem.spec import names
@@ -101,11 +101,13 @@ def read_cluster(account: AccountClients) -> dict[str, Any] | None:
         if answer and answer["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name:
             foreign_groups.append(group)
     if foreign_groups:
+        flags = {"cluster_name": cluster, "nodegroup_name": foreign_groups[0]}
         raise InputError(
             f"node groups without the tag {names.OWNER_TAG}={account.name}: {', '.join(foreign_groups)}. Another tool "
             "made them, and they are left alone",
             where=cluster,
-            change="whoever made them removes them first, then run this again",
+            change=f"see whose they are ({build_aws_command('eks describe-nodegroup', **flags)}); whoever made them "
+            "removes them first, then run this again",
         )
     description: dict[str, Any] = response["cluster"]
     return description

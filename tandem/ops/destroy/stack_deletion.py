@@ -99,10 +99,11 @@ def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationS
             f"of before that tag: {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
         )
     if foreign:
+        lookups = (build_aws_command("cloudformation describe-stacks", stack_name=name) for name in stack_names)
         raise InputError(
             f"this stack has no tag {names.OWNER_TAG}={account.name}: {reason}, so it is left alone",
             where=", ".join(stack_names),
-            change=f"see whose it is (aws cloudformation describe-stacks); if it is yours, {change}",
+            change=f"see whose it is ({'; '.join(lookups)}); if it is yours, {change}",
         )
 
 

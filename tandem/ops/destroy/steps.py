@@ -51,10 +51,11 @@ def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings
         return
     if description.get("tags", {}).get(names.OWNER_TAG) != account.name:
         lift = build_aws_command("eks update-cluster-config --no-deletion-protection", name=cluster)
+        lookup = build_aws_command("eks describe-cluster", name=cluster)
         raise InputError(
             f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}",
             where=cluster,
-            change=f"see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: {lift}",
+            change=f"see whose it is ({lookup}); if it is yours, lift its protection by hand: {lift}",
         )
     log(f"{cluster}: lifting deletion protection")
     answer = account.ask("eks", "UpdateClusterConfig", cluster, name=cluster, deletionProtection=False)

@@ -42,7 +42,7 @@ def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
     """Hold the vCPUs of all declared nodes against the account's quota, which is looked up by its name."""
     capacity, region, service = context.environment.capacity, context.environment.region, "service-quotas"
     if capacity.kind == "capacity-block":
-        return Finding("ok", "not asked: a Capacity Block is not launched from a vCPU quota (unproven)")
+        return Finding("ok", "skipped: a Capacity Block is not launched from a vCPU quota (unproven)")
     name, calls = SPOT_QUOTA if capacity.kind == "spot" else ON_DEMAND_QUOTA, ("Service", "AWSDefaultService")
     pages = (account.list_rows(service, f"List{call}Quotas", "Quotas", "ec2", ServiceCode="ec2") for call in calls)
     quota = next((row for rows in pages for row in rows if row["QuotaName"].casefold() == name.casefold()), None)

@@ -53,6 +53,9 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
         )
         for stack, words, actual, expected in comparisons if actual not in {None, expected}
     ]  # fmt: skip
+    if node_group and tag is None:
+        message = f"{group_name} has no tag {CAPACITY_KIND_TAG}: Guard alone says whether the budget stops it"
+        findings.append(Finding("warn", message, "deploy Fleet", build_cdk_command("deploy", name, "Fleet")))
     if not findings:
         yield Finding("ok", f"{kind}, as far as Fleet and Guard are deployed: at its limit the budget {effect}")
     yield from findings

@@ -156,7 +156,7 @@ def check_principals(context: DoctorContext, account: AccountClients) -> Iterato
         name = path.rpartition("/")[2]
         operation, parameter = ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
         if arn.split(":")[4] != context.environment.account:
-            yield Finding("warn", f"{arn} is of another account", "see there that it exists: it is not asked from here")
+            yield Finding("warn", f"{arn} is of another account", "see there that it exists: this account cannot look")
         elif account.find("iam", operation, arn, **{parameter: name}):
             existing_count += 1
         else:

@@ -94,6 +94,11 @@ LINES: dict[str, tuple[object, str]] = {
     "max_tokens of 0": ({**OTHER, "max_tokens": 0}, "at `$.max_tokens`"),
     "max_tokens in quotes": ({**OTHER, "max_tokens": "40"}, "Expected `int | null`, got `str`"),
     "unknown hint": ({**OTHER, "check": ["jsn"]}, "'jsn'"),
+    "a key twice": (b'{"id": "b", "class": "c", "prompt": "Why?", "prompt": "How?"}\n', "a key stands twice"),
+    "a message's key twice": (
+        b'{"id": "b", "class": "c", "messages": [{"role": "user", "content": "a", "content": "b"}]}\n',
+        "a key stands twice",
+    ),
     "id of another line": (GOOD, "id 'a' stands on an earlier line already"),
 }
 

@@ -58,8 +58,11 @@ def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touch
     one.create("Image", templates(one.environment)["Image"], owner)
     before = one.stacks()
 
-    with pytest.raises(InputError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"):
+    with pytest.raises(
+        InputError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"
+    ) as refused:
         survey_teardown(one.account(), gitops_gone=False)
+    assert f"(aws cloudformation describe-stacks --stack-name {one.name}-Image)" in refused.value.change
     with pytest.raises(InputError, match="is left alone"):
         taken_down(one)
 
@@ -229,7 +232,10 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
 
     with pytest.raises(InputError, match=r"theirs.*Another tool made them, and they are left alone"):
         survey_teardown(one.account(), gitops_gone=False)
-    with pytest.raises(InputError, match=r"node groups without the tag .*theirs"):
+    with pytest.raises(
+        InputError,
+        match=r"node groups without the tag .*theirs.*\(aws eks describe-nodegroup .* --nodegroup-name theirs\)",
+    ):
         taken_down(one)
 
     assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == ["theirs"]
@@ -256,7 +262,9 @@ def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
         resourcesVpcConfig={"subnetIds": ["subnet-1"]},
     )  # fmt: skip
 
-    with pytest.raises(InputError, match="this cluster is protected and has no tag"):
+    with pytest.raises(
+        InputError, match=r"this cluster is protected and has no tag .*\(aws eks describe-cluster --name \S+\)"
+    ):
         taken_down(one)
 
     assert one.client("eks").describe_cluster(name=names.cluster_name(one.environment))["cluster"]["deletionProtection"]

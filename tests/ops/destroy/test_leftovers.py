@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -188,8 +189,11 @@ IN_A_CLUSTER = {"cluster", "node group"}
 
 def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
     commands = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER]
-    question = f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is, and only if it is yours aws eks delete-"
-    assert [command.startswith(question) for command in commands] == [True] * 2
+    question = (
+        rf"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is "
+        r"\(aws eks describe-(\S+ .+)\), and only if it is yours aws eks delete-\1"
+    )
+    assert [bool(re.fullmatch(question, command)) for command in commands] == [True] * 2
 
 
 def test_what_is_ours_by_its_tag_has_its_command_alone(small):
