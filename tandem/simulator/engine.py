@@ -66,6 +66,7 @@ class EngineRequest:
         prompt_tokens, output_tokens: its own; the first output token is the prefill's.
         arrived_s: when it was accepted.
         started_s, first_s: when its prefill began and ended.
+        end_s: when its last burst came.
         step_tokens: tokens that each decode step committed. bursts: the same, the last cut to what was asked for.
         step_count: decode steps behind it.
     """
@@ -77,25 +78,15 @@ class EngineRequest:
     arrived_s: float = 0.0
     started_s: float = 0.0
     first_s: float = 0.0
+    end_s: float = 0.0
     step_tokens: TokenCounts = field(default_factory=lambda: _NO_COUNTS)
     bursts: TokenCounts = field(default_factory=lambda: _NO_COUNTS)
     step_count: int = 0
-    step_end_arrays: list[TimesArray] = field(default_factory=list)
 
     @property
     def tokens(self) -> TokenCounts:
         """Return the tokens of every burst so far, the prefill's one first. Shapes: (bursts,)."""
         return np.concatenate([[1], self.bursts[: self.step_count]])
-
-    @property
-    def times_s(self) -> TimesArray:
-        """Return when every burst so far came. Shapes: (bursts,)."""
-        return np.concatenate([[self.first_s], *self.step_end_arrays])
-
-    @property
-    def end_s(self) -> float:
-        """When its last burst came."""
-        return float(self.step_end_arrays[-1][-1]) if self.step_end_arrays else self.first_s
 
     @property
     def is_complete(self) -> bool:
@@ -107,13 +98,13 @@ class EngineSteps(NamedTuple):
     """What the engine does next: one prefill, or some decode steps of the same batch.
 
     Args:
-        kind: prefill or decode. jobs: the batch; one for a prefill.
-        start_s: when the first begins. ends_s: when each ends.
+        kind: prefill or decode.
+        requests: the batch; one for a prefill.
+        ends_s: when each ends.
     """
 
     kind: Literal["prefill", "decode"]
     requests: tuple[EngineRequest, ...]
-    start_s: float
     ends_s: TimesArray
 
     @property
@@ -190,18 +181,16 @@ class BatchingEngine:
         step_s = self._step_s[min(len(self.running), len(self._step_s)) - 1]
         count = min(max_steps, *(len(request.bursts) - request.step_count for request in self.running))
         ends = start_s + step_s * self._take_ends(count, (until_s - start_s) / step_s)
-        return EngineSteps("decode", tuple(self.running), start_s, ends)
+        return EngineSteps("decode", tuple(self.running), ends)
 
     def end(self, steps: EngineSteps) -> list[EngineRequest]:
         """Take note that `steps` are done; the requests that ended with them."""
-        if steps.kind == "prefill":
-            (request,) = steps.requests
-            request.first_s = steps.end_s
-        else:
-            count = len(steps.ends_s)
-            for request in steps.requests:
-                request.step_count += count
-                request.step_end_arrays.append(steps.ends_s)
+        for request in steps.requests:
+            request.end_s = steps.end_s
+            if steps.kind == "prefill":
+                request.first_s = steps.end_s
+            else:
+                request.step_count += len(steps.ends_s)
         finished_requests = [request for request in steps.requests if request.is_complete and request in self.running]
         for request in finished_requests:
             self.running.remove(request)
@@ -217,7 +206,7 @@ class BatchingEngine:
             request.bursts[-1] -= excess_tokens
         prefill_ms = self._settings.prefill_base_ms + self._settings.prefill_ms_per_token * request.prompt_tokens
         ends = start_s + prefill_ms / 1000 * self._take_ends(1, float("inf"))
-        return EngineSteps("prefill", (request,), start_s, ends)
+        return EngineSteps("prefill", (request,), ends)
 
     def _take_ends(self, count: int, max_start: float) -> TimesArray:
         """Return the ends of the next steps that begin before `max_start`, in units of an undisturbed step."""

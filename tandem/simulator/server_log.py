@@ -57,21 +57,18 @@ class RequestLogEntry(msgspec.Struct, kw_only=True):
 
 
 class ServerLog:
-    """Appends to one file, or keeps lines in memory where no file is named.
+    """Appends to one file; without one it logs nothing.
 
     Raises:
         OSError: the file cannot be written.
     """
 
     def __init__(self, settings: SimulatorSettings, path: Path | None = None) -> None:
-        self.requests: list[RequestLogEntry] = []
         self._file: BinaryIO | None = path.open("ab", buffering=0) if path else None
         self._write_line({"knobs": settings.model_dump(mode="json"), "monotonic_s": time.monotonic()})
 
     def write_request(self, entry: RequestLogEntry) -> None:
         """Write one request."""
-        if self._file is None:
-            self.requests.append(entry)
         self._write_line(entry)
 
     def write_event(self, event_name: str, **fields: Any) -> None:

@@ -91,7 +91,7 @@ class SimulatorSettings(SpecRecord):
         steps = tuple(step_ms / factor for step_ms in self.step_ms)
         return self.model_copy(update={"step_ms": steps, **{name: getattr(self, name) / factor for name in times}})
 
-    def find_faults(self, file: str = "knobs") -> Iterator[SpecFault]:
+    def find_faults(self, file: str) -> Iterator[SpecFault]:
         """Yield what is wrong with the combination of knobs."""
         window, class_names = self.num_speculative_tokens, ", ".join(self.classes) or "no class"
         if self.uses_speculation != (window > 0):
@@ -114,16 +114,7 @@ def read_settings(path: Path) -> SimulatorSettings:
         SpecError: the file is malformed, has an unknown key, or its knobs contradict each other.
     """
     document = read_document(path)
-    return check_settings(parse_record(SimulatorSettings, document), document.file)
-
-
-def check_settings(settings: SimulatorSettings, file: str = "knobs") -> SimulatorSettings:
-    """Return `settings`, of which no two contradict each other.
-
-    Raises:
-        SpecError: two do.
-    """
-    faults = list(settings.find_faults(file))
-    if faults:
+    settings = parse_record(SimulatorSettings, document)
+    if faults := list(settings.find_faults(document.file)):
         raise SpecError(faults)
     return settings

@@ -12,13 +12,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tandem.simulator.settings import (
-    DEFAULT_CLASS,
-    AcceptanceModelName,
-    PromptClassSettings,
-    SimulatorSettings,
-    check_settings,
-)
+from tandem.simulator.settings import DEFAULT_CLASS, AcceptanceModelName, PromptClassSettings, SimulatorSettings
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecError, SpecFault
@@ -99,7 +93,7 @@ def build_variant_settings(
             "draft_ms": cost.step_ms.value * share,
             "classes": _class_settings(variant, classes),
         }
-        settings[variant.name] = check_settings(plain.model_copy(update=own))
+        settings[variant.name] = plain.model_copy(update=own)
     return settings
 
 

@@ -16,27 +16,37 @@ import uvloop
 
 from tandem.simulator.server import SimulatorServer
 from tandem.simulator.server_log import RequestLogEntry, ServerLog
-from tandem.simulator.settings import SimulatorSettings, check_settings
+from tandem.simulator.settings import SimulatorSettings
 
 _TIMEOUT_S = 30.0
+
+
+class _MemoryLog(ServerLog):
+    """A truth log that keeps its requests."""
+
+    def __init__(self, settings: SimulatorSettings, path: Path | None) -> None:
+        super().__init__(settings, path)
+        self.requests: list[RequestLogEntry] = []
+
+    def write_request(self, entry: RequestLogEntry) -> None:
+        """Keep and write one request."""
+        self.requests.append(entry)
+        super().write_request(entry)
 
 
 class SimulatorThread:
     """One running simulator; a context manager.
 
     Args:
-        knobs: what it is. log: file of its truth log; None keeps the truth in memory.
-
-    Raises:
-        SpecError: the knobs contradict each other.
+        settings: what it is. log: file of its truth log; the truth is kept in memory too.
     """
 
     def __init__(self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0) -> None:
-        self._settings, self._port = check_settings(settings), port
+        self._settings, self._port = settings, port
         self._log_path = log
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._log: ServerLog | None = None
+        self._log: _MemoryLog | None = None
         self._server: SimulatorServer | None = None
 
     def __enter__(self) -> Self:
@@ -57,13 +67,13 @@ class SimulatorThread:
 
     @property
     def log_entries(self) -> list[RequestLogEntry]:
-        """Return the requests that have ended, where no file takes them."""
+        """Return the requests that have ended."""
         assert self._log is not None
         return self._log.requests
 
     def start(self) -> Self:
         """Listen; it may still take its start-up time until /health says 200."""
-        self._log = ServerLog(self._settings, self._log_path)
+        self._log = _MemoryLog(self._settings, self._log_path)
         self._server = SimulatorServer(self._settings, self._log)
         self._thread.start()
         try:

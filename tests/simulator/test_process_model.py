@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
+from virtual_time import TimedRequest, run_timed
 
-from tandem.simulator.engine import BLOCK_STEPS, EngineRequest, draw_step_tokens, run_engine
+from tandem.simulator.engine import BLOCK_STEPS, draw_step_tokens, run_engine
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 
@@ -20,18 +21,18 @@ def speculating(law: str = "nxdi", window: int = 7, **more: object) -> Simulator
     return knobs(law=law, num_speculative_tokens=window, **more)
 
 
-def jobs(count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0) -> list[EngineRequest]:
-    return [EngineRequest(number + 1, "default", prompt, output, number * apart_s) for number in range(count)]
+def jobs(count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0) -> list[TimedRequest]:
+    return [TimedRequest(number + 1, "default", prompt, output, number * apart_s) for number in range(count)]
 
 
 def ended(
-    chosen: SimulatorSettings, asked: Iterable[EngineRequest], concurrency: int | None = None
-) -> list[EngineRequest]:
-    ends = run_engine(chosen, asked, concurrency=concurrency, max_steps=BLOCK_STEPS)
-    return sorted((job for _, done in ends for job in done), key=lambda job: job.number)
+    chosen: SimulatorSettings, asked: Iterable[TimedRequest], concurrency: int | None = None
+) -> list[TimedRequest]:
+    ends = run_timed(chosen, asked, concurrency=concurrency, max_steps=BLOCK_STEPS)
+    return sorted(ends, key=lambda job: job.number)
 
 
-def step_ms(job: EngineRequest) -> list[float]:
+def step_ms(job: TimedRequest) -> list[float]:
     return [round(gap * 1000, 6) for gap in np.diff(job.times_s)]
 
 
@@ -44,7 +45,7 @@ def test_a_request_gets_exactly_the_tokens_it_is_to_get(law, output):
 
 
 def test_a_prefill_costs_its_base_and_each_prompt_token():
-    short, long = ended(knobs(), [*jobs(1, prompt=50), EngineRequest(2, "default", 250, 65, 100.0)])
+    short, long = ended(knobs(), [*jobs(1, prompt=50), TimedRequest(2, "default", 250, 65, 100.0)])
     assert (short.first_s, long.first_s - 100) == pytest.approx((0.150, 0.350))
 
 
@@ -54,7 +55,7 @@ def test_the_acceptance_of_its_class_decides_the_bursts_of_a_request():
         for name, chance in (("default", 0.0), ("copy", 1.0), ("prose", 0.5))
     }
     chosen = speculating(classes=classes)
-    asked = [EngineRequest(number + 1, name, 50, 8401) for number, name in enumerate(classes)]
+    asked = [TimedRequest(number + 1, name, 50, 8401) for number, name in enumerate(classes)]
 
     means = [job.step_tokens.mean() for job in ended(chosen, asked)]
 
@@ -100,8 +101,8 @@ def test_jitter_spreads_the_steps_by_its_sigma_around_the_same_median():
     assert (np.median(gaps), gaps.std()) == pytest.approx((np.log(10), 0.2), abs=0.01)
 
 
-def times(done: Sequence[EngineRequest]) -> list[list[float]]:
-    return [list(job.times_s) for job in done]
+def times(done: Sequence[TimedRequest]) -> list[list[float]]:
+    return [job.times_s for job in done]
 
 
 def test_the_same_seed_gives_the_same_steps_and_another_seed_others():
@@ -119,7 +120,7 @@ def test_many_steps_at_once_are_the_steps_one_by_one(jitter, concurrency):
 
     at_once = ended(chosen, jobs(200, apart_s=0.11), concurrency)
     asked = jobs(200, apart_s=0.11)
-    for _ in run_engine(chosen, asked, concurrency=concurrency):
+    for _ in run_timed(chosen, asked, concurrency=concurrency):
         pass
 
     assert [list(job.tokens) for job in at_once] == [list(job.tokens) for job in asked]

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from doubles.simulator_thread import SimulatorThread
 from simulator_client import CHAT, ask, chat, until
+from virtual_time import TimedRequest, run_timed
 
-from tandem.simulator.engine import EngineRequest, run_engine
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
@@ -33,11 +33,11 @@ def served() -> list[RequestLogEntry]:
 
 
 @pytest.fixture(scope="module")
-def simulated(served: list[RequestLogEntry]) -> list[EngineRequest]:
+def simulated(served: list[RequestLogEntry]) -> list[TimedRequest]:
     jobs = [
-        EngineRequest(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served
+        TimedRequest(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served
     ]
-    return sorted((job for _, done in run_engine(KNOBS, jobs) for job in done), key=lambda job: job.number)
+    return sorted(run_timed(KNOBS, jobs), key=lambda job: job.number)
 
 
 def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):
@@ -46,7 +46,7 @@ def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):
 
 def test_the_server_plans_the_times_of_virtual_time(served, simulated):
     for one, job in zip(served, simulated, strict=True):
-        assert one.due_s == pytest.approx(list(job.times_s), abs=1e-6)
+        assert one.due_s == pytest.approx(job.times_s, abs=1e-6)
 
 
 def test_errors_of_timing_do_not_add_up(served):
