@@ -276,7 +276,6 @@ class CloudWatchMetric:
 BENCH = "bench"
 CONTAINER_INSIGHTS = "container-insights"
 VLLM_SCRAPE = "vllm-scrape"
-NEURON = "neuron"
 LOG_FILTER = "log-filter"
 GUARD = "guard"
 LAMBDA = "lambda"
@@ -292,10 +291,6 @@ _DOCUMENTED = "documented, not recorded: {} developer guide, read 2026-11-21"
 _NODE_DIMENSIONS = ("NodeName", "InstanceId", "ClusterName")
 _POD_DIMENSIONS = (("PodName", "Namespace", "ClusterName"), ("Service", "Namespace", "ClusterName"))
 _CLUSTER_DIMENSIONS = (("Namespace", "ClusterName"), ("ClusterName",))
-_NEURON_DIMENSIONS = (
-    ("ClusterName", "InstanceId", "NodeName"),
-    ("ClusterName", "InstanceType", "NeuronDevice", "NeuronCore"),
-)
 _PUBLISHERS = (
     MetricPublisher(
         BENCH,
@@ -322,14 +317,6 @@ _PUBLISHERS = (
         "pages of a vLLM 0.32.0 recorded here on 2026-11-21 (tests/bench/streams), and an event of the agent's "
         f"form in {_RECORDED}@06faa207. Unproven: that the agent passes on names with a colon; that vLLM 0.9.1's page "
         "has these names (read in its source). Its gpu_cache_usage_perc has no recording",
-    ),
-    MetricPublisher(
-        NEURON,
-        "neuron-monitor, read by the CloudWatch agent: use of NeuronCores and their memory, by device",
-        "ContainerInsights",
-        _NEURON_DIMENSIONS,
-        "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not "
-        "supported where the Neuron DRA driver gives out the devices, so it is off",
     ),
     MetricPublisher(
         LOG_FILTER,

@@ -30,8 +30,8 @@ from tandem.bench.recorder import WriteRecord
 from tandem.bench.reply import ServerReply
 from tandem.bench.resume import ATTEMPT_SEPARATOR
 from tandem.bench.settings import RunSettings
+from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Prompt
-from tandem.bench.suites.suite import check_content
 from tandem.errors import TandemError
 
 STAGGER_S = 0.02  # between the first requests of two workers: their connections do not all begin in one moment

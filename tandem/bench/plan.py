@@ -28,7 +28,8 @@ from functools import cached_property
 
 from tandem.bench.manifest import RunManifest
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, control_numbers, first_order, pass_order
-from tandem.bench.suites.suite import Prompt, Suite
+from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite import Suite
 
 ALL_CLASSES = "all"
 SEED_LIMIT = 1 << 31  # vLLM takes 64 bits, other servers 32 with a sign

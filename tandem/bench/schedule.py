@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-
-Schedule = Literal["interleaved", "simultaneous"]
 
 # behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #
 CONTROL_SUFFIX = "#2"

@@ -45,10 +45,9 @@ def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
         insights=metrics.CONTAINER_INSIGHTS, scrape=metrics.VLLM_SCRAPE,
     )  # fmt: skip
     namespaces = ", ".join(f"`{names.experiment_namespace(member.experiment)}`" for member in scope.experiments)
-    source = metrics.PUBLISHERS[metrics.NEURON].source
     return widget.Dashboard(
         name=names.dashboard_name(environment, "machine"),
-        widgets=(header, *widgets, widget.render_text("neuron_cores", source=source, namespaces=namespaces)),
+        widgets=(header, *widgets, widget.render_text("neuron_cores", namespaces=namespaces)),
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from simulator_client import CHAT, Answered, ask, chat, until
 
-from tandem.bench.suites.suite import Prompt, check_content
+from tandem.bench.suites.content import check_content
+from tandem.bench.suites.prompt import Prompt
 from tandem.simulator.server import select_fault
 from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tandem.bench.suites.suite import Prompt, check_content
+from tandem.bench.suites.content import check_content
+from tandem.bench.suites.prompt import Prompt
 from tandem.simulator.generation_request import GenerationRequest, read_generation_request
 from tandem.simulator.response_plan import ResponsePlan, plan_response
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings

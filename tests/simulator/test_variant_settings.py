@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites.suite import BUILT_IN, check_content, load_suite
+from tandem.bench.suites.content import check_content
+from tandem.bench.suites.suite import BUILT_IN, load_suite
 from tandem.cli.simulate import list_sketches
 from tandem.simulator.generation_request import read_generation_request
 from tandem.simulator.response_plan import classify_prompt, plan_response

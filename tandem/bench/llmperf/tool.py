@@ -147,7 +147,6 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
             text = log.read_text(errors="replace")
         text = log.read_text(errors="replace")  # its last words may come with its end
         if READY_TEXT not in text:
-            text = log.read_text(errors="replace")  # its last words, if it has ended
             problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
             change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
             raise ExternalError(problem, where=str(log), change=change)

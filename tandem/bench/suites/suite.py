@@ -23,11 +23,8 @@ from pathlib import Path
 import msgspec
 
 from tandem.bench.json_file import DECODE_ERRORS
-from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Hint, Prompt
 from tandem.errors import InputError, convert_os_errors
-
-__all__ = ["Prompt", "Suite", "SuiteDefaults", "check_content", "load_suite"]
 
 MAX_FAULTS = 20  # lines that are named; of a file of another format none can be used
 DATA = Path(__file__).parent / "data"
