@@ -176,7 +176,7 @@ class ObjectStore:
         Raises:
             TandemError: denied, unreachable and the like.
         """
-        answer = self._ask("HeadObject", self.client.head_object, key)
+        answer = self._call("HeadObject", self.client.head_object, key, self._is_absent)
         if answer is None:
             return None
         return ObjectHead(size=answer["ContentLength"], sha256=answer["Metadata"].get("sha256"))
@@ -187,7 +187,7 @@ class ObjectStore:
         Raises:
             TandemError: denied, unreachable and the like.
         """
-        answer = self._ask("GetObject", self.client.get_object, key)
+        answer = self._call("GetObject", self.client.get_object, key, self._is_absent)
         if answer is None:
             return None
         with self.translate_errors("GetObject", key), contextlib.closing(answer["Body"]) as stream:
@@ -196,23 +196,24 @@ class ObjectStore:
         read_at = read_response_time(answer)
         return ObjectContent(body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at)
 
-    def _ask(self, operation: str, method: Callable[..., Any], key: str) -> Any:
-        """Return S3's answer about an object, None where there is none."""
+    def _call(
+        self, operation: str, method: Callable[..., Any], key: str, accepts: Callable[[str, str], bool], **options: str
+    ) -> Any:
+        """Return S3's answer about an object; None where it refuses with a code that is accepted for this key."""
         with self.translate_errors(operation, key):
             try:
-                return method(Bucket=self.bucket, Key=key)
+                return method(Bucket=self.bucket, Key=key, **options)
             except ClientError as error:
-                if not self._is_absent(key, error):
+                if not accepts(key, error_code(error)):
                     raise
         return None
 
-    def _is_absent(self, key: str, error: ClientError) -> bool:
+    def _is_absent(self, key: str, code: str) -> bool:
         """Tell a missing object from a denied one.
 
         S3 answers 403 for both where the identity may list under a prefix only, since the right to list is judged
         without a prefix then.
         """
-        code = error_code(error)
         return code in MISSING_CODES or (code in DENIAL_CODES and all(row.key != key for row in self.list(key)))
 
     def create(self, key: str, body: bytes) -> bool:
@@ -308,14 +309,9 @@ class ObjectStore:
         Raises:
             TandemError: S3 failed.
         """
-        with self.translate_errors("DeleteObject", key):
-            try:
-                self.client.delete_object(Bucket=self.bucket, Key=key, IfMatch=etag)
-            except ClientError as error:
-                if error_code(error) not in PRECONDITION_CODES | CONFLICT_CODES | MISSING_CODES:
-                    raise
-                return False
-        return True
+        codes = PRECONDITION_CODES | CONFLICT_CODES | MISSING_CODES
+        method = self.client.delete_object
+        return self._call("DeleteObject", method, key, lambda _, code: code in codes, IfMatch=etag) is not None
 
     def abort_upload(self, upload: OpenUpload) -> None:
         """Abort an upload; one that is no more is no error.
@@ -323,12 +319,10 @@ class ObjectStore:
         Raises:
             TandemError: S3 failed.
         """
-        with self.translate_errors("AbortMultipartUpload", upload.key):
-            try:
-                self.client.abort_multipart_upload(Bucket=self.bucket, Key=upload.key, UploadId=upload.id)
-            except ClientError as error:
-                if error_code(error) != "NoSuchUpload":
-                    raise
+        method = self.client.abort_multipart_upload
+        self._call(
+            "AbortMultipartUpload", method, upload.key, lambda _, code: code == "NoSuchUpload", UploadId=upload.id
+        )
 
     def now(self) -> datetime:
         """Return S3's own time, to the second; ages and expiries are never judged by this machine's clock."""
