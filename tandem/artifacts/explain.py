@@ -17,14 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
 from tandem.errors import InputError, convert_os_errors
-from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
+from tandem.spec.artifact_key import ArtifactKey
 
 if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
 
 Differences = Mapping[str, tuple[object, object]]
-
-MAX_SUGGESTIONS = 3  # names proposed for a word that is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +84,13 @@ def resolve_key(
     if match := _match_word(word, sides):
         return match
     names = [*dict.fromkeys(name for side in sides for name in (*side.aliases, side.name))]
-    suggestions = difflib.get_close_matches(word, names, n=MAX_SUGGESTIONS, cutoff=0.3) or names[:MAX_SUGGESTIONS]
-    change = f"name one of: {', '.join(suggestions) or 'there is none yet'}"
-    raise InputError(f"{word!r} is no variant, no key and no file", change=change)
+    raise build_name_error(f"{word!r} is no variant, no key and no file", word, names)
+
+
+def build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:
+    """Return the refusal of a name, with the nearest of those that there are."""
+    suggestions = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
+    return InputError(problem, change=f"name one of: {', '.join(suggestions) or 'there is none yet'}")
 
 
 def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
@@ -125,25 +127,6 @@ def read_key_side(path: Path) -> KeySide:
             return KeySide(name=name, fields=fields, where=str(file))
     manifest = parse_manifest(body, str(file))
     return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))
-
-
-def format_differences(first_side: KeySide, second_side: KeySide) -> Iterator[str]:
-    """Say for a person how two keys differ, from the first to the second."""
-    for mark, side in (("A", first_side), ("B", second_side)):
-        yield from (f"{mark}  {side.name}", f"   {side.where}")
-    differences = describe_differences(compare_key_fields(first_side.fields, second_side.fields))
-    yield from differences or ["the same artifact: every field of the key is equal"]
-
-
-def serialize_differences(first_side: KeySide, second_side: KeySide) -> dict[str, Any]:
-    """Return the same as the plain values that --json prints."""
-    differences = compare_key_fields(first_side.fields, second_side.fields)
-    return {
-        "a": {"name": first_side.name, "where": first_side.where},
-        "b": {"name": second_side.name, "where": second_side.where},
-        "same": not differences,
-        "differences": {field: {"a": a, "b": b} for field, (a, b) in differences.items()},
-    }
 
 
 def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[KeySide]:

@@ -8,7 +8,6 @@ alone, and when they run.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,21 +17,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from tandem.artifacts.explain import (
-    KeySide,
-    compute_key_name,
-    format_differences,
-    list_artifact_sides,
-    resolve_key,
-    serialize_differences,
-)
+from tandem.artifacts.explain import KeySide, build_name_error, compute_key_name, list_artifact_sides, resolve_key
 from tandem.cli import artifacts_report as report
 from tandem.cli.bucket_context import BucketContext, load_bucket_context
 from tandem.cli.console import print_fault, print_json, print_result
 from tandem.cli.flags import EnvironmentName, Whole, require_range, require_single
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.errors import ExitCode, InputError
+from tandem.errors import ExitCode
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import SpecError, SpecFault
 
@@ -94,8 +86,8 @@ def explain(a: str, b: str, /, *, env: EnvironmentName, selection: Selection = D
         return list_artifact_sides(read_inventory(store), store.url(""))
 
     first_side, second_side = (resolve_key(word, variant_sides, list_stored_sides) for word in (a, b))
-    lines = format_differences(first_side, second_side)
-    print_result(serialize_differences(first_side, second_side), lines, as_json=selection.as_json)
+    lines = report.list_differences(first_side, second_side)
+    print_result(report.differences_as_dict(first_side, second_side), lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 
@@ -239,7 +231,7 @@ def _require_stored_names(names: Sequence[str], stored_sets: Iterable[StoredSet]
     """
     stored_names = sorted(stored_set.name for stored_set in stored_sets)
     for name in set(names) - set(stored_names):
-        raise _build_name_error(f"{name!r} is stored nowhere here", name, stored_names or ["nothing is stored"])
+        raise build_name_error(f"{name!r} is stored nowhere here", name, stored_names)
     return set(names)
 
 
@@ -253,10 +245,5 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     # a colon stands in the name of a user of another environment
     fields_by_user = {user: need.fields for need in artifacts for user in need.used_by if ":" not in user}
     if word not in fields_by_user:
-        raise _build_name_error(f"{context.environment.name} hosts no variant {word!r}", word, sorted(fields_by_user))
+        raise build_name_error(f"{context.environment.name} hosts no variant {word!r}", word, sorted(fields_by_user))
     return ArtifactKey.from_fields(fields_by_user[word])
-
-
-def _build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:
-    suggestions = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
-    return InputError(problem, change=f"write one of: {', '.join(suggestions)}")

@@ -11,11 +11,12 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tandem.artifacts.explain import KeySide, describe_differences
 from tandem.artifacts.files import format_bytes
 from tandem.artifacts.manifest import Manifest, files_prefix
 from tandem.cli.bucket_context import BucketContext
 from tandem.cli.console import VerbatimText, format_count, print_line, print_rows
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
     from tandem.artifacts.gc import GcPlan, SetRemoval
@@ -79,6 +80,25 @@ def _row_as_dict(row: SurveyRow, context: BucketContext, now: datetime) -> dict[
     written = row.written.isoformat() if row.written else None
     cost = {"usd_per_month": _compute_usd_month(row.size, context)}
     return {**asdict(row), "written": written, "age_days": age_days, **cost}
+
+
+def list_differences(first_side: KeySide, second_side: KeySide) -> Iterator[str]:
+    """Yield for a person how two keys differ, from the first to the second."""
+    for mark, side in (("A", first_side), ("B", second_side)):
+        yield from (f"{mark}  {side.name}", f"   {side.where}")
+    differences = describe_differences(compare_key_fields(first_side.fields, second_side.fields))
+    yield from differences or ["the same artifact: every field of the key is equal"]
+
+
+def differences_as_dict(first_side: KeySide, second_side: KeySide) -> dict[str, Any]:
+    """Return the same as the plain values that --json prints."""
+    differences = compare_key_fields(first_side.fields, second_side.fields)
+    return {
+        "a": {"name": first_side.name, "where": first_side.where},
+        "b": {"name": second_side.name, "where": second_side.where},
+        "same": not differences,
+        "differences": {field: {"a": a, "b": b} for field, (a, b) in differences.items()},
+    }
 
 
 def print_heading(context: BucketContext, days: int) -> None:
