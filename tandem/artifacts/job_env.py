@@ -71,10 +71,10 @@ class ModelReference:
         return re.fullmatch(r"[0-9a-f]{40}", self.revision) is not None
 
 
-def add_bucket_argument(parser: argparse.ArgumentParser) -> None:
+def add_bucket_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Declare --bucket, which the pod's TANDEM_BUCKET stands in for."""
-    bucket = os.environ.get("TANDEM_BUCKET")
-    parser.add_argument("--bucket", default=bucket, required=not bucket, help="of models, artifacts and results")
+    bucket, bucket_help = os.environ.get("TANDEM_BUCKET"), "of models, artifacts and results"
+    parser.add_argument("--bucket", default=bucket, required=required and not bucket, help=bucket_help)
 
 
 def read_artifact_key() -> ArtifactKey:

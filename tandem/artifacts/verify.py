@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 from pathlib import Path
 
 from tandem.artifacts import manifest as sets
@@ -16,7 +15,7 @@ from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.explain import compute_key_name
 from tandem.artifacts.files import run_in_threads
 from tandem.artifacts.inspection import require_valid_artifact
-from tandem.artifacts.job_env import ModelReference, read_artifact_key
+from tandem.artifacts.job_env import ModelReference, add_bucket_argument, read_artifact_key
 from tandem.artifacts.s3_transfer import receive_object
 from tandem.artifacts.store import CONCURRENCY, ObjectStore, open_store
 from tandem.artifacts.upload import CACHE_NAME
@@ -25,8 +24,7 @@ from tandem.errors import InputError, StaleError, TandemError
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    bucket = os.environ.get("TANDEM_BUCKET")  # a local artifact needs none
-    parser.add_argument("--bucket", default=bucket, help="of models, artifacts and results")
+    add_bucket_argument(parser, required=False)  # a local artifact needs none
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("--model", metavar="ORG/NAME", help="a stored model; with --revision")
     group.add_argument("--artifact", metavar="NAME", help="a stored artifact: its key's name")

@@ -79,12 +79,9 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
             change = f"raise it, or declare fewer variants or experiments; {part_text}"
             yield document.build_fault(LIMIT_PATH, f"{limit:g}", allowed, change)
         if count > MAX_ALARMS:
-            got, allowed = (
-                f"{count} alarms on what is hosted",
-                f"at most {MAX_ALARMS}, as a template takes 500 resources",
-            )
+            allowed = f"at most {MAX_ALARMS}, as a template takes 500 resources"
             change = "host fewer variants in this environment, or take values out of observability.reference"
-            yield document.build_fault("experiments", got, allowed, change)
+            yield document.build_fault("experiments", f"{count} alarms on what is hosted", allowed, change)
         yield from _list_reference_faults(document, scope)
 
 
@@ -100,14 +97,11 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
         for key, known in known_values.items():
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"
-                got, allowed = (
-                    f"{getattr(value, key)}, which no suite of the experiment asks",
-                    ", ".join(map(str, known)),
-                )
-                change = (
-                    "write one of them, or ask it by flags of `tandem bench run`: until then its alarm sees nothing"
-                )
-                yield replace(document.build_fault(path, got, allowed, change), severity="warning")
+                got = f"{getattr(value, key)}, which no suite of the experiment asks"
+                change = "write one of them, or ask it by flags of `tandem bench run`"
+                change += ": until then its alarm sees nothing"
+                fault = document.build_fault(path, got, ", ".join(map(str, known)), change)
+                yield replace(fault, severity="warning")
 
 
 def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
