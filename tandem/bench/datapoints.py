@@ -26,14 +26,7 @@ from tandem.bench.request_table import Key, RequestTable, RowGroups, read_reques
 from tandem.bench.schedule import ArmLoad, TurnKey
 from tandem.bench.summary import check_limits
 from tandem.bench.throughput import compute_turn_metrics
-from tandem.metrics import (
-    ALL_VALUES,
-    BENCH_DIMENSIONS,
-    MINUTE_S,
-    RoundFigures,
-    SeriesMinute,
-    list_published_metrics,
-)  # fmt: skip
+from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, MINUTE_S, RoundFigures, SeriesMinute, list_published_metrics
 
 _PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from rich.console import Console
 from rich.table import Table
 
+from tandem.bench.schedule import LoadLevel
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES, RecordSummary, SummaryCell
 from tandem.bench.terminal_text import clean_text, wrap_text
@@ -38,14 +39,8 @@ def format_lines(summary: RecordSummary) -> Iterator[str]:
     cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
     loads = list(dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests))
     for load in loads:
-        load_text = (
-            f"concurrency {load[0]}"
-            if load[0]
-            else f"{load[1]:g} requests/s, open loop"
-            if load[1]
-            else "a load that is not known"
-        )
-        yield f"{load_text}: medians (p90, p99 and means: summary.json)"
+        level = LoadLevel(concurrency=load[0], rate_per_s=load[1]) if any(load) else "a load that is not known"
+        yield f"{level}{', open loop' if load[1] else ''}: medians (p90, p99 and means: summary.json)"
         counts = Counter[tuple[str, str]]()
         for row in summary.requests:
             if (row.concurrency, row.rate_per_s) == load:

@@ -39,7 +39,7 @@ STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 CHOICES = (1, 2, 5, 10, 20)
 PREEMPTIONS = (1, 2, 3, 4, 5, 10, 20)
 
-Wire = Literal["both", "v0", "v1"]
+Wire = Literal["both", "v0", "v1", "v1 speculating"]
 HELP = "vLLM's figure of this name, of simulated steps"
 _ACCEPTED_BY_POSITION = "spec_decode_num_accepted_tokens_per_pos"
 _V1_DRAFTED = ("spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens")
@@ -65,6 +65,7 @@ _SERIES: tuple[tuple[type[Counter | Gauge | Histogram], Wire, Sequence[float] | 
     (Gauge, "v1", None, ("kv_cache_usage_perc",)),
     (Counter, "both", None, ("num_preemptions", "prompt_tokens", "generation_tokens")),
     (Counter, "v1", None, (*_CACHES, *_ESTIMATES, "prompt_tokens_cached")),
+    (Counter, "v1 speculating", None, _V1_DRAFTED),
     (Histogram, "both", STEP_TOKENS, ("iteration_tokens_total",)),
     (Histogram, "both", TTFT_S, ("time_to_first_token_seconds",)),
     (Histogram, "v0", TOKEN_S, ("time_per_output_token_seconds",)),
@@ -111,7 +112,7 @@ class MetricsPage:
         if settings.runtime == "vllm-cpu":
             help_text = "when the server began, Unix time"
             Gauge("process_start_time_seconds", help_text, registry=self.registry).set(round(time.time(), 2))
-        wires = {"both", "v0" if is_v0 else "v1"}
+        wires = {"both", "v0"} if is_v0 else {"both", "v1", "v1 speculating" if settings.uses_speculation else "v1"}
         for kind, wire, limits, names in _SERIES:
             buckets = {"buckets": limits or length_buckets(settings.max_model_len)} if kind is Histogram else {}
             for name in names if wire in wires else ():
@@ -128,8 +129,6 @@ class MetricsPage:
         reasons = ("max_num_queued_reqs", "max_num_queued_tokens")
         self.rejections, _ = (rejections.labels(settings.model, reason) for reason in reasons)
         if settings.uses_speculation:
-            for name in _V1_DRAFTED:
-                self._series[name] = self._declare(Counter, name).labels(**self._labels)
             positions = [str(position) for position in range(settings.num_speculative_tokens)]
             self._declare_by_label(Counter, _ACCEPTED_BY_POSITION, "position", positions)
 
