@@ -11,6 +11,7 @@ that three containers carry: it stands once, in a ConfigMap that is named by its
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from charts.manifest import Object, build_object, object_labels
 from tandem.spec import names
@@ -33,7 +34,7 @@ def build_storage(environment: Environment, experiment: Experiment, catalogue: C
         names.models_volume_name(environment, experiment): "models/",
         **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
     }
-    labels = object_labels(experiment.name, "storage")
+    build = partial(build_object, labels=object_labels(experiment.name, "storage"), wave=WAVE)
     objects = []
     for name, prefix in prefixes.items():
         volume = _build_volume_spec(name, namespace, prefix, environment, catalogue)
@@ -44,19 +45,13 @@ def build_storage(environment: Environment, experiment: Experiment, catalogue: C
             "resources": {"requests": {"storage": CAPACITY}},
         }
         objects += [
-            build_object("v1", "PersistentVolume", name, {"spec": volume}, labels=labels, wave=WAVE),
-            build_object(
-                "v1", "PersistentVolumeClaim", name, {"spec": claim}, namespace=namespace, labels=labels, wave=WAVE
-            ),
+            build("v1", "PersistentVolume", name, {"spec": volume}),
+            build("v1", "PersistentVolumeClaim", name, {"spec": claim}, namespace=namespace),
         ]
     for key in {key.digest: key for key in keys}.values():
         data = {"immutable": True, "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)}}
-        objects.append(
-            build_object(
-                "v1", "ConfigMap", names.key_config_map_name(key), data, namespace=namespace, labels=labels, wave=WAVE,
-                annotations={"tandem/artifact": key.name},
-            )
-        )  # fmt: skip
+        name, annotations = names.key_config_map_name(key), {"tandem/artifact": key.name}
+        objects.append(build("v1", "ConfigMap", name, data, namespace=namespace, annotations=annotations))
     return objects
 
 

@@ -49,7 +49,7 @@ CostRow = tuple[str, str, float, float, str]
 lives the whole month, both in the unit of the price, and how the amount comes about."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class CostPart:
     """One row of the cost.
 
@@ -59,7 +59,7 @@ class CostPart:
         price: field of WatchPrices.
         is_verified: whether the price is from a text of AWS itself.
         amount: in the unit of the price.
-        usd, parked_usd, whole_month_usd: at that price; if the fleet lived no hour of the month; if it lived all of it.
+        usd: at that price.
     """
 
     name: str
@@ -68,8 +68,6 @@ class CostPart:
     is_verified: bool
     amount: float
     usd: float
-    parked_usd: float
-    whole_month_usd: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,43 +79,32 @@ class MonitoringCost:
         parts: every row, none of them negative.
         hours: of a month in which the fleet may live.
         region: whose prices these are.
+        usd, parked_usd, whole_month_usd: the total; if the fleet lived no hour of the month; if it lived all of it.
     """
 
     scope: MonitoringScope
     parts: tuple[CostPart, ...]
     hours: float
     region: str
-
-    @property
-    def usd(self) -> float:
-        """The total."""
-        return sum(part.usd for part in self.parts)
-
-    @property
-    def parked_usd(self) -> float:
-        """The total if the fleet lived no hour of the month."""
-        return sum(part.parked_usd for part in self.parts)
-
-    @property
-    def whole_month_usd(self) -> float:
-        """The total if the fleet lived the whole month."""
-        return sum(part.whole_month_usd for part in self.parts)
+    usd: float
+    parked_usd: float
+    whole_month_usd: float
 
 
 def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
     """Return what watching costs in a month, by the dated data of tandem/spec/data/platform/watch-prices.yaml."""
     prices, hours = load_catalogue().watch_prices, compute_fleet_hours(scope.environment)
-    parts = []
+    parts, parked_usd, fleet_usd = [], 0.0, 0.0
     for name, price, parked_amount, fleet_amount, explanation in _list_rows(scope, prices, hours / HOURS_PER_MONTH):
         figure: DataFigure[float] = getattr(prices, price)
-        unit_usd, amount = figure.value, parked_amount + fleet_amount * hours / HOURS_PER_MONTH
-        part = CostPart(
-            name=name, explanation=explanation, price=price, is_verified=figure.source.verified, amount=amount,
-            usd=unit_usd * amount, parked_usd=unit_usd * parked_amount,
-            whole_month_usd=unit_usd * (parked_amount + fleet_amount),
-        )  # fmt: skip
-        parts.append(part)
-    return MonitoringCost(scope=scope, parts=tuple(parts), hours=hours, region=prices.region)
+        amount = parked_amount + fleet_amount * hours / HOURS_PER_MONTH
+        parts.append(CostPart(name, explanation, price, figure.source.verified, amount, figure.value * amount))
+        parked_usd += figure.value * parked_amount
+        fleet_usd += figure.value * fleet_amount
+    return MonitoringCost(
+        scope=scope, parts=tuple(parts), hours=hours, region=prices.region, usd=sum(part.usd for part in parts),
+        parked_usd=parked_usd, whole_month_usd=parked_usd + fleet_usd,
+    )  # fmt: skip
 
 
 def compute_fleet_hours(environment: Environment) -> float:

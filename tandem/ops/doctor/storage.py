@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -15,14 +14,11 @@ from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError,
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
-from tandem.spec.images import ImageUse, list_image_uses
+from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
 from tandem.spec.project_image import PROJECT_IMAGES, registry_host
 
 INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
 REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
-_ECR_REFERENCE = re.compile(
-    r"^(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?/(?P<rest>.+)$"
-)
 
 
 def check_bucket(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -123,7 +119,7 @@ def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse)
     Raises:
         RegistryError: a public registry does not answer.
     """
-    match = _ECR_REFERENCE.match(use.mirrored)
+    match = PRIVATE_ECR.match(use.mirrored)
     if match is None:
         try:
             context.resolve_digest(_build_image_reference(use))
@@ -131,7 +127,7 @@ def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse)
             action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
             return Finding("fail", str(error), action, quote_command(*INSPECT_WORDS, _build_image_reference(use)))
         return None
-    repository, _, tag = match["rest"].rpartition(":")
+    repository, tag = match["name"], use.mirrored.rpartition(":")[2]
     registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
     image_ids = [{"imageDigest": use.digest} if use.digest else {"imageTag": tag}]
     parameters: dict[str, Any] = {"repositoryName": repository, "imageIds": image_ids, **registry}

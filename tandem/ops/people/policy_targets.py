@@ -8,7 +8,6 @@ Source: Service Authorization Reference, resource types of each service and its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,12 +19,12 @@ from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_
 from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
+from tandem.spec.images import PRIVATE_ECR
 from tandem.spec.project_image import PROJECT_IMAGES
 
 PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease's with `stop-`
 # CDK guide, "Bootstrap template": what the CLI takes on to deploy without images of its own
 BOOTSTRAP_ROLES = ("deploy-role", "file-publishing-role", "lookup-role")
-_ECR_HOST = re.compile(r"^\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,8 @@ def build_targets(environment: Environment) -> dict[str, PolicyTarget]:
 def _build_conditions(environment: Environment) -> dict[str, dict[str, dict[str, Any]]]:
     """Return the condition of each place that has one."""
     region, cluster = environment.region, names.cluster_name(environment)
-    mirrors = {match[1] for mirror in environment.registry_mirrors.values() if (match := _ECR_HOST.match(mirror))}
+    matches = map(PRIVATE_ECR.match, environment.registry_mirrors.values())
+    mirrors = {match["region"] for match in matches if match}
     # EKS puts these on the instances and on the Auto Scaling group of a node group
     node_group_tags = {CLUSTER_TAG: cluster, NODE_GROUP_TAG: names.node_group_name(environment)}
     owner_tags = {
