@@ -24,22 +24,19 @@ _Alarm = cloudwatch.CfnAlarm
 COMPARISONS = {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}
 
 
-class AlarmSet(Construct):
-    """All alarms of an environment.
+def add_alarms(scope: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> None:
+    """Add all alarms of an environment.
 
     Args:
         topic_arn: told when a composite alarm begins, and when it ends.
     """
-
-    def __init__(self, scope: Construct, id_: str, *, alarms: EnvironmentAlarms, topic_arn: str) -> None:
-        super().__init__(scope, id_)
-        parked_alarms = (alarms.suppressor,) if alarms.suppressor else ()
-        alarms_by_name = {alarm.name: add_metric_alarm(self, alarm) for alarm in (*alarms.alarms, *parked_alarms)}
-        for composite in alarms.composites:
-            resource = _add_composite_alarm(self, composite, topic_arn)
-            earlier_names = (*composite.alarms, *([composite.suppressor] if composite.suppressor else []))
-            # all in one message to Node
-            resource.node.add_dependency(*(alarms_by_name[name] for name in earlier_names))
+    parked_alarms = (alarms.suppressor,) if alarms.suppressor else ()
+    alarms_by_name = {alarm.name: add_metric_alarm(scope, alarm) for alarm in (*alarms.alarms, *parked_alarms)}
+    for composite in alarms.composites:
+        resource = _add_composite_alarm(scope, composite, topic_arn)
+        earlier_names = (*composite.alarms, *([composite.suppressor] if composite.suppressor else []))
+        # all in one message to Node
+        resource.node.add_dependency(*(alarms_by_name[name] for name in earlier_names))
 
 
 def add_metric_alarm(scope: Construct, alarm: MetricAlarm) -> cloudwatch.CfnAlarm:

@@ -22,8 +22,8 @@ from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
 from stacks import guard_rights
-from stacks.alarms import AlarmSet
-from stacks.guard_functions import FUNCTIONS, GuardFunction, add_reaper_schedule
+from stacks.alarms import add_alarms
+from stacks.guard_functions import FUNCTIONS, add_guard_function, add_reaper_schedule
 from stacks.policy import Conditions, allow, deny_plain_transport, policy_document
 from stacks.role import add_customer_key, add_role, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
@@ -52,14 +52,14 @@ class GuardStack(EnvironmentStack):
         people_topic_arn = _add_people_topic(Construct(self, "Notices"), environment, key_arn)
         queue_arn = _add_queue(Construct(self, "DeadLetters"), environment, key_arn)
         _add_schedule_group(Construct(self, "OneShot"), environment, queue_arn, key_arn)
-        stop_function, reap_function = (
-            GuardFunction(
+        stop_function_arn, reap_function_arn = (
+            add_guard_function(
                 self, kind, environment=environment, topic_arn=people_topic_arn, key_arn=key_arn, queue_arn=queue_arn
             )
             for kind in FUNCTIONS
         )
-        add_reaper_schedule(Construct(self, "EveryPass"), reap_function.arn)
-        stop_topic_arn = _add_stop_topic(Construct(self, "StopTopic"), environment, key_arn, stop_function.arn)
+        add_reaper_schedule(Construct(self, "EveryPass"), reap_function_arn)
+        stop_topic_arn = _add_stop_topic(Construct(self, "StopTopic"), environment, key_arn, stop_function_arn)
         if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(
                 f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
@@ -67,8 +67,8 @@ class GuardStack(EnvironmentStack):
         else:
             _add_budget(Construct(self, "Budget"), environment, stop_topic_arn, people_topic_arn)
         if environment.guard.people_policies:
-            PeoplePolicies(self, "People", environment=environment)
-        AlarmSet(self, "Alarms", alarms=build_guard_alarms(environment), topic_arn=people_topic_arn)
+            add_people_policies(Construct(self, "People"), environment)
+        add_alarms(Construct(self, "Alarms"), build_guard_alarms(environment), people_topic_arn)
 
 
 def _add_key(scope: Construct, environment: Environment) -> str:
@@ -180,8 +180,8 @@ def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str,
     cdk.CfnResource(scope, "Budget", type="AWS::Budgets::Budget", properties={**request, "ResourceTags": tags})
 
 
-class PeoplePolicies(Construct):
-    """One IAM policy for each kind of people and for the pipeline, where an environment asks for them.
+def add_people_policies(scope: Construct, environment: Environment) -> None:
+    """Add one IAM policy for each kind of people and for the pipeline, where an environment asks for them.
 
     Nothing is attached here, because whose the roles are is not ours to say; and what was attached outlives the stack:
     whoever takes the environment down has his rights from it to the end.
@@ -189,24 +189,21 @@ class PeoplePolicies(Construct):
     Raises:
         TemplateLimitError: a policy is longer than IAM takes.
     """
-
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
-        super().__init__(scope, id_)
-        targets = build_targets(environment)
-        for kind in names.PEOPLE:
-            document, name = build_policy(environment, kind), names.people_policy_name(environment, kind)
-            characters = count_policy_characters(document)
-            if characters > MAX_POLICY_CHARACTERS:
-                raise TemplateLimitError(
-                    f"{characters} characters, and IAM takes {MAX_POLICY_CHARACTERS}", where=f"IAM policy {name}",
-                    change="name fewer principals in cluster.access, or leave guard.people_policies false and write "
-                    "your own",
-                )  # fmt: skip
-            managed_policy = iam.CfnManagedPolicy(
-                self, kind.capitalize(), managed_policy_name=name, policy_document=document,
-                description=f"Tandem {environment.name}: {kind}; docs/people.md",
+    targets = build_targets(environment)
+    for kind in names.PEOPLE:
+        document, name = build_policy(environment, kind), names.people_policy_name(environment, kind)
+        characters = count_policy_characters(document)
+        if characters > MAX_POLICY_CHARACTERS:
+            raise TemplateLimitError(
+                f"{characters} characters, and IAM takes {MAX_POLICY_CHARACTERS}", where=f"IAM policy {name}",
+                change="name fewer principals in cluster.access, or leave guard.people_policies false and write "
+                "your own",
             )  # fmt: skip
-            managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
-            for target in list_rights(kind):
-                findings = [f"AwsSolutions-IAM5[Resource::{arn}]" for arn in targets[target].arns if "*" in arn]
-                acknowledge_findings(managed_policy, TARGET_REASONS.get(target, ""), *findings)
+        managed_policy = iam.CfnManagedPolicy(
+            scope, kind.capitalize(), managed_policy_name=name, policy_document=document,
+            description=f"Tandem {environment.name}: {kind}; docs/people.md",
+        )  # fmt: skip
+        managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
+        for target in list_rights(kind):
+            findings = [f"AwsSolutions-IAM5[Resource::{arn}]" for arn in targets[target].arns if "*" in arn]
+            acknowledge_findings(managed_policy, TARGET_REASONS.get(target, ""), *findings)

@@ -38,53 +38,45 @@ DESCRIPTIONS: dict[FunctionKind, str] = {
 FUNCTIONS = tuple(DESCRIPTIONS)
 
 
-class GuardFunction(Construct):
-    """One of the functions, with its role and its log.
+def add_guard_function(
+    scope: Construct, kind: FunctionKind, *, environment: Environment, topic_arn: str, key_arn: str, queue_arn: str
+) -> str:
+    """Add one of the functions, with its role and its log, and return its ARN.
 
     No concurrency is reserved: an account has to keep as much unreserved as a new account has in all, so that a
     reservation would fail there; and passes that run beside each other agree on what they write.
-
-    Attributes:
-        arn: the function.
     """
-
-    def __init__(
-        self, scope: Construct, kind: FunctionKind, *, environment: Environment, topic_arn: str, key_arn: str,
-        queue_arn: str,
-    ) -> None:  # fmt: skip
-        super().__init__(scope, kind.capitalize())
-        log_name, is_stop = names.function_log_group_name(environment, kind), kind == "stop"
-        group = add_log_group(self, "Log", environment.log_retention_days, name=log_name, key_arn=key_arn)
-        statements = [
-            *list_function_statements(environment, topic_arn=topic_arn, key_arn=key_arn),
-            allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
-            *([allow(["sqs:SendMessage"], [queue_arn])] if is_stop else []),
-        ]
-        role = add_role(
-            self, LAMBDA, conditions=account_condition(environment), policy_name=kind,
-            statements=statements,
-            reason="names of runs, instances and groups are not known beforehand: literal file names and the "
-            "tags that EKS puts on this node group bound them; listings and metrics take no narrower resource",
-        )  # fmt: skip
-        targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
-        code = assets.Asset(self, "Code", path=copy_files(*targets.items()).name)
-        function = add_python_function(
-            self, role, code, group, timeout_s=TIMEOUT_S, function_name=names.guard_function_name(environment, kind),
-            description=DESCRIPTIONS[kind],
-            environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
-        )  # fmt: skip
-        self.arn = function.attr_arn
-        # a stop that failed is tried again and then told of, a pass is left to the next
-        config = lambda_.CfnEventInvokeConfig
-        failure_destination = config.DestinationConfigProperty(
-            on_failure=config.OnFailureProperty(destination=queue_arn)
-        )
-        config(
-            self, "Calls", function_name=function.ref, qualifier="$LATEST",
-            maximum_retry_attempts=RETRIES if is_stop else 0,
-            maximum_event_age_in_seconds=60 * (STOP_MINUTES if is_stop else PASS_MINUTES),
-            destination_config=failure_destination if is_stop else None,
-        )  # fmt: skip
+    scope = Construct(scope, kind.capitalize())
+    log_name, is_stop = names.function_log_group_name(environment, kind), kind == "stop"
+    group = add_log_group(scope, "Log", environment.log_retention_days, name=log_name, key_arn=key_arn)
+    statements = [
+        *list_function_statements(environment, topic_arn=topic_arn, key_arn=key_arn),
+        allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
+        *([allow(["sqs:SendMessage"], [queue_arn])] if is_stop else []),
+    ]
+    role = add_role(
+        scope, LAMBDA, conditions=account_condition(environment), policy_name=kind,
+        statements=statements,
+        reason="names of runs, instances and groups are not known beforehand: literal file names and the "
+        "tags that EKS puts on this node group bound them; listings and metrics take no narrower resource",
+    )  # fmt: skip
+    targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
+    code = assets.Asset(scope, "Code", path=copy_files(*targets.items()).name)
+    function = add_python_function(
+        scope, role, code, group, timeout_s=TIMEOUT_S, function_name=names.guard_function_name(environment, kind),
+        description=DESCRIPTIONS[kind],
+        environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
+    )  # fmt: skip
+    # a stop that failed is tried again and then told of, a pass is left to the next
+    config = lambda_.CfnEventInvokeConfig
+    failure_destination = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
+    config(
+        scope, "Calls", function_name=function.ref, qualifier="$LATEST",
+        maximum_retry_attempts=RETRIES if is_stop else 0,
+        maximum_event_age_in_seconds=60 * (STOP_MINUTES if is_stop else PASS_MINUTES),
+        destination_config=failure_destination if is_stop else None,
+    )  # fmt: skip
+    return function.attr_arn
 
 
 def add_reaper_schedule(scope: Construct, function_arn: str) -> None:

@@ -15,7 +15,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.addons import add_addon
-from stacks.alarms import AlarmSet
+from stacks.alarms import add_alarms
 from stacks.identity import add_pod_role
 from stacks.policy import allow
 from stacks.role import add_customer_key, add_log_group, allow_log_key
@@ -52,7 +52,7 @@ class ObservabilityStack(EnvironmentStack):
         environment = monitoring_scope.environment
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
-        AlarmSet(self, "Alarms", alarms=build_alarms(monitoring_scope), topic_arn=topic_arn(environment))
+        add_alarms(Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment))
         _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
         if environment.observability.container_insights:
             key_arn = _add_log_key(Construct(self, "Key"), environment)

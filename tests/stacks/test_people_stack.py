@@ -10,7 +10,7 @@ from assemblies import Templates, changed, environment, resources
 from aws_cdk import App, Stack
 from declared_environments import read_environments
 
-from stacks.guard import PeoplePolicies
+from stacks.guard import add_people_policies
 from stacks.stack import TemplateLimitError
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.policy_targets import build_targets
@@ -40,7 +40,7 @@ def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
     place = changed(base, cluster={"access": base.cluster.access.model_copy(update={"engineer": many})})
 
     with pytest.raises(TemplateLimitError, match=r"IAM takes 6144; name fewer principals in cluster\.access"):
-        PeoplePolicies(Stack(App(), "Guard"), "People", environment=place)
+        add_people_policies(Stack(App(), "Guard"), place)
 
 
 def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(assembly: Path) -> None:
