@@ -130,7 +130,7 @@ def _list_policies(environment: Environment) -> Iterator[tuple[str, str, Object]
     rows: dict[str, tuple[Object, Object | None]] = {
         COMMANDS: (_build_commands_policy(environment), {"name": COMMANDS_MAP}),
         COPIES: (_build_copies_policy(environment), {"selector": {"matchLabels": PART_OF}}),
-        ENTRY: (_build_entry_policy(), None),
+        ENTRY: (_build_pod_entry_policy(), None),
     }
     for name, (policy, reference) in rows.items():
         parameters = {"paramRef": {**reference, "parameterNotFoundAction": "Deny"}} if reference else {}
@@ -183,7 +183,7 @@ def _build_copies_policy(environment: Environment) -> Object:
     )  # fmt: skip
 
 
-def _build_entry_policy() -> Object:
+def _build_pod_entry_policy() -> Object:
     groups = json.dumps([kubernetes_group("engineer"), kubernetes_group("operator")])
     conditions = {
         "experiments": _IN_EXPERIMENT,

@@ -50,7 +50,7 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
     for turn, change in counters.pair_scrapes(iter(scrapes))[0]:
         changes[turn.round].append((turn, change))
     minutes = _find_minutes(run, table.start_s, table.end_s)
-    turn_minutes = _find_turn_minutes(table, minutes, scrapes)
+    turn_minutes = _find_first_turn_minutes(table, minutes, scrapes)
     controls = manifest.control_round_numbers(run)
     for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
         mask, values = table.round == number, defaultdict[SeriesMinute, list[Values]](list)
@@ -87,7 +87,9 @@ def _find_minutes(run: RunManifest, start_s: Values, end_s: Values) -> IntArray:
     return minutes
 
 
-def _find_turn_minutes(table: RequestTable, minutes: IntArray, scrapes: Sequence[MetricsScrape]) -> dict[TurnKey, int]:
+def _find_first_turn_minutes(
+    table: RequestTable, minutes: IntArray, scrapes: Sequence[MetricsScrape]
+) -> dict[TurnKey, int]:
     """Return the minute of each turn's first request, or scrape where it has no request; of all classes too."""
     scrape_minutes = _find_minutes(table.run, *[np.array([scrape.at_s for scrape in scrapes])] * 2)
     turn_minutes: dict[TurnKey, int] = {}

@@ -1,5 +1,8 @@
 """The fence: `stop.json` in the bucket, behind which nobody may raise the fleet.
 
+It lies at the root of an environment's own bucket. In a bucket that the environment file names
+(`artifacts.existing_bucket`) it lies at `guard/<account>/<region>/<environment>/stop.json`.
+
 Invariant: standard library and boto3 only, because a Lambda packs this file; a fence that cannot be understood is
 closed.
 """
@@ -17,7 +20,7 @@ from tandem.guard import values
 from tandem.guard.bucket import MAX_ATTEMPTS, read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 
-FENCE_KEY = "stop.json"
+FENCE_KEY = "stop.json"  # behind GuardConfig.prefix, as every key of the guard
 MAX_PASSES = 10_000_000  # of the reaper on one fence; a larger number is no number of ours
 FenceState = Literal["stopping", "terminating", "stopped", "lifted"]
 

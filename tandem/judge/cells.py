@@ -154,7 +154,7 @@ def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -
         )
         for cell in cells
     ]
-    tail_verdicts = _weigh_cells(cells, [decision.word for decision in decisions], tail_speed_ups, targets)
+    tail_verdicts = _judge_tails(cells, [decision.word for decision in decisions], tail_speed_ups, targets)
     sample_sizes = _plan_samples(cells, tail_verdicts, targets)
     for place, (cell, decision, tail_verdict) in enumerate(zip(cells, decisions, tail_verdicts, strict=True)):
         prompt_count, round_count = sample_sizes.get(place, (None, None))
@@ -174,7 +174,7 @@ def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -
         yield replace(verdict, why=reason)
 
 
-def _weigh_cells(
+def _judge_tails(
     cells: Sequence[_CellEstimate],
     words: Sequence[CellWord],
     tail_speed_ups: Sequence[Sequence[TailSpeedUp]],

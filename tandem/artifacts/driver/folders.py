@@ -60,7 +60,7 @@ def find_graphs(folder: Path) -> Iterator[CacheGraph]:
         is_native = Path(parent).name == "compile_cache"
         for name in sorted(names):
             if name.startswith("MODULE_") or is_native:
-                read_graph = _read_xla_graph if name.startswith("MODULE_") else _read_native_graph
+                read_graph = _read_xla_graph_state if name.startswith("MODULE_") else _read_native_graph_state
                 names.remove(name)  # nothing below an entry is another
                 yield read_graph(Path(parent) / name)
 
@@ -70,7 +70,7 @@ def count_finished(folder: Path) -> int:
     return sum(graph.state == "finished" for graph in find_graphs(folder))
 
 
-def _read_xla_graph(folder: Path) -> CacheGraph:
+def _read_xla_graph_state(folder: Path) -> CacheGraph:
     if (folder / "model.done").exists() and read_file_size(folder / "model.neff"):
         return CacheGraph(folder, "finished")
     if (folder / "model.log").exists():
@@ -78,7 +78,7 @@ def _read_xla_graph(folder: Path) -> CacheGraph:
     return CacheGraph(folder, "half", "no model.done with a model.neff")
 
 
-def _read_native_graph(folder: Path) -> CacheGraph:
+def _read_native_graph_state(folder: Path) -> CacheGraph:
     try:
         mark = (folder / ".compilation_complete").read_text(errors="replace")
     except OSError:  # none yet, or a compiler that is at work has just removed it
