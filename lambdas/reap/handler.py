@@ -1,4 +1,4 @@
-"""One pass of the reaper, every five minutes: looks at AWS, does what is due, says what it did.
+"""One pass of the reaper, every five minutes: looks at AWS, does what tandem/guard/plan.py finds due, says what it did.
 
 Invariant: a pass that could not see or could not do all ends as an error, so the alarm on this function's errors
 covers what no metric of its own can say.
