@@ -23,11 +23,11 @@ REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper that has 
 
 def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
     clients: AwsClients, config: GuardConfig, clock: Callable[[], datetime], wait: Callable[[timedelta], None],
-    *, previous: FleetState | None = None, timeout: timedelta | None = None,
+    *, previous: FleetState | None = None, timeout: timedelta | None = None, awaits_zero: bool = False,
 ) -> Iterator[tuple[datetime, str]]:  # fmt: skip
     """Yield each change with its moment, until two looks in a row list no instance of ours and the group wants none.
 
-    What is another's is left alone, so nobody waits for its end.
+    What is another's is left alone, so nobody waits for its end: a node group without our tag may want many.
 
     Args:
         clients, config: of the environment.
@@ -35,6 +35,7 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
         wait: waits for so long.
         previous: what was seen before, to tell changes since; None tells all of the first look.
         timeout: after which it is given up; None: as soon as AWS could not be read for some minutes.
+        awaits_zero: whether a node group without our tag must want none too, as where its instances carried the tag.
 
     Raises:
         ExternalError: it is given up; what ends the fleet goes on.
@@ -48,12 +49,14 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
         else:
             yield from ((fleet.now, line) for line in list_changes(previous, fleet))
             previous, seen_at = fleet, fleet.now
-            empty_count = empty_count + 1 if is_empty(fleet) else 0
+            is_wanted = fleet.desired_size and (awaits_zero or fleet.has_owner_tag is not False)
+            empty_count = 0 if fleet.own_instances or is_wanted else empty_count + 1
             if empty_count == EMPTY_OBSERVATIONS:
                 return
         if fleet.now - (start if timeout else seen_at) >= (timeout or BLIND_LIMIT):
             details = [f"{source} unknown: {why}" for source, why in fleet.unknown.items()]
             details += [f"{instance.id} is {instance.state}" for instance in fleet.own_instances]
+            details += [f"the node group wants {fleet.desired_size}"] if fleet.desired_size else []
             status_command = build_tandem_command("status", config.environment)
             change = f"it is ended without this command; see that it is: {status_command}"
             problem = f"the fleet is not known to be gone: {'; '.join(details)}"
@@ -63,11 +66,6 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
             warning_sent = True
             yield fleet.now, "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero"
         wait(POLL_INTERVAL)
-
-
-def is_empty(fleet: FleetState) -> bool:
-    """Whether EC2 lists no instance of ours and the node group wants none; another's node group may want many."""
-    return not fleet.own_instances and (not fleet.desired_size or fleet.has_owner_tag is False)
 
 
 def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str]:

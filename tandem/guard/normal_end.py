@@ -67,7 +67,8 @@ class _NormalEnd:
             with self._convert_errors(f"setting {self.config.node_group_description} to 0"):
                 owner.call_as_owner(partial(scale_to_zero, self.clients, self.config), self._build_loss_error)
             self.log(f"{self.config.node_group_description} set to 0")
-        for _, change in follow_fleet(self.clients, self.config, self.clock, wait, timeout=END_TIMEOUT):
+        changes = follow_fleet(self.clients, self.config, self.clock, wait, timeout=END_TIMEOUT, awaits_zero=True)
+        for _, change in changes:
             self.log(change)
         self.log("EC2 lists no instance")
         with self._convert_errors(f"deleting schedule {lease.schedule}"):

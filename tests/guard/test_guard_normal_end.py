@@ -86,6 +86,20 @@ def test_an_end_waits_while_ec2_cannot_be_asked(world, start, end):
     assert "stop-r1" in world.schedules
 
 
+def test_an_end_waits_for_size_0_of_a_group_without_the_tag(world, start, end):
+    start("r1")
+    world.group["tags"] = {}  # its instances carry it
+
+    def raise_behind(line):
+        if line.endswith("is gone"):
+            world.no_capacity = True
+            world.size({"minSize": 0, "desiredSize": 2})
+
+    with pytest.raises(ExternalError, match="the node group wants 2"):
+        end(reaper=False, say=raise_behind)
+    assert ("stop-r1" in world.schedules, world.read(POINTER_KEY)["run"]) == (True, "r1")
+
+
 def test_an_end_of_another_run_is_refused(start, end):
     start("r1")
     with pytest.raises(InputError, match="run r1 of anna has the lease, not run r2"):
