@@ -157,7 +157,8 @@ def _list_time_limit_reasons(fleet: FleetState, config: GuardConfig) -> Iterator
     first_launch = min((instance.launched_at for instance in own_instances), default=None)
     if first_launch:
         yield first_launch + max_age, f"an instance is older than {config.max_hours:g} hours"
-    if fleet.alive_since:
+    if fleet.alive_since and not (first_launch and first_launch + max_age <= fleet.now):
+        # an instance's own age goes first: the series begins before it, and EKS would have no grace left
         text = f"instances have lived for {config.max_hours:g} hours, one after another, and the lease cannot be read"
         yield fleet.alive_since + max_age, text
     block_end = fleet.block_ends

@@ -281,6 +281,16 @@ def test_an_answer_that_is_none_of_the_services_is_unknown(world):
     assert seen.unknown["node group"].startswith("an answer that is none of the service's: KeyError")
 
 
+def test_an_old_instance_leaves_eks_its_grace_where_the_lease_is_unknown(world):
+    raised(world)
+    world.down = {"s3"}
+    world.advance(8 * 60)
+    seen = replace(observe_fleet(world.clients, GUARDED, world.now), alive_since=START - timedelta(hours=1))
+    plan = plan_stop(seen, GUARDED)
+
+    assert (plan.reasons, plan.terminate_ids) == (("an instance is older than 8 hours",), ())
+
+
 def test_an_unknown_lease_is_no_missing_one(world):
     raised(world)
     world.down = {"s3"}
