@@ -65,6 +65,18 @@ def test_what_eks_does_not_end_within_the_grace_is_terminated_by_id(world, start
     assert world.read(FENCE_KEY)["terminated"] == [world.machines[0].id]
 
 
+def test_ec2_that_does_not_answer_is_asked_to_terminate_once_a_pass(world, start, halt, passes):
+    world.keeps = True
+    start(nodes=2)
+    halt()
+    world.advance(10)
+    world.down = {"ec2.terminate_instances"}
+    failures = passes(0).failures
+
+    assert world.calls["ec2.terminate_instances"] == 1
+    assert failures[-1] == f"terminating {world.machines[1].id} was not tried: EC2 gave the call before no answer"
+
+
 @pytest.mark.parametrize("knob", ["ignores", "immortal"])
 def test_a_fleet_that_does_not_go_is_a_failure(world, start, halt, passes, knob):
     start()
