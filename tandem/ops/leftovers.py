@@ -296,6 +296,7 @@ def _search_listed(title: str, account: AccountClients, ownership: ResourceOwner
     parameter_sets: dict[str, dict[str, Any]] = {
         "snapshot": {"OwnerIds": ["self"]},
         "schedule": {"GroupName": "default"},  # those of our group go with it
+        "SQS queue": {"MaxResults": 1000},  # without it SQS gives 1,000 at most and no token of a next page
         "budget": {"AccountId": account.environment.account},
     }
     rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {}))
