@@ -18,13 +18,12 @@ from tandem.artifacts.explain import read_key_side
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inspection import require_valid_artifact
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
-from tandem.artifacts.lease import hold_lease
+from tandem.artifacts.lease import LEASE_S, hold_lease
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
 from tandem.spec.artifact_key import ArtifactKey
 
-LEASE_S = 120.0
 RUN_PREFIX = "adopted-"
 UNPROVEN_NOTE = "it was compiled elsewhere: what its own files do not tell of how, nobody has checked"
 

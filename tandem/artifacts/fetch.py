@@ -23,7 +23,7 @@ from tandem.artifacts import driver, job_env
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import create_open_folder, require_disk_space
-from tandem.artifacts.lease import hold_lease
+from tandem.artifacts.lease import hold_lease, parse_ttl_s
 from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", action="append", required=True, help="organisation/name@revision; repeatable")
     parser.add_argument("--models", type=Path, required=True, help="folder for the models")
     parser.add_argument("--work", type=Path, required=True, help="folder for the driver, and for what it says")
-    parser.add_argument("--lease-s", type=float, required=True, help="seconds that the whole job may take")
+    parser.add_argument("--lease-s", type=parse_ttl_s, required=True, help="seconds that the whole job may take")
     wait_help = "seconds to wait while another job compiles the same; a node waits too"
     parser.add_argument("--wait-s", type=float, default=0.0, help=wait_help)
 

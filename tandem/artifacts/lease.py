@@ -11,6 +11,7 @@ object, both to the second.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import threading
@@ -27,6 +28,8 @@ from tandem.errors import ExternalError, InputError, TandemError
 from tandem.shell_command import quote_command
 
 SCHEMA_VERSION = 1
+LEASE_S = 120.0  # of a writer that renews it
+MAX_LEASE_S = 30 * 86_400.0
 CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
 RENEWALS_PER_TTL = 3  # in the time that a lease lasts, so that two may fail
 POLL_S = 5.0
@@ -70,6 +73,18 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
         raise InputError(problem, where=where, change="see who wrote it; when no job writes this set, remove it")
     is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(seconds=CLOCK_ROUNDING_S)
     return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
+
+
+def parse_ttl_s(text: str) -> float:
+    """Parse the seconds that a lease lasts.
+
+    Raises:
+        argparse.ArgumentTypeError: a lease cannot last so long, or it is no number.
+    """
+    with contextlib.suppress(ValueError):
+        if 0 < float(text) <= MAX_LEASE_S:
+            return float(text)
+    raise argparse.ArgumentTypeError(f"seconds, more than 0 and at most {MAX_LEASE_S:.0f}")
 
 
 class WriteLease:
@@ -200,7 +215,7 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
     url = store.url(key)
     while True:
         lease_object = store.read(key)
-        state = parse_lease(lease_object, store.url(key)) if lease_object else None
+        state = parse_lease(lease_object, url) if lease_object else None
         if state is None or not state.is_active or state.holder == holder:
             if lease.take(lease_object.etag if lease_object else None):
                 lease.renewal.start()
@@ -214,8 +229,7 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
             change += f"for good, run again after that time, or remove the lease ({command})"
             raise LeaseConflictError(problem, where=url, change=change)
         if state.holder != last_holder:
-            details: dict[str, Any] = {"holder": state.holder, "until": state.ends_at, "wait_s": round(left_s)}
-            log_event("waiting for a lease", object=store.url(key), **details)
+            log_event("waiting for a lease", object=url, holder=state.holder, until=state.ends_at, wait_s=round(left_s))
             last_holder = state.holder
         time.sleep(min(POLL_S, left_s, ttl_s))
 

@@ -23,7 +23,7 @@ from typing import Any
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import HOLDER_VARIABLE, ModelReference, add_bucket_argument
-from tandem.artifacts.lease import WriteLease, hold_lease, release_lease
+from tandem.artifacts.lease import LEASE_S, WriteLease, hold_lease, parse_ttl_s, release_lease
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.snapshot import SnapshotEntry, SnapshotSource, choose_files, open_folder
 from tandem.artifacts.store import ObjectStore, open_store
@@ -31,7 +31,6 @@ from tandem.errors import StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.names import WORK_MOUNT
 
-LEASE_S = 120.0
 WAIT_S = 3600.0
 
 
@@ -43,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, default=Path(WORK_MOUNT), help="local disk for the largest file")
     parser.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="a copy of the snapshot, no hub")
     parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another run of the same")
-    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="seconds until a dead run's lease is free")
+    parser.add_argument("--lease-s", type=parse_ttl_s, default=LEASE_S, help="seconds until a dead run's lease is free")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -24,7 +24,7 @@ from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read
 from tandem.artifacts.files import LocalFiles, compute_sha256
 from tandem.artifacts.inspection import format_faults, inspect_artifact
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key, read_holder, read_json_variable
-from tandem.artifacts.lease import hold_lease, release_lease
+from tandem.artifacts.lease import LEASE_S, hold_lease, parse_ttl_s, release_lease
 from tandem.artifacts.retry import add_retry_argument, retry_upload
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
@@ -32,7 +32,6 @@ from tandem.errors import InputError, StaleError, TandemError
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
-LEASE_S = 120.0
 WAIT_S = 600.0
 OUTCOME_NAME = "outcome.json"  # what the driver says of the compile, in the work folder
 CACHE_NAME = "compiler-cache"
@@ -46,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--artifact", type=Path, required=True, help="folder of what was compiled")
     parser.add_argument("--work", type=Path, required=True, help="folder of the driver's outcome and its caches")
     parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another job of the same key")
-    parser.add_argument("--lease-s", type=float, default=LEASE_S, help="seconds until a dead run's lease is free")
+    parser.add_argument("--lease-s", type=parse_ttl_s, default=LEASE_S, help="seconds until a dead run's lease is free")
     add_retry_argument(parser)
 
 

@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from doubles.fault_proxy.rules import AnswerLossFault, DropFault, FaultRule
 
-from tandem.artifacts.lease import LeaseConflictError, hold_lease, parse_lease, release_lease
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.lease import MAX_LEASE_S, LeaseConflictError, hold_lease, parse_lease, parse_ttl_s, release_lease
 from tandem.artifacts.store import ObjectContent
 from tandem.errors import ExternalError, InputError
 
@@ -250,3 +251,14 @@ def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeyp
         slept[0] = 61.0
         with pytest.raises(LeaseConflictError, match="could not be renewed"):
             lease.check()
+
+
+@pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "1e13", "2592001", "x"])
+def test_a_length_that_no_lease_has_is_refused_as_an_option(seconds, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["stage", "--model", "o/n", "--revision", "main", "--bucket", "b", f"--lease-s={seconds}"])
+    assert (end.value.code, "argument --lease-s: seconds, more than 0 and at" in capsys.readouterr().err) == (2, True)
+
+
+def test_a_lease_lasts_thirty_days_at_most():
+    assert parse_ttl_s("2592000") == MAX_LEASE_S
