@@ -60,7 +60,7 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     sharing = [sharer for sharer in environments.values() if names.bucket_name(sharer) == bucket]
     # nobody knows which bucket an environment names whose file cannot be read
     known_files = {declaration.document.file for declaration in all_inputs.workspace.environments.values()}
-    unread_files = {str(path) for path in selection.environments.glob("*.yaml")} - known_files
+    unread_files = {str(path) for path in selection.environments.glob("*.y*ml")} - known_files
     unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
     catalogue = all_inputs.catalogue

@@ -127,6 +127,7 @@ def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mi
     "spoil",
     [
         lambda mine: (mine / "environments" / "broken.yaml").write_text("region: 1\n"),
+        lambda mine: copy_environment(mine, "other", "post-drafts-windows").rename(mine / "environments" / "other.yml"),
         lambda mine: copy_environment(mine, "other", "no-such-experiment"),
         lambda mine: (
             copy_environment(mine, "other", "dev"),
@@ -141,7 +142,7 @@ def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mi
             ),
         ),
     ],
-    ids=["malformed environment", "missing experiment", "malformed experiment", "refused experiment"],
+    ids=["malformed environment", "other ending", "missing experiment", "malformed experiment", "refused experiment"],
 )
 def test_nothing_goes_while_it_is_not_known_what_the_others_use(run, mine, store, spoil):
     put_set(store, STALE, "run")
