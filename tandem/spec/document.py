@@ -18,6 +18,7 @@ from tandem.spec.faults import SpecError, SpecFault
 
 LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
 MAX_BYTES = 1_048_576  # a spec is a page of text; more is a mistake or an attack
+MAX_DEPTH = 100  # collections in each other; the composer ends the process at some 50,000
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "str", "map", "seq")}
@@ -83,20 +84,22 @@ def read_document(path: Path, file: str | None = None) -> YamlDocument:
     """
     name = file or str(path)
     text = _read_text(path, name)
+    depth = 0
     try:
+        for event in yaml.parse(text, _PlainLoader):  # the parser keeps no stack of C; what composes its events does
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MAX_DEPTH:
+                raise _refuse_file(name, "deeply nested collections", "a few levels of nesting", "flatten it")
         loader = _PlainLoader(text)
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
             got = f"a {node.id}" if node else "an empty file"
-            raise _refuse_file(
-                name, got, "a mapping of keys", "write `key: value` lines, or start from `tandem new NAME`"
-            )
+            change = "write `key: value` lines, or start from `tandem new NAME`"
+            raise _refuse_file(name, got, "a mapping of keys", change)
         reader = _NodeReader(name, loader)
         data = reader.read_value(node, "")
     except yaml.YAMLError as error:
         raise _refuse_syntax(error, text, name) from None
-    except RecursionError:
-        raise _refuse_file(name, "deeply nested collections", "a few levels of nesting", "flatten it") from None
     if reader.faults:
         raise SpecError(reader.faults)
     return YamlDocument(file=name, data=data, lines=reader.lines)
