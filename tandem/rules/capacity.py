@@ -239,9 +239,15 @@ def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The price of a node-hour is of the declared instance type and kind."""
     capacity = context.environment.capacity
     purchase, price_of = f"{capacity.instance_type} {capacity.kind}", capacity.usd_per_hour_of
+    change = f"read the price of {purchase} and write it, its day and what it is of"
     if price_of is not None and price_of != purchase:
-        change = f"read the price of {purchase} and write it, its day and what it is of"
         yield RuleFinding("capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change)
+    for other in context.other_environments if price_of is None and capacity.usd_per_hour else ():
+        other_purchase = f"{other.capacity.instance_type} {other.capacity.kind}"
+        if other.capacity.usd_per_hour == capacity.usd_per_hour and other_purchase != purchase:
+            got = f"{capacity.usd_per_hour:g}, the price of {other_purchase} in {other.name}"
+            yield RuleFinding("capacity.usd_per_hour", got, f"the price of {purchase}", change)
+            return
 
 
 @RULES.warn("block-over", _BLOCK_DURATIONS, "2026-11-21")
