@@ -87,8 +87,9 @@ class ExperimentContext:
         return {path: models[name] for name, path in paths.items() if name in models}
 
     def known_pair(self) -> list[ModelConfig]:
-        """Return the target, then each known draft once."""
-        return [self.target, *(model for path, model in self.models().items() if path != "target")]
+        """Return the target, then each known draft once; a target that drafts for itself is loaded twice."""
+        drafts, models = {arm.variant.draft: None for arm in self.arms}, self.catalogue.models
+        return [self.target, *(models[name] for name in drafts if name in models)]
 
     def logical_cores(self) -> int:
         """Return the logical cores of the claimed devices; every Trainium2 type has the same devices."""

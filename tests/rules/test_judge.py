@@ -8,12 +8,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from examples import EXAMPLES, EXISTING, MIRRORS, native, small
-from known import EXPERIMENT, judged
+from examples import EXAMPLES, EXISTING, MIRRORS, disk, native, of_model, small
+from known import EXPERIMENT, fig, judged, known
 
 from tandem.rules import RULES, check_workspace
 from tandem.rules.contexts import DateContext
-from tandem.spec.catalogue import load_catalogue
+from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -208,6 +208,10 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "an experiment whose volumes' names are too long": ({"experiment.name": "e" * 44}, ["experiment-name name"]),
     "the name of a dashboard": ({"experiment.name": "machine"}, ["experiment-folder name"]),
     "the name of the other dashboard": ({"experiment.name": "money"}, ["experiment-folder name"]),
+    "the price of another environment's other kind": (
+        {"twin.capacity.kind": "on-demand"},
+        ["price-own capacity.usd_per_hour"],
+    ),
     "the name of people's folder": ({"experiment.name": "people"}, ["experiment-folder name"]),
 }
 
@@ -268,6 +272,21 @@ def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(batch: int, 
     (found,) = changes_proposed("device-memory", changes)
 
     assert found.startswith(change)
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "catalogue"),
+    [
+        ("device-memory", {}, of_model("Qwen/Qwen3-32B", bytes=fig(450_000_000_000))(known())),
+        ("disk-fits", small(tensor_parallel_size=4), disk(450)(known())),
+    ],
+)
+def test_a_target_that_drafts_for_itself_is_counted_twice(
+    rule: str, changes: dict[str, object], catalogue: Catalogue
+) -> None:
+    for draft, is_refused in (("Qwen/Qwen3-1.7B", False), ("Qwen/Qwen3-32B", True)):
+        faults = judged({**changes, "variants[1].draft": draft}, catalogue)
+        assert (rule in {fault.rule for fault in faults}) is is_refused
 
 
 @pytest.mark.parametrize(
