@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,9 @@ def run(options: argparse.Namespace) -> int:
         _require_files(where / model_manifest.folder, model_manifest, model.command)
     for sentence in manifest.made.get("unproven") or ():
         log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
+    if os.access(options.stored, os.W_OK):
+        change = "mount it with readOnly: a server that misses a file would compile into the store of all others"
+        log_event("the stored artifact is mounted writable", level="warning", where=str(options.stored), change=change)
     make_local = _copy_artifact if options.copy else _link_artifact
     make_local(source, options.artifact, manifest)
     about = {"files": len(manifest.files), "bytes": manifest.size, "copied": options.copy, "made": manifest.made}

@@ -306,6 +306,14 @@ def test_what_is_unproven_is_said_as_a_warning(native, said):
     assert (line["level"], line["sentence"]) == ("warning", "nobody has started a second server from it")
 
 
+@pytest.mark.parametrize("is_writable", [True, False])
+def test_a_mount_that_can_be_written_is_a_warning(fused, monkeypatch, said, is_writable):
+    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode, is_writable) == (fused.stored, os.W_OK, True))
+    fused.admit()
+    levels = [line["level"] for line in said() if line["event"] == "the stored artifact is mounted writable"]
+    assert levels == ["warning"] * is_writable
+
+
 def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, said):
     def disconnected(self):
         raise OSError(107, "Transport endpoint is not connected", str(self))
