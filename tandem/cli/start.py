@@ -26,7 +26,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import RaiseReport, RaiseRequest, check_start, raise_fleet
-from tandem.ops.account import create_session, require_account
+from tandem.ops.account import create_guard_clients, create_session, require_account
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
@@ -107,7 +107,7 @@ def start(
         admission = _compute_admission(inputs, experiment, variants, nodes=nodes, for_compile=for_compile)
         aws_session = create_session()
         caller = require_account(environment, aws_session)
-        clients, now = AwsClients.create(environment.region, aws_session), current_time()
+        clients, now = create_guard_clients(environment, aws_session), current_time()
         run_prefix = (experiment or "by-hand")[:MAX_RUN_PREFIX_CHARACTERS].rstrip("-")
         request = RaiseRequest(
             run=run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}", hours=hours, nodes=nodes, experiment=experiment,

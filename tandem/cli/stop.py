@@ -28,7 +28,7 @@ from tandem.guard.observe import FleetState
 from tandem.guard.release import release_fence
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error
-from tandem.ops.account import create_client, create_session, require_account
+from tandem.ops.account import create_client, create_guard_clients, create_session, require_account
 from tandem.ops.caller import SHORT_TIMEOUTS, identify_caller
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import cluster_exists, current_time
@@ -73,7 +73,7 @@ def stop(
             raise InputError("--run is of --end alone", where=environment.name, change="add --end, or leave it out")
         aws_session = create_session()
         limits = build_guard_config(environment)
-        clients = AwsClients.create(environment.region, aws_session)
+        clients = create_guard_clients(environment, aws_session)
         if release or end:
             caller = require_account(environment, aws_session)
             arguments = (selection, clients, limits, caller)

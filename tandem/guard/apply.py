@@ -233,11 +233,9 @@ class _StopPass:
                 self.terminated_ids = (*self.terminated_ids, instance_id)
             except CALL_ERRORS as error:
                 self.failures.append(f"terminating {instance_id} failed: {describe_error(error)}")
-                untried_ids = self.plan.terminate_ids[number:]
-                if untried_ids and not isinstance(error, ClientError):
-                    self.failures.append(
-                        f"terminating {', '.join(untried_ids)} was not tried: EC2 gave the call before no answer"
-                    )
+                untried = ", ".join(self.plan.terminate_ids[number:])
+                if untried and not isinstance(error, ClientError):
+                    self.failures.append(f"terminating {untried} was not tried: EC2 gave the call before no answer")
                     break
         if self.terminated_ids:
             self.actions.append(f"terminated by id: {', '.join(self.terminated_ids)}")

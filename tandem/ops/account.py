@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import boto3
@@ -35,10 +36,8 @@ def create_session() -> Any:
     Raises:
         InputError: AWS_PROFILE names none, or AWS's own files cannot be read.
     """
-    try:
+    with _convert_setting_errors("AWS_PROFILE"):
         return boto3.session.Session()
-    except BotoCoreError as error:
-        raise convert_error(error, service="sts", operation="Connect", where="AWS_PROFILE") from error
 
 
 def create_client(
@@ -57,15 +56,32 @@ def create_client(
         ExternalError: the settings of this machine cannot be used.
     """
     region = region or environment.region
-    try:
+    with _convert_setting_errors(region):
         boto_client = (boto_session or create_session()).client(service, region_name=region, config=config)
-    except BotoCoreError as error:
-        raise convert_error(error, service=service, operation="Connect", where=region) from error
-    except ValueError as error:
-        change = "correct AWS_ENDPOINT_URL if it is set"
-        raise InputError(f"the AWS settings cannot be used ({error})", where=region, change=change) from None
     reject_foreign_answers(boto_client)
     return boto_client
+
+
+def create_guard_clients(environment: Environment, boto_session: Any) -> AwsClients:
+    """Return the guard's own clients, which give up in time.
+
+    Raises:
+        InputError, ExternalError: the settings of this machine cannot be used.
+    """
+    with _convert_setting_errors(environment.region):
+        return AwsClients.create(environment.region, boto_session)
+
+
+@contextmanager
+def _convert_setting_errors(where: str) -> Iterator[None]:
+    """Turn what boto3 raises for the settings of this machine into an error that says what to correct."""
+    try:
+        yield
+    except BotoCoreError as error:
+        raise convert_error(error, service="sts", operation="Connect", where=where) from error
+    except ValueError as error:
+        change = "correct AWS_ENDPOINT_URL if it is set"
+        raise InputError(f"the AWS settings cannot be used ({error})", where=where, change=change) from None
 
 
 def require_account(environment: Environment, boto_session: Any = None, config: Config = CLIENT_CONFIG) -> str:

@@ -19,7 +19,7 @@ from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
-from tandem.ops.account import create_session, iterate_rows
+from tandem.ops.account import create_guard_clients, create_session, iterate_rows
 from tandem.ops.faults import call_if_present, convert_error
 from tandem.ops.reservation import read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
@@ -129,7 +129,7 @@ def read_status(
         ExternalError: the settings of this machine cannot be used.
     """
     boto_session = boto_session or create_session()
-    clients, unknown = AwsClients.create(environment.region, boto_session), dict[str, str]()
+    clients, unknown = create_guard_clients(environment, boto_session), dict[str, str]()
 
     def try_read(source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
         try:

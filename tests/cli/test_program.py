@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from bucket_specs import folders
 
 from tandem.cli.program import COMMANDS, OLD_WORDS, main
 
@@ -92,6 +93,14 @@ def test_colours_are_of_a_terminal_alone(variables, is_coloured):
     os.close(reader)
 
     assert (b"nowhere" in printed, b"\x1b[1;31m" in printed) == (True, is_coloured)
+
+
+@pytest.mark.parametrize("action", [[], ["--end"], ["--release"]], ids=str)
+@pytest.mark.parametrize(("name", "value"), [("AWS_ENDPOINT_URL", "garbage"), ("AWS_RETRY_MODE", "foo")])
+def test_settings_that_boto3_refuses_end_a_stop_in_a_sentence(name, value, action, capsys, monkeypatch):
+    monkeypatch.setenv(name, value)
+    assert main(["stop", "--env", "post-us-east-2", *folders(ROOT), *action]) == 2
+    assert f"change   correct {'AWS_PROFILE, ' if value == 'foo' else ''}AWS_ENDPOINT_URL" in capsys.readouterr().err
 
 
 def test_a_pipe_that_is_closed_early_is_no_traceback():
