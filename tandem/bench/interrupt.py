@@ -72,12 +72,13 @@ def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[N
 
     def stop_run() -> None:
         if stop.reason == "interrupted":
-            sys.stderr.write("ended at once; what is recorded is kept\n")
-            sys.stderr.flush()
+            with contextlib.suppress(OSError):  # nobody may read any more
+                sys.stderr.write("ended at once; what is recorded is kept\n")
+                sys.stderr.flush()
             os._exit(INTERRUPT_EXIT_CODE)
-        notify(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
         stop.request("interrupted")
         stop.reason = "interrupted"  # also where a fault was faster: who presses twice wants out
+        notify(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
 
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(signal_number, stop_run)

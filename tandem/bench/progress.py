@@ -41,9 +41,7 @@ class RunProgress:
 
     def notify(self, sentence: str) -> None:
         """Write a sentence of its own."""
-        self._clear_line()
-        self._out.write(f"{sentence}\n")
-        self._out.flush()
+        self._replace_line(f"{sentence}\n")
 
     def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
@@ -93,17 +91,18 @@ class RunProgress:
             yield
         finally:
             task.cancel()
-            self._clear_line()
-            self._out.flush()
+            self._replace_line("")
 
     async def _write_lines(self) -> None:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
             if self._turn_name:
-                self._clear_line()
-                self._out.write(self.status_line() if self._terminal else f"{self.status_line()}\n")
-                self._out.flush()
+                self._replace_line(self.status_line() if self._terminal else f"{self.status_line()}\n")
 
-    def _clear_line(self) -> None:
-        if self._terminal:
-            self._out.write_control(CLEAR_LINE)
+    def _replace_line(self, text: str) -> None:
+        """Write `text` where the line stands; a run goes on when nobody reads any more."""
+        with contextlib.suppress(OSError):
+            if self._terminal:
+                self._out.write_control(CLEAR_LINE)
+            self._out.write(text)
+            self._out.flush()

@@ -7,6 +7,7 @@ import io
 import unicodedata
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -159,3 +160,13 @@ def test_progress_moves_the_cursor_and_no_sentence_does():
     out = Terminal()
     RunProgress(out, requests=1, expected_s=1.0).notify("note: \x1b[2J\u202e")
     assert out.getvalue() == f"{CLEAR_LINE}note: ␛[2J<U+202E>\n"
+
+
+def test_progress_survives_its_reader(monkeypatch):
+    monkeypatch.setattr(progress, "LOG_S", 0.005)
+    out = io.StringIO()
+    shows = shown(out)
+    monkeypatch.setattr(out, "flush", Mock(side_effect=BrokenPipeError))
+    shows.notify("note: nobody reads this")
+    asyncio.run(once(shows))
+    assert out.flush.call_count > 2

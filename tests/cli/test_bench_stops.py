@@ -7,10 +7,12 @@ import io
 import json
 import resource
 import signal
+import time
 
 import pytest
 from bench_cli import Pair, Schedule, however_busy, records, start, wait, without_page
 
+from tandem.bench.interrupt import GRACE_S
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.cli.program import main
 
@@ -123,6 +125,24 @@ def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
     _, said = process.communicate(timeout=4)  # before the grace of 5 s is over
 
     assert (process.returncode, "ended at once" in said) == (130, True)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path, signals):
+    pair.forget()
+    flags, out = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']}), tmp_path / "out"
+    process = start([*flags, "--out", str(out)])
+    wait(lambda: any(not identity.startswith("probe-") for identity in pair.asked()), process)
+    process.stdout.close()
+    process.stderr.close()
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)  # two of a kind at once are one
+
+    process.wait(timeout=GRACE_S + 10 if signals == 1 else GRACE_S - 1)
+
+    ended = json.loads((out / "manifest.json").read_text())["ended"]
+    assert (ended is None) == (signals == 2)
 
 
 @pytest.fixture(scope="module")
