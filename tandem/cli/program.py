@@ -114,7 +114,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = _run_command(words)
             sys.stdout.flush()
         except BrokenPipeError:  # nobody reads any more; a command that changes something may not have done it
-            _discard_output()
             code = ExitCode.EXTERNAL_FAILURE if WRITING_COMMANDS.intersection(words[:1]) else ExitCode.DONE
         except KeyboardInterrupt:
             return INTERRUPT_EXIT_CODE
@@ -122,18 +121,20 @@ def main(argv: Sequence[str] | None = None) -> int:
             fault = _convert_error(error, words)
             try:
                 code = print_fault(fault, as_json="--json" in words)
-            except BrokenPipeError:
-                _discard_output()
+            except OSError:  # a closed pipe or a full disk: whoever reads the other stream is told
                 code = fault.exit_code
+                with contextlib.suppress(OSError):
+                    print_fault(fault)
+        _discard_output()
         return int(code)
 
 
 def _discard_output() -> None:
-    """Send what a closed pipe did not take nowhere, so that the interpreter's last flush raises nothing."""
+    """Send what a closed pipe or a full disk did not take nowhere, so that the last flush raises nothing."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except BrokenPipeError:
+        except OSError:
             with contextlib.suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

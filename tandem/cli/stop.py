@@ -81,7 +81,8 @@ def stop(
         caller_guess = identify_caller(environment, aws_session, clients, limits)
         if caller_guess.doubt:
             doubt = f"who asks for this stop is unknown: {caller_guess.doubt}; the stop goes on"
-            print(f"warning: {doubt}", file=sys.stderr)
+            with contextlib.suppress(OSError):  # nor does a stop need a reader
+                print(f"warning: {doubt}", file=sys.stderr)
         return _stop_fleet(selection, environment, clients, limits, who=caller_guess.who, why=why, follows=wait)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
@@ -93,7 +94,7 @@ def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, cal
 
     def print_step(sentence: str) -> None:
         steps.append(sentence)
-        with contextlib.suppress(BrokenPipeError):  # an end goes on where nobody reads it, as under `| head`
+        with contextlib.suppress(OSError):  # an end goes on where nobody reads it: under `| head`, or on a full disk
             print(f"    {current_time():%H:%M:%S}  {sentence}", flush=True, file=stream)
 
     print_step(f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")

@@ -12,6 +12,7 @@ from typing import Any
 
 from tandem.aws.faults import ANSWER_CODES, error_code
 from tandem.errors import ExternalError, TandemError
+from tandem.guard.values import convert_call_errors
 from tandem.ops.account import create_client
 from tandem.ops.faults import call_operation
 from tandem.ops.guard_config import build_arn
@@ -36,7 +37,7 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
         What it did, each a sentence.
 
     Raises:
-        ExternalError: it may not be invoked, is not there, or could not do all.
+        ExternalError: it may not be invoked, is not there, could not do all, or answers what cannot be read.
     """
     name = names.guard_function_name(environment, "stop")
     where, client = f"function {name}", create_client(environment, "lambda", boto_session)
@@ -50,9 +51,10 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
             raise
         change = "deploy the Guard stack, or log in as one that may size the node group"
         raise ExternalError("it is not there", where=where, change=change) from error
-    report = json.loads(answer["Payload"].read())
+    advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
+    with convert_call_errors("reading what it did", where, advice):
+        report = json.loads(answer["Payload"].read())
+        reason, actions = report.get("errorMessage"), tuple(str(action) for action in report.get("done", ()))
     if "FunctionError" in answer:
-        reason = report.get("errorMessage", answer["FunctionError"])
-        advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
-        raise ExternalError(f"it could not do all ({reason})", where=where, change=advice)
-    return tuple(str(action) for action in report.get("done", ()))
+        raise ExternalError(f"it could not do all ({reason or answer['FunctionError']})", where=where, change=advice)
+    return actions

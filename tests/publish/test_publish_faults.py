@@ -103,6 +103,11 @@ def test_times_far_ahead_wait_until_cloudwatch_takes_them(published, monkeypatch
     assert (report.sent, later.is_whole, published.counts()) == (0, True, published.expected())
 
 
+def test_a_time_after_the_last_year_of_a_calendar_is_too_far_ahead(published):
+    report = published.made(count=1, first_s=10**13 // 60 * 60).publish()
+    assert "figures of 9999-12-31" in report.left[0]
+
+
 def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(published, proxy):
     published.made(count=1)
     proxy.use(refuse("PutMetricData", 400, "InvalidParameterValue", skip=1, times=1))

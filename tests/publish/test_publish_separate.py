@@ -41,6 +41,12 @@ def test_records_markers_and_the_other_files_are_in_s3(published):
     assert (marker["round"], marker["batches"]) == (1, 3)
 
 
+def test_an_object_that_is_named_nearly_as_a_marker_is_none(published):
+    key = f"{published.destination.prefix}published/{published.environment}/round-x.json"
+    published.endpoint.client("s3").put_object(Bucket=published.bucket, Key=key, Body=b"{}")
+    assert published.publish().rounds == [0, 1]
+
+
 def test_a_large_round_is_stored_whole_with_its_checksum(published):
     (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
     figures = dataclasses.replace(next(published.rounds()), ranges=((0, 1 << 20), (2 << 20, 20 << 20)))
