@@ -126,7 +126,7 @@ def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) 
 def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
     """Yield what was kept; a run without the file has none, and a torn line is passed over.
 
-    A kill may tear a line, and a resumed run writes behind it: then the line that both make is passed over too.
+    An older Tandem wrote on behind a line that a kill had torn: the line that both make is passed over too.
 
     Raises:
         InputError: the file cannot be read.

@@ -1,12 +1,16 @@
 """The JSON files beside a run's records: one value written whole, or a line at a time.
 
-Invariant: a reader of a file that is written whole sees the old one or the new one, also after a power cut.
+Invariant: a reader of a file that is written whole sees the old one or the new one, also after a power cut; a line is
+appended whole or not at all, and behind a line that a kill tore none is appended.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,8 +48,43 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
 def append_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
     """Write `value` as one more line of a run that goes on; arguments and errors as of `save_json`."""
     change = "make room, then run again with --resume; what was recorded is kept"
-    with convert_os_errors(f"{label} cannot be written", path, change, ExternalError), path.open("ab") as file:
-        file.write(msgspec.json.encode(value) + b"\n")
+    with convert_os_errors(f"{label} cannot be written", path, change, ExternalError), open_lines(path) as file:
+        append_line(file, msgspec.json.encode(value))
+
+
+def open_lines(path: Path) -> FileIO:
+    """Open a file to append lines to.
+
+    A torn last line of an earlier run is moved to `<name>.torn`, so that what follows starts on a line of its own.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    if path.exists() and path.stat().st_size:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            start = text.rfind(b"\n") + 1
+            if tail := text[start:]:
+                with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
+                    torn_file.write(tail + b"\n")
+        if tail:
+            os.truncate(path, start)
+    return path.open("ab", buffering=0)
+
+
+def append_line(file: FileIO, line: bytes) -> None:
+    """Append a line whole, or none of it.
+
+    Raises:
+        OSError: the disk took no more.
+    """
+    part, end_offset = memoryview(line + b"\n"), file.seek(0, os.SEEK_END)
+    try:
+        while part:
+            part = part[file.write(part) :]  # a nearly full disk takes a part and says so the next time
+    except OSError:
+        with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
+            file.truncate(end_offset)
+        raise
 
 
 def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) -> Iterator[Line]:

@@ -11,10 +11,7 @@ not know.
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import mmap
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,7 +19,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.json_file import DECODE_ERRORS, append_line, open_lines
 from tandem.errors import ExternalError, InputError, convert_os_errors
 from tandem.shell_command import quote_command
 
@@ -244,8 +241,7 @@ class RecordWriter:
     """Appends records to one file; a context manager, for one process.
 
     Each record goes to the kernel in one write, so a process that dies loses none of those before; a machine that
-    loses power may lose what its disk had not yet taken. A torn last line of an earlier run is moved to
-    `<name>.torn` when the file is opened, so that what follows starts on a line of its own.
+    loses power may lose what its disk had not yet taken.
     """
 
     def __init__(self, path: Path) -> None:
@@ -253,8 +249,7 @@ class RecordWriter:
         self.record_count = 0
         self._encoder = msgspec.json.Encoder()
         try:
-            _move_torn_line(path)
-            self._file = path.open("ab", buffering=0)
+            self._file = open_lines(path)
         except OSError as error:
             raise self._write_error(error) from error
 
@@ -272,14 +267,9 @@ class RecordWriter:
         Raises:
             ExternalError: the disk took no more. The file then ends with the record before.
         """
-        line = memoryview(self._encoder.encode(record) + b"\n")
-        end_offset = self._file.seek(0, os.SEEK_END)
         try:
-            while line:
-                line = line[self._file.write(line) :]  # a nearly full disk takes a part and says so the next time
+            append_line(self._file, self._encoder.encode(record))
         except OSError as error:
-            with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
-                self._file.truncate(end_offset)
             raise self._write_error(error) from error
         self.record_count += 1
 
@@ -289,14 +279,3 @@ class RecordWriter:
             problem, change = "the disk is full", "make room, then run again with --resume"
         problem += f"; the {self.record_count} records written before are kept"
         return ExternalError(problem, where=str(self.path), change=change)
-
-
-def _move_torn_line(path: Path) -> None:
-    if not path.exists() or not path.stat().st_size:
-        return
-    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-        start = text.rfind(b"\n") + 1
-        if tail := text[start:]:
-            with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
-                torn_file.write(tail + b"\n")
-    os.truncate(path, start)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import msgspec
@@ -52,3 +53,23 @@ def test_lines_follow_each_other_or_name_the_file_and_how_to_go_on(tmp_path: Pat
         append_json(tmp_path / "gone" / "words.jsonl", Word("a"), label="the words")
 
     assert (tmp_path / "words.jsonl").read_text() == '{"said":"a"}\n{"said":"b"}\n'
+
+
+def test_a_line_that_a_kill_tore_is_set_aside_before_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "words.jsonl"
+    path.write_bytes(b'{"said":"a"}\n{"sai')
+    append_json(path, Word("b"), label="the words")
+    assert path.read_text() == '{"said":"a"}\n{"said":"b"}\n'
+    assert (tmp_path / "words.jsonl.torn").read_text() == '{"sai\n'
+
+
+def test_a_line_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
+    path, limits = tmp_path / "words.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+    append_json(path, Word("a"), label="the words")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
+    try:
+        with pytest.raises(ExternalError, match="the words cannot be written"):
+            append_json(path, Word("b" * 20), label="the words")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_text() == '{"said":"a"}\n'
