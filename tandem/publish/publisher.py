@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
 
 MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
+MAX_UTC_S = 253_402_300_799  # the last second of the year 9999, after which `datetime` knows none
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
 GAUGE = "unpublished_rounds"
 SENT_FILE = "published.jsonl"
@@ -194,8 +196,8 @@ class RunPublisher:
     @property
     def published_rounds(self) -> frozenset[int]:
         """Numbers of the rounds that had a marker when this publish began."""
-        marker_names = [name for name in self._sizes if name.startswith(self._marker_prefix)]
-        return frozenset(int(name.removeprefix(self._marker_prefix)[:-5]) for name in marker_names)
+        matches = [re.fullmatch(rf"{self._marker_prefix}(\d{{5,}})\.json", name) for name in self._sizes]
+        return frozenset(int(match[1]) for match in matches if match)
 
     def publish(self, rounds: Iterable[RoundFigures], files: Sequence[Path]) -> PublishReport:
         """Publish rounds, then the other files.
@@ -324,4 +326,4 @@ class RunPublisher:
 
 
 def _format_utc(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, tz=UTC).isoformat(timespec="milliseconds")
+    return datetime.fromtimestamp(min(at_s, MAX_UTC_S), tz=UTC).isoformat(timespec="milliseconds")
