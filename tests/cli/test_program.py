@@ -119,3 +119,16 @@ def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
     os.close(reader)
     assert subprocess.run([*TANDEM, *words], cwd=ROOT, stdout=writer, stderr=writer, check=False).returncode == 2
     os.close(writer)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"), [(["check"], 3, b"No space left"), (["stop", "--env", "nobody"], 2, b"no such file")]
+)
+def test_json_on_a_full_disk_keeps_the_exit_code_and_the_sentence(words, code, text):
+    with Path("/dev/full").open("wb") as full_disk:
+        command = [*TANDEM, *words, "--json"]
+        process = subprocess.run(command, cwd=ROOT, stdout=full_disk, stderr=subprocess.PIPE, check=False)
+        silent_process = subprocess.run(command, cwd=ROOT, stdout=full_disk, stderr=full_disk, check=False)
+
+    assert (process.returncode, silent_process.returncode) == (code, code)
+    assert (text in process.stderr, b"Traceback" in process.stderr) == (True, False)
