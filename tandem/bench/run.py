@@ -90,6 +90,7 @@ class MeasurementRun:
     history: RunHistory = field(init=False, default_factory=RunHistory)
     notes: list[str] = field(init=False, default_factory=list)
     round_count: int = field(init=False, default=0)
+    asked_round: int | None = field(init=False, default=None)
 
     async def run(self) -> RunOutcome:
         """Do all of it.
@@ -237,12 +238,13 @@ class MeasurementRun:
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
             with open_recorder(self.folder / RECORDS_FILE) as write_record, self.progress.show_line():
-                attempts, has_requests = self.history.interrupt_counts, False
+                attempts = self.history.interrupt_counts
                 loops = RequestLoops(self.settings, write_record, self.stop, attempts, self.progress.count_record)
                 for turns in self.plan.rounds_of_turns():
-                    if has_requests and not self.stop.is_requested and not self._is_over(turns[0], end_s):
-                        await callback.call_between(turns[0].round - 1)
-                    reason, has_requests = await self._run_round(turns, arms, loops, end_s)
+                    number, is_stopped = turns[0].round, self.stop.is_requested or self._is_over(turns[0], end_s)
+                    if self.asked_round == number - 1 and not is_stopped:
+                        await callback.call_between(number - 1)
+                    reason = await self._run_round(turns, arms, loops, end_s)
                     if reason is not None:
                         return reason
         finally:
@@ -251,32 +253,31 @@ class MeasurementRun:
 
     async def _run_round(
         self, turns: Sequence[PlanTurn], arms: Sequence[ArmSession], loops: RequestLoops, end_s: float
-    ) -> tuple[EndReason | None, bool]:
-        """Return why the run ends with this round, if it does, and whether anything was asked."""
-        has_requests = False
+    ) -> EndReason | None:
+        """Take the turns of a round; return why the run ends with it, if it does."""
         self.watch.begin_round()
         try:
             for turn in turns:
                 if self.stop.is_requested:
-                    return "interrupted", has_requests
+                    return "interrupted"
                 if self._is_over(turn, end_s):
-                    return "duration", has_requests
+                    return "duration"
                 self.round_count = turn.round + 1
-                has_requests |= await self._run_turn(turn, arms, loops)
+                await self._run_turn(turn, arms, loops)
         finally:
             load = self.watch.end_round(turns[0].round)
-            if has_requests:
+            if self.asked_round == turns[0].round:
                 with contextlib.suppress(ExternalError):  # a full disk is told of by what is written next
                     json_file.append_json(self.folder / host.FILE, load, label="the load of a round")
-        return None, has_requests
+        return None
 
     def _is_over(self, turn: PlanTurn, end_s: float) -> bool:
         """Return whether the clock lets `turn` not begin; a block that an earlier run began is still made whole."""
         is_late = turn.slot == 0 and time.monotonic() >= end_s
         return is_late and self.history.done_ids.isdisjoint(turn.request_ids())
 
-    async def _run_turn(self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops) -> bool:
-        """Take what of a turn is missing; return whether anything was."""
+    async def _run_turn(self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops) -> None:
+        """Take what of a turn is missing."""
         done_ids = self.history.done_ids
         missing = {
             arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids] for arm in turn.arms
@@ -284,11 +285,12 @@ class MeasurementRun:
         request_count = sum(map(len, missing.values()))
         self.progress.begin_turn(turn, recorded_count=turn.request_count - request_count)
         if not request_count:
-            return False
+            return
+        self.asked_round = turn.round
         turn_arms = [arm for arm in arms if missing.get(arm.name)]
         await asyncio.gather(*(self._connect_arm(arm, turn) for arm in turn_arms))
         if self.stop.is_requested:
-            return True
+            return
         starts = await self._scrape_arms(turn_arms, turn, "before")
         async with asyncio.TaskGroup() as group:
             for arm in turn_arms:
@@ -296,7 +298,6 @@ class MeasurementRun:
                 group.create_task(loops.run(arm_session, turn, missing[arm.name]))
         if not self.stop.is_requested:  # what was cut has tokens that no record holds
             await self._scrape_arms(turn_arms, turn, "after")
-        return True
 
     async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
         """Open an arm's connections; wait for an arm that takes none, before any request is spent on it."""
@@ -319,7 +320,9 @@ class MeasurementRun:
 
     async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
         """Write how it ended, and the summary of what is there; a full disk may take neither."""
-        host_info = self.watch.complete_host(run_manifest.host)
+        host_info = run_manifest.host
+        if self.asked_round is not None:
+            host_info = self.watch.complete_host(host_info)
         for warning in host.list_warnings(host_info):
             self._note(warning)
         rounds = self.plan.rounds

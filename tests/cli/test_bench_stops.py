@@ -244,8 +244,11 @@ def test_a_run_is_not_resumed_with_another_server(finished, capsys):
 def test_a_finished_run_that_is_resumed_asks_nothing_and_ends_with_0(finished, pair):
     flags, out = finished
     pair.forget()
+    before = json.loads((out / "manifest.json").read_text())
 
     code = main([*flags, "--resume", str(out)])
 
     assert code == 0
     assert all(identity.startswith("probe-") for identity in pair.asked())
+    after = json.loads((out / "manifest.json").read_text())
+    assert (after["host"], after["notes"]) == (before["host"], before["notes"])
