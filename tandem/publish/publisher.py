@@ -2,7 +2,8 @@
 
 Invariant: a round with a marker is neither read nor sent again. Each batch that CloudWatch took is logged in the folder
 at once, so a kill counts at most one batch twice and loses none. A round that is not recorded whole sends no figures.
-A fault of CloudWatch keeps no record out of S3.
+A fault of CloudWatch keeps no record out of S3. The publish that completes tells which figures CloudWatch never takes:
+until then their round has no marker, and the log has the sentence.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ class BatchLog:
     """The batches of a run that need no sending any more, by round and digest: a JSON line each in the run's folder.
 
     A line is written right after the request, and its batch is not sent again. A line that a kill cut short does not
-    count.
+    count. `losses` has, by round and digest, the sentence on a batch that CloudWatch never takes, "" for another.
 
     Args:
         folder: of the run.
@@ -121,7 +122,7 @@ class BatchLog:
 
     def __init__(self, folder: Path, environment: str) -> None:
         self._path, self._environment = folder / SENT_FILE, environment
-        self._batches: set[tuple[int, str]] = set()
+        self.losses: dict[tuple[int, str], str] = {}
         with self._open() as file:
             file.seek(0)
             content = file.read()
@@ -142,30 +143,27 @@ class BatchLog:
             with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut short
                 entry = json.loads(line)
                 if entry["environment"] == self._environment and entry["state"] in _END_STATES:
-                    self._batches.add((entry["round"], entry["digest"]))
+                    self.losses[entry["round"], entry["digest"]] = entry.get("lost", "")
 
-    def __contains__(self, batch: tuple[int, str]) -> bool:
-        """Tell whether a batch, as round and digest, is logged."""
-        return batch in self._batches
-
-    def add(self, round_number: int, digest: str, state: BatchState) -> None:
+    def add(self, round_number: int, digest: str, state: BatchState, loss: str) -> None:
         """Log a batch.
 
         Args:
             round_number: of the batch.
             digest: of the batch.
             state: `sent`: CloudWatch took it; `refused`: it never will; `skipped`: the batch is too old.
+            loss: sentence on a batch that was not sent.
 
         Raises:
             ExternalError: the disk took no more.
         """
         line = {
             "environment": self._environment, "round": round_number, "digest": digest, "state": state,
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": loss,
         }  # fmt: skip
         with self._open() as file:
             file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
-        self._batches.add((round_number, digest))
+        self.losses[round_number, digest] = loss
 
 
 class RunPublisher:
@@ -192,6 +190,7 @@ class RunPublisher:
         self._marker_prefix = f"published/{destination.environment}/round-"
         self._sizes = self._store.list_sizes()
         self._batch_log = BatchLog(folder, destination.environment)
+        self._late_markers: dict[str, BytesIO] = {}
 
     @property
     def published_rounds(self) -> frozenset[int]:
@@ -233,7 +232,13 @@ class RunPublisher:
                 faults.append(fault)
         if faults:
             raise faults[0]
+        self._store_late_markers()
         return self.report
+
+    def _store_late_markers(self) -> None:
+        """Store the markers of rounds with losses, so that a publish that failed before does not forget these."""
+        for name, marker in self._late_markers.items():
+            self._store.store(name, marker)
 
     def _is_late(self) -> bool:
         return time.monotonic() >= self._end_s
@@ -265,37 +270,36 @@ class RunPublisher:
                 f"CloudWatch takes them from {_format_utc(last_s - MAX_AHEAD_S + MARGIN_S)} on"
             )
             return
-        batches = build_batches(figures.values)
+        batches, losses = build_batches(figures.values), self._batch_log.losses
         for batch in batches:
-            if (number, batch.digest) in self._batch_log:
+            if (number, batch.digest) in losses:
                 continue
             if self._is_late():
                 self.report.left.append(f"round {number} was not sent whole in the time that there was")
                 return
-            self._batch_log.add(number, batch.digest, self._send_batch(number, batch))
-        marker = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
-        self._store.store(f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(marker).encode()))
+            self._batch_log.add(number, batch.digest, *self._send_batch(number, batch))
+        content = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
+        name, marker = f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(content).encode())
+        lost = list(dict.fromkeys(filter(None, (losses[number, batch.digest] for batch in batches))))
+        if lost:
+            self.report.lost += lost
+            self._late_markers[name] = marker
+        else:
+            self._store.store(name, marker)
         self.report.rounds.append(number)
 
-    def _send_batch(self, number: int, batch: MetricBatch) -> BatchState:
-        """Send one batch; a batch that CloudWatch never takes is reported as lost."""
+    def _send_batch(self, number: int, batch: MetricBatch) -> tuple[BatchState, str]:
+        """Send one batch; return with its state the sentence on a batch that CloudWatch never takes."""
         if min(datum.minute.at_s for datum in batch.data) < time.time() - MAX_AGE_S + MARGIN_S:
-            lost = (
-                f"round {number} has figures older than two weeks, which CloudWatch takes no more; S3 has its records"
-            )
-            if lost not in self.report.lost:
-                self.report.lost.append(lost)
-            return "skipped"
+            when = "older than two weeks, which CloudWatch takes no more"
+            return "skipped", f"round {number} has figures {when}; S3 has its records"
         refusal = self._put_data(batch.data)
         if refusal is not None:
-            prompt_class = batch.data[0].minute.prompt_class
-            self.report.lost.append(
-                f"class {prompt_class!r} of round {number} is not in CloudWatch, the others are ({refusal}); S3 has its"
-                " records: give the class another name in the suite"
-            )
-            return "refused"
+            place = f"class {batch.data[0].minute.prompt_class!r} of round {number}"
+            advice = "S3 has its records: give the class another name in the suite"
+            return "refused", f"{place} is not in CloudWatch, the others are ({refusal}); {advice}"
         self.report.sent += 1
-        return "sent"
+        return "sent", ""
 
     def _put_data(self, data: Sequence[MetricDatum]) -> str | None:
         """Call PutMetricData; return why CloudWatch will never take these data, None where it took them."""

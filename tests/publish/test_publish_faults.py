@@ -119,6 +119,20 @@ def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(
     assert {key[1][2][1] for key, count in published.counts().items() if count} == {"chat", "math"}
 
 
+@pytest.mark.parametrize("operation", ["PutMetricData", "PutObject"])
+def test_a_refused_class_is_named_by_the_publish_that_completes(published, proxy, operation):
+    refused = refuse("PutMetricData", 400, "InvalidParameterValue", times=1)
+    proxy.use(refused, refuse(operation, 403, "AccessDenied", skip=3))  # of the second round; the manifest
+    with pytest.raises(ExternalError):
+        published.publish()
+    proxy.use()
+
+    first, second = published.publish(), published.publish()
+
+    assert [sentence.startswith("class 'chat' of round 0") for sentence in first.lost] == [True]
+    assert second.is_whole
+
+
 def gauge(published, at_s, arm="baseline", statistic="Maximum"):
     cell = (("Experiment", "post"), ("Variant", arm), ("PromptClass", "all"), ("Concurrency", "all"))
     key = ("unpublished_rounds", cell, at_s)
