@@ -22,7 +22,7 @@ from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
-from tandem.publish.clients import PublishClients, connect
+from tandem.publish.clients import RETRY_ADVICE, PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.shell_command import quote_command
 from tandem.spec import names
@@ -204,7 +204,7 @@ class RoundPublisher:
     folder: Path
     is_simulation: bool
     _clients: PublishClients | None = field(default=None, init=False)
-    _report: PublishReport | None = field(default=None, init=False)
+    _report: PublishReport = field(default_factory=PublishReport, init=False)
     _fault: Exception | None = field(default=None, init=False)
     _losses: list[str] = field(default_factory=list, init=False)
 
@@ -214,9 +214,10 @@ class RoundPublisher:
         Raises:
             TandemError: AWS refused, or is out of reach; the next call goes on.
         """
-        run_manifest = read_manifest(self.folder)
-        files = RUN_FILES if run_manifest.ended is not None else ()
+        self._fault = ExternalError("publishing was still busy and was left alone", change=RETRY_ADVICE)
         try:
+            run_manifest = read_manifest(self.folder)
+            files = RUN_FILES if run_manifest.ended is not None else ()
             self._clients = self._clients or connect(self.target[0].region, connect_s=3.0, read_s=5.0, attempts=3)
             destination = _build_destination(self.target, run_manifest)
             self._report = _publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
@@ -236,14 +237,12 @@ class RoundPublisher:
 
     def finish(self) -> ExitCode:
         """Say what is not published after the run; 0 where all is, or nothing was there to be published."""
+        report = self._report
         if self._fault is not None:
-            print(f"error: not all of the run is published: {self._fault}", file=sys.stderr)
-            return ExitCode.EXTERNAL_FAILURE
-        if self._report is None:
-            return ExitCode.DONE
-        self._report.lost = self._losses  # of all calls
-        _print_messages(self._report)
-        return ExitCode.DONE if self._report.is_whole else ExitCode.EXTERNAL_FAILURE
+            report = PublishReport(left=[f"not all of the run is published: {self._fault}"])
+        report.lost = self._losses  # of all calls
+        _print_messages(report)
+        return ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
 
 
 def build_publisher(selection: Selection, flags: RunFlags, run: RunManifest, folder: Path) -> RoundPublisher:

@@ -8,6 +8,7 @@ import os
 import time
 import uuid
 from datetime import UTC, datetime
+from types import SimpleNamespace
 
 import pytest
 from bench_cli import MODEL, Pair, Schedule
@@ -18,6 +19,7 @@ from planned import suite_file
 from published_run import read_statistic
 
 from tandem.bench import manifest
+from tandem.cli import publish as publish_command
 from tandem.cli.program import main
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("no_page", "busy")]
@@ -215,6 +217,19 @@ def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_late
     proxy.use()
     assert publish(world, folder, "--experiment", "post") == 0
     assert read_arms(endpoint, "requests", "failing", "2") == [2, 2]
+
+
+def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(tmp_path, monkeypatch, capsys):
+    target, codes = (SimpleNamespace(region="us-east-2"), None), []
+    publisher = publish_command.RoundPublisher(target=target, folder=measured(tmp_path / "out"), is_simulation=False)
+    publisher._losses.append("class lost")
+    monkeypatch.setattr(publish_command, "connect", lambda *_, **__: codes.append(publisher.finish()))
+
+    with pytest.raises(AttributeError):
+        publisher(0, 0.0)
+
+    assert codes == [3]
+    assert "class lost\nerror: not all of the run is published: publishing was still busy" in capsys.readouterr().err
 
 
 def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
