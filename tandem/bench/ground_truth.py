@@ -41,7 +41,7 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return its figures by metric, chunk_gap_ms as the mean; NaN for what a single burst or token has not."""
+        """Return its figures by metric, chunk_gap_ms as the mean; NaN where one burst, token or moment has none."""
         times_s, sizes = zip(*self.bursts, strict=True)
         tokens = sum(sizes)
         ttft_ms, e2e_ms = 1000 * (times_s[0] - self.accepted_s), 1000 * (times_s[-1] - self.accepted_s)
@@ -52,7 +52,7 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
             "chunk_gap_ms": (e2e_ms - ttft_ms) / (len(sizes) - 1) if len(sizes) > 1 else math.nan,
             "e2e_ms": e2e_ms,
             "tokens_per_chunk": tokens / len(sizes),
-            "output_tokens_per_s": 1000 * tokens / e2e_ms,
+            "output_tokens_per_s": 1000 * tokens / e2e_ms if e2e_ms else math.nan,
         }
 
 
@@ -154,12 +154,16 @@ def format_lines(comparison: GroundTruth) -> Iterator[str]:
     classes = {row.class_ for row in rows}
     arm_rows = [row for row in rows if row.class_ == ALL_CLASSES or len(classes) == 1]
     for baseline, variant in zip(arm_rows[:1] * len(arm_rows), arm_rows[1:], strict=False):
-        truth, ours = (baseline.figures["tpot_ms"][side] / variant.figures["tpot_ms"][side] for side in (0, 1))
-        by_chunks = baseline.llmperf_ms / variant.llmperf_ms
-        ratios = f"truth {truth:.2f}, Tandem {ours:.2f}, by llmperf's count of chunks {by_chunks:.2f}"
+        truth, ours = map(_format_ratio, baseline.figures["tpot_ms"], variant.figures["tpot_ms"])
+        by_chunks = _format_ratio(baseline.llmperf_ms, variant.llmperf_ms)
+        ratios = f"truth {truth}, Tandem {ours}, by llmperf's count of chunks {by_chunks}"
         yield f"time per token, {baseline.arm} / {variant.arm}: {ratios}"
     if comparison.left_out:
         yield f"left out: {comparison.left_out} requests that failed or that no log has"
+
+
+def _format_ratio(value: float, divisor: float) -> str:
+    return _format_value(value / divisor) if divisor else "-"
 
 
 def _format_value(value: float) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import resource
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -144,10 +143,13 @@ def verify(
         folder: what a run wrote
         log: logs of `tandem simulate --log`, one each
     """
+    import msgspec  # noqa: PLC0415 - loaded when a run is read
+
     from tandem.bench.ground_truth import compare_ground_truth, format_lines  # noqa: PLC0415 - numpy
 
     comparison = compare_ground_truth(folder, log)
-    print_result(asdict(comparison), format_lines(comparison), as_json=selection.as_json)
+    document = msgspec.json.decode(msgspec.json.encode(comparison))  # null for NaN
+    print_result(document, format_lines(comparison), as_json=selection.as_json)
     return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
 
 

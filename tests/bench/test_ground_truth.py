@@ -13,6 +13,7 @@ import pytest
 from tandem.bench import manifest
 from tandem.bench.ground_truth import ServerLogEntry, compare_ground_truth, format_lines, read_log
 from tandem.bench.record import Chunk, RecordWriter, RequestRecord
+from tandem.cli.program import main
 from tandem.errors import InputError
 
 LINE = '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]], "status": 200}\n'
@@ -93,6 +94,19 @@ def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run: 
     lines = list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))
     assert lines[-1] == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
     assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("bursts", "tpot_ms"), [([[100.0, 3]], 0.0), ([[100.0, 0], [100.0, 0]], None), ([[101.0, 1], [101.0, 1]], 0.0)]
+)
+def test_a_log_without_a_duration_gives_no_ratio_and_null(run: Path, capsys, bursts, tpot_ms) -> None:
+    lines = [json.loads(line) | {"bursts": bursts} for line in (run / "log.jsonl").read_text().splitlines()]
+    (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    assert "truth -, Tandem 2.00, by" in list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))[-1]
+    assert main(["bench", "verify", str(run), "--log", str(run / "log.jsonl"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert document["rows"][0]["figures"]["tpot_ms"][0] == tpot_ms
 
 
 def test_what_a_server_spoiled_is_left_out_and_one_class_has_no_row_for_all(run: Path) -> None:
