@@ -23,7 +23,7 @@ SCHEMA = 2
 FILE = "manifest.json"
 
 RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
-ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
+ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]
 """How many there may be: more than any run has, and few enough to number each."""
 
 
@@ -183,7 +183,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str | None = None
     instance_type: str | None = None
     simulated: bool | None = None
-    arms: tuple[ManifestArm, ...]
+    arms: Annotated[tuple[ManifestArm, ...], msgspec.Meta(min_length=1)]
     suites: tuple[SuiteEntry, ...]
     schedule: Literal["interleaved", "simultaneous"]
     seed: int

@@ -7,7 +7,7 @@ import pytest
 from measured import arm, run_manifest
 from running import measure
 
-from tandem.bench.manifest import ClockReading, RunEnd, run_id
+from tandem.bench.manifest import ClockReading, RunEnd, read_manifest, run_id, write_manifest
 from tandem.errors import InputError
 
 CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z")
@@ -54,6 +54,16 @@ def test_a_run_that_goes_on_keeps_its_name(changes: dict[str, object]) -> None:
 def test_a_run_that_began_at_no_moment_has_no_name() -> None:
     with pytest.raises(InputError, match="'yesterday' is no moment"):
         run_id(run_manifest(created_utc="yesterday"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [({"arms": ()}, "length >= 1"), ({"duration_s": 60.0, "control_rounds": 1001}, "<= 1000")],
+)
+def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem) -> None:
+    write_manifest(tmp_path, run_manifest(**changes))
+    with pytest.raises(InputError, match=f"this is no manifest: .*{problem}"):
+        read_manifest(tmp_path)
 
 
 @pytest.fixture(scope="module")
