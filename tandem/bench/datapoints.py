@@ -114,8 +114,11 @@ def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) ->
     planned_requests = run.plan.requests_per_round
     if is_control and planned_requests is not None:
         planned_requests = 2 * planned_requests // len(run.arms)
+    if planned_requests is None and run.generator == "tandem" and run.rounds:
+        planned_requests = (run.plan.requests or 0) // run.rounds or None
     if planned_requests is None:
-        return has_later_round or ending is not None
+        is_whole = ending in {"done", "duration"} or (run.generator == "llmperf" and ending is not None)
+        return has_later_round or is_whole
     is_interrupted = np.isin(table.error, [code for code, word in enumerate(table.errors) if word == "interrupted"])
     request_count = len(np.unique(table.request_digest[rows])) - int((rows & is_interrupted).sum())
     return request_count >= planned_requests or (ending == "duration" and not has_later_round)

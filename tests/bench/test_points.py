@@ -275,6 +275,8 @@ def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_p
 
 ROUNDS = {"by the clock": {"plan": PlanTotals(requests=None, requests_per_round=2), "duration_s": 60.0}}
 ROUNDS["llmperf"] = {"plan": PlanTotals(requests=20), "rounds": 2, "generator": "llmperf"}
+ROUNDS["no count of a round"] = {"plan": PlanTotals(requests=4), "rounds": 2}
+ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "duration_s": 60.0}
 
 
 @pytest.mark.parametrize(
@@ -286,6 +288,9 @@ ROUNDS["llmperf"] = {"plan": PlanTotals(requests=20), "rounds": 2, "generator": 
         ("by the clock", (1, 1), "duration", [False, True]),
         ("llmperf", (1, 1), None, [True, False]),
         ("llmperf", (1, 1), "failed", [True, True]),
+        ("no count of a round", (1, 2), "done", [False, True]),
+        ("no count at all", (1, 1), "interrupted", [True, False]),
+        ("no count at all", (1, 1), "duration", [True, True]),
     ],
 )
 def test_a_round_is_complete_with_its_last_planned_request_or_once_the_clock_or_llmperf_ended(
