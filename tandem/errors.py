@@ -12,6 +12,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import ClassVar
 
+INTERRUPT_EXIT_CODE = 130  # what a shell gives for a program that Ctrl-C ended
+
 
 class ExitCode(IntEnum):
     """The exit codes of every command (docs/decisions)."""

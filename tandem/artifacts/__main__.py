@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import NoReturn
 
 from tandem.artifacts.driver.log import log_event
-from tandem.errors import TandemError
+from tandem.errors import INTERRUPT_EXIT_CODE, TandemError
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
@@ -33,7 +33,6 @@ COMMANDS = {
 MODULES = {"compile": "driver.attempts", "keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"
-INTERRUPT_EXIT_CODE = 130
 SIGNAL_EXIT_BASE = 128  # plus its number, as shells tell it
 RETRY_ADVICE = "run the same command again: what was finished is kept"
 

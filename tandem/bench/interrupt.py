@@ -16,10 +16,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from tandem.errors import TandemError
+from tandem.errors import INTERRUPT_EXIT_CODE, TandemError
 
 GRACE_S = 5.0  # of the 30 s that Kubernetes leaves between SIGTERM and SIGKILL
-INTERRUPT_EXIT_CODE = 130  # what a shell gives for a program that Ctrl-C ended
 
 StopReason = Literal["interrupted", "failed"]
 

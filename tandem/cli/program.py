@@ -19,9 +19,8 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from tandem.bench.terminal_text import PrintableStream
 from tandem.cli.console import open_console, print_fault
-from tandem.errors import ExitCode, ExternalError, InputError, TandemError
+from tandem.errors import INTERRUPT_EXIT_CODE, ExitCode, ExternalError, InputError, TandemError
 
-INTERRUPT_EXIT_CODE = 130
 EXIT_CODES = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 an external service failed; 4 void"
 WRITING_COMMANDS = frozenset({"start", "stop", "destroy"})  # commands whose reader may be gone before they have acted
 

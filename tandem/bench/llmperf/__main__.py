@@ -21,9 +21,8 @@ from pathlib import Path
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
 from tandem.bench.manifest import ManifestArm
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import INTERRUPT_EXIT_CODE, ExternalError, InputError, TandemError
 
-INTERRUPT_EXIT_CODE = 130
 PARTIAL_EXIT_CODE = 1
 OUTCOME_FILE = "outcome.json"  # what a container that keeps the files ends with
 LOAD_FIELDS = {field.name for field in fields(LlmperfLoad)}

@@ -12,6 +12,7 @@ import pytest
 from small_stacks import ACCOUNT
 
 from tandem.cli import program
+from tandem.errors import INTERRUPT_EXIT_CODE
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES
 from tandem.shell_command import clean_text
@@ -191,7 +192,7 @@ def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch
 
     done = run(one, "--yes-i-mean", one.name)
 
-    assert done.code == program.INTERRUPT_EXIT_CODE
+    assert done.code == INTERRUPT_EXIT_CODE
     assert "the same command goes on from there" in done.err
 
 
