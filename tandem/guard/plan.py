@@ -50,11 +50,11 @@ def plan_stop(fleet: FleetState, config: GuardConfig) -> StopPlan:
     metrics = dict(_compute_metrics(fleet, config))
     if not reasons:
         return StopPlan(metrics=metrics)
-    own_instances, stop_start = fleet.own_instances, _estimate_stop_start(fleet, config, reasons[0][0])
-    present = (instance for instance in own_instances if instance.state != "shutting-down")
+    stop_start = _estimate_stop_start(fleet, config, reasons[0][0])
+    present = (instance for instance in fleet.own_instances if instance.state != "shutting-down")
     latest_start = fleet.now - config.grace_period
     terminate = tuple(item.id for item in present if max(stop_start, item.launched_at) <= latest_start)
-    fence_state = _next_fence_state(fleet, own_instances, terminate)
+    fence_state = _next_fence_state(fleet, terminate)
     has_size = (fleet.desired_size, fleet.min_size) != (0, 0) and fleet.has_node_group is not False
     return StopPlan(
         reasons=tuple(sentence for _, sentence in reasons),
@@ -99,15 +99,13 @@ def _has_overdue_capacity(fleet: FleetState, config: GuardConfig, stop_start: da
     return fleet.can_scale and (keeps_size or any(max(stop_start, at) <= latest_start for at in launches))
 
 
-def _next_fence_state(
-    fleet: FleetState, own_instances: tuple[observe.FleetInstance, ...], terminate_ids: tuple[str, ...]
-) -> FenceState:
-    is_empty = "instances" not in fleet.unknown and not own_instances
+def _next_fence_state(fleet: FleetState, terminate_ids: tuple[str, ...]) -> FenceState:
+    is_empty = "instances" not in fleet.unknown and not fleet.own_instances
     if is_empty and (
         fleet.has_node_group is False or fleet.has_owner_tag is False or (fleet.desired_size, fleet.min_size) == (0, 0)
     ):
         return "stopped"
-    is_terminating = fleet.fence is not None and fleet.fence.state == "terminating" and bool(own_instances)
+    is_terminating = fleet.fence is not None and fleet.fence.state == "terminating" and bool(fleet.own_instances)
     return "terminating" if terminate_ids or is_terminating else "stopping"
 
 
@@ -217,10 +215,9 @@ def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease
         yield last_beat + config.idle_limit, f"run {lease.run} has not beaten since {format_value(last_beat)}"
     is_empty = "instances" not in fleet.unknown and not fleet.own_instances
     is_at_zero = is_empty and (fleet.desired_size == 0 or fleet.has_node_group is False)
-    grace_end = lease.created + config.grace_period
     if is_at_zero:
         # a stop that could not write the fence, a Fleet update, or a start that died before its raise
-        yield grace_end, f"run {lease.run} has a lease and its fleet is at 0"
+        yield lease.created + config.grace_period, f"run {lease.run} has a lease and its fleet is at 0"
 
 
 def _compute_metrics(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[str, float]]:

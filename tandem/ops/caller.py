@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from botocore.config import Config
-
 from tandem.aws.faults import classify_fault
 from tandem.errors import InputError, TandemError
-from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import require_account
 from tandem.spec.environment import Environment
 
 UNKNOWN_CALLER = "unknown"
-SHORT_TIMEOUTS = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
+SHORT_TIMEOUTS = CLIENT_CONFIG  # the guard's
 
 
 class CallerIdentity(NamedTuple):
