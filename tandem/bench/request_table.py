@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.bench import counters, manifest
+from tandem.bench import counters, json_file, manifest
 from tandem.bench.columns import BoolArray, IntArray, collect_column
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
@@ -30,6 +30,7 @@ from tandem.bench.quantiles import Values
 from tandem.bench.record import RecordBlock, RequestRecord, read_blocks
 from tandem.bench.request_metrics import compute_request_metrics
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
+from tandem.errors import InputError
 from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
@@ -351,9 +352,16 @@ def hash_texts(texts: Iterable[bytes]) -> Digests:
 
 
 def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestRecord]:
-    """Yield the records of the requests named, in the order asked."""
+    """Yield the records of the requests named, in the order asked.
+
+    Raises:
+        InputError: the file is no longer what the table was read from.
+    """
     decoder = msgspec.json.Decoder(RequestRecord)
     with (table.folder / RECORDS_FILE).open("rb") as file:
         for row in rows:
             file.seek(int(table.line_offsets[row]))
-            yield decoder.decode(file.readline())
+            try:
+                yield decoder.decode(file.readline())
+            except json_file.DECODE_ERRORS as error:
+                raise InputError("it changed meanwhile", where=file.name, change="read it again") from error

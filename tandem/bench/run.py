@@ -41,7 +41,7 @@ from tandem.bench.run_description import describe_plan
 from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
 from tandem.bench.warm_up import warm_up_arm
-from tandem.errors import ExternalError, TandemError, convert_os_errors
+from tandem.errors import ExternalError, TandemError
 
 OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
@@ -335,12 +335,10 @@ class MeasurementRun:
             notes=tuple(self.notes),
             ended=manifest.RunEnd(reason=reason, utc=manifest.utc_now()),
         )
-        change = "make room, then: tandem bench report DIR"
         try:
-            with convert_os_errors("the summary cannot be written", self.folder, change, ExternalError):
-                manifest.write_manifest(self.folder, final_manifest)
-                if (self.folder / RECORDS_FILE).exists():
-                    await asyncio.to_thread(summary.write_summary, self.folder)  # a signal is still heard meanwhile
+            manifest.write_manifest(self.folder, final_manifest)
+            if (self.folder / RECORDS_FILE).exists():
+                await asyncio.to_thread(summary.write_summary, self.folder)  # a signal is still heard meanwhile
         except TandemError as fault:
             self.stop.fault = self.stop.fault or fault
         return final_manifest

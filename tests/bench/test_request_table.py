@@ -71,6 +71,9 @@ def test_outputs_are_read_from_where_they_stand(tmp_path: Path) -> None:
     seen = read_request_table(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
     assert [output.text for output in read_outputs(seen, [1, 0])] == ["two", "é" * 100]
     assert next(read_outputs(seen, [1])).token_ids == (5,)
+    (tmp_path / "records.jsonl").write_bytes(b"")
+    with pytest.raises(InputError, match=r"records\.jsonl: it changed meanwhile"):
+        next(read_outputs(seen, [0]))
 
 
 def scrape(began_s: float, **changes: object) -> MetricsScrape:
