@@ -21,6 +21,7 @@ from tandem.cli.console import print_json
 from tandem.errors import ExitCode, ExternalError
 
 if TYPE_CHECKING:
+    from tandem.judge.schema import Verdict
     from tandem.judge.verdict import JudgeOptions
 
 
@@ -46,39 +47,38 @@ def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> 
         summary.save_summary(folder, run_summary)
     except ExternalError as fault:
         print(f"warning: {fault}", file=sys.stderr)
-    code = _compute_exit_code(run_summary, table.run)
-    if not as_json:
+    code, verdict, note = _compute_exit_code(run_summary, table.run), None, ""
+    if options is not None:
+        verdict, note = _judge_run(table, options, run_summary)
+    if as_json:
+        print_json(msgspec.to_builtins(verdict or run_summary))
+    else:
         print(*format_lines(run_summary), sep="\n")
-    elif options is None:
-        print_json(msgspec.to_builtins(run_summary))
-    return code if options is None else max(code, _judge_run(table, options, run_summary, as_json=as_json))
+    if verdict and not as_json:
+        from tandem.report.terminal import render_lines  # noqa: PLC0415
+
+        print("", *render_lines(verdict), sep="\n")
+    if note:
+        print(note, file=sys.stderr if as_json else sys.stdout)
+    return ExitCode.VOID if verdict and verdict.controls.void else code
 
 
-def _judge_run(table: RequestTable, options: JudgeOptions, run_summary: RecordSummary, *, as_json: bool) -> ExitCode:
-    """Judge, print and write; whether it is void."""
+def _judge_run(table: RequestTable, options: JudgeOptions, run_summary: RecordSummary) -> tuple[Verdict | None, str]:
+    """Judge and write, before anything is printed, whose reader may be gone; return the verdict and the last line."""
     from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
-    from tandem.report import terminal  # noqa: PLC0415
 
-    notes = sys.stderr if as_json else sys.stdout
     reason = explain_unjudged(table.run)
     if reason is not None:
-        if as_json:
-            print_json(msgspec.to_builtins(run_summary))
-        print(f"no verdict: {reason}", file=notes)
-        return ExitCode.DONE
+        return None, f"no verdict: {reason}"
     verdict = judge_run(table, options, run_summary.notes)
-    if as_json:
-        print_json(msgspec.to_builtins(verdict))
-    else:
-        print("", *terminal.render_lines(verdict), sep="\n")
     try:
         save_verdict(table.folder, verdict)
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
-        print(write_report(verdict, table, table.folder), file=notes)
+        return verdict, str(write_report(verdict, table, table.folder))
     except ExternalError as fault:
         print(f"warning: {fault}", file=sys.stderr)
-    return ExitCode.VOID if verdict.controls.void else ExitCode.DONE
+        return verdict, ""
 
 
 def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:

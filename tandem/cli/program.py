@@ -22,7 +22,8 @@ from tandem.cli.console import open_console, print_fault
 from tandem.errors import INTERRUPT_EXIT_CODE, ExitCode, ExternalError, InputError, TandemError
 
 EXIT_CODES = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 an external service failed; 4 void"
-WRITING_COMMANDS = frozenset({"start", "stop", "destroy"})  # commands whose reader may be gone before they have acted
+# commands whose reader may be gone before they have acted: all others print at their end, or do nothing but print
+ACTING_COMMANDS = {"start", "stop", "destroy", "simulate", "artifacts gc", "bench run", "bench report", "bench publish"}
 
 # group -> command -> what its help says in a line of 80 columns, and what is called
 COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -109,11 +110,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     out, errors = cast(TextIO, PrintableStream(sys.stdout)), cast(TextIO, PrintableStream(sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        command = " ".join(app.parse_commands(words)[0])
+        code = ExitCode.EXTERNAL_FAILURE if command in ACTING_COMMANDS else ExitCode.DONE
         try:
             code = _run_command(words)
             sys.stdout.flush()
-        except BrokenPipeError:  # nobody reads any more; a command that changes something may not have done it
-            code = ExitCode.EXTERNAL_FAILURE if WRITING_COMMANDS.intersection(words[:1]) else ExitCode.DONE
+        except BrokenPipeError:  # nobody reads any more; a command that has ended keeps its code
+            pass
         except KeyboardInterrupt:
             return INTERRUPT_EXIT_CODE
         except (TandemError, CycloptsError, OSError, RuntimeError) as error:

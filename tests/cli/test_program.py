@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from bucket_specs import folders
 
+from tandem.cli import program
 from tandem.cli.program import COMMANDS, OLD_WORDS, main
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +114,22 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
         printed = process.stderr.read()
 
     assert (process.returncode, b"Error" in printed) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [("show", 0), ("bench compare", 0), ("bench run --help", 0), ("bench run", 3), ("bench publish", 3)],
+)
+def test_a_command_that_nobody_reads_before_it_has_acted_gives_3(words, code, monkeypatch):
+    monkeypatch.setattr(program, "_run_command", Mock(side_effect=BrokenPipeError))
+    assert main(words.split()) == code
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_report_that_nobody_reads_is_written(tmp_path, monkeypatch):
+    folder = shutil.copytree(ROOT / "tests" / "monitoring" / "measured" / "run", tmp_path / "run")
+    monkeypatch.setattr(sys, "stdout", Mock(**{"write.side_effect": BrokenPipeError}))
+    assert (main(["bench", "report", str(folder)]), (folder / "verdict.json").exists()) == (3, True)
 
 
 @pytest.mark.parametrize("words", [[], ["stop", "--env", "nobody"], ["check", "--colour"]], ids=str)
