@@ -29,8 +29,9 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-FINAL_FILES = ("summary.json", "manifest.json")  # what says that a run is there, after all that it names
-RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", *FINAL_FILES)
+# the last ones say that a run is there, after all that they name
+RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
+UNPUBLISHED = "not all of the run is published"
 
 PublishTarget = tuple[Environment, Experiment]
 
@@ -205,7 +206,6 @@ class RoundPublisher:
     is_simulation: bool
     _clients: PublishClients | None = field(default=None, init=False)
     _report: PublishReport = field(default_factory=PublishReport, init=False)
-    _fault: Exception | None = field(default=None, init=False)
     _losses: list[str] = field(default_factory=list, init=False)
 
     def __call__(self, number: int, end_s: float) -> None:  # noqa: ARG002 - all rounds up to it are looked at
@@ -214,7 +214,7 @@ class RoundPublisher:
         Raises:
             TandemError: AWS refused, or is out of reach; the next call goes on.
         """
-        self._fault = ExternalError("publishing was still busy and was left alone", change=RETRY_ADVICE)
+        self._report = PublishReport(left=[f"{UNPUBLISHED}: the last call was left alone; {RETRY_ADVICE}"])
         try:
             run_manifest = read_manifest(self.folder)
             files = RUN_FILES if run_manifest.ended is not None else ()
@@ -222,9 +222,8 @@ class RoundPublisher:
             destination = _build_destination(self.target, run_manifest)
             self._report = _publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
             self._losses += self._report.lost
-            self._fault = None
         except Exception as fault:
-            self._fault = fault
+            self._report = PublishReport(left=[f"{UNPUBLISHED}: {fault}"])
             raise
 
     def check(self, run_manifest: RunManifest) -> None:
@@ -237,12 +236,9 @@ class RoundPublisher:
 
     def finish(self) -> ExitCode:
         """Say what is not published after the run; 0 where all is, or nothing was there to be published."""
-        report = self._report
-        if self._fault is not None:
-            report = PublishReport(left=[f"not all of the run is published: {self._fault}"])
-        report.lost = self._losses  # of all calls
-        _print_messages(report)
-        return ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
+        self._report.lost = self._losses  # of all calls
+        _print_messages(self._report)
+        return ExitCode.DONE if self._report.is_whole else ExitCode.EXTERNAL_FAILURE
 
 
 def build_publisher(selection: Selection, flags: RunFlags, run: RunManifest, folder: Path) -> RoundPublisher:

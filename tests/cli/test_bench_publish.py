@@ -229,7 +229,7 @@ def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(tmp_path, 
         publisher(0, 0.0)
 
     assert codes == [3]
-    assert "class lost\nerror: not all of the run is published: publishing was still busy" in capsys.readouterr().err
+    assert "class lost\nerror: not all of the run is published: the last call was left alone" in capsys.readouterr().err
 
 
 def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
