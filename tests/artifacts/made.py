@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
 
+from committed import experiment
 from doubles.checkpoint import RandomCheckpoint
 from doubles.runtime.model_folder import ModelFolder, read_model
 from doubles.runtime.nxdi import build_application, compile_application
@@ -18,7 +18,6 @@ from tandem.spec.compile_command import loader_settings
 from tandem.spec.experiment import TuningSettings
 from tandem.spec.runtime import ProgramCompile
 from tandem.spec.variant_key import compute_artifact_key
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = StandInSettings(
@@ -28,11 +27,6 @@ QUIET = StandInSettings(
     marks_graph_failure=False,
     state_folder="",
 )
-
-
-@cache
-def experiment(name):
-    return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].record
 
 
 def small(tuning=None):

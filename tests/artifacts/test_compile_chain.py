@@ -10,8 +10,9 @@ from unittest.mock import patch
 
 import pytest
 from artifact_fixtures import variables
+from committed import workspace
 from doubles.checkpoint import RandomCheckpoint
-from pods import ROOT, Pod
+from pods import Pod
 
 from charts import render_workloads
 from tandem.artifacts.__main__ import main
@@ -21,12 +22,10 @@ from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.variant_key import compute_artifact_key
-from tandem.spec.workspace import load_workspace
 
 pytestmark = pytest.mark.endpoint
 
 CATALOGUE = load_catalogue()
-WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments")
 CASES = {
     "nxdi-baseline": ("post-us-east-2", "post", "qwen-vllm"),
     "nxdi-fused": ("post-us-east-2", "post", "qwen-sd-vllm"),
@@ -40,8 +39,8 @@ class Chain:
 
     def __init__(self, case, folder, endpoint, aws):
         environment, experiment, variant = CASES[case]
-        self.environment = WORKSPACE.environments[environment].record
-        self.experiment: Experiment = WORKSPACE.experiments[experiment].record
+        self.environment = workspace().environments[environment].record
+        self.experiment: Experiment = workspace().experiments[experiment].record
         self.variant = _variant(self.experiment, variant)
         self.key = compute_artifact_key(self.experiment, self.variant, CATALOGUE)
         self.folder, self.aws = folder, aws
@@ -112,7 +111,7 @@ class Chain:
 
 @cache
 def _rendered(environment, experiment):
-    found = WORKSPACE.environments[environment].record, WORKSPACE.experiments[experiment].record
+    found = workspace().environments[environment].record, workspace().experiments[experiment].record
     return render_workloads(*found, CATALOGUE)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
+from committed import experiment
 
 from tandem.artifacts.explain import (
     KeySide,
@@ -19,18 +19,13 @@ from tandem.artifacts.manifest import Manifest, ManifestFile
 from tandem.errors import InputError
 from tandem.spec.artifact_key import compare_key_fields
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.document import read_document
-from tandem.spec.experiment import Experiment
-from tandem.spec.record import parse_record
 from tandem.spec.variant_key import compute_artifact_key
-
-ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")
 def key():
-    experiment = parse_record(Experiment, read_document(ROOT / "experiments" / "post.yaml"), name="post")
-    return compute_artifact_key(experiment, experiment.variants[1], load_catalogue())
+    post = experiment("post")
+    return compute_artifact_key(post, post.variants[1], load_catalogue())
 
 
 def side(key, *words):

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
+from committed import experiment
 
 from tandem.artifacts.needs import list_needs, merge_needs
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.document import read_document
-from tandem.spec.experiment import Experiment
-from tandem.spec.record import parse_record
-
-FOLDER = Path(__file__).parent.parent.parent / "experiments"
-
-
-def experiment(name):
-    return parse_record(Experiment, read_document(FOLDER / f"{name}.yaml"), name=name)
 
 
 @pytest.fixture(scope="module")

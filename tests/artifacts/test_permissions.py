@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from aws_cdk import App, Stack
 from botocore.exceptions import ClientError
+from committed import environment
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 from doubles.aws_principal import create_principal
 from stored_sets import list_files
@@ -24,7 +25,6 @@ from tandem.artifacts.s3_transfer import download_files, upload_files
 from tandem.artifacts.store import ObjectStore
 from tandem.errors import ExternalError
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
-from tandem.spec.workspace import load_workspace
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.cdk, pytest.mark.xdist_group("permissions")]
 BUCKET = "enforced-bucket"
@@ -43,8 +43,7 @@ def enforcing():
 def statements():
     """Service account -> the statements of its role, as the Cluster stack writes them."""
     stack = Stack(App(), "cluster")
-    declared = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-    example = declared.environments["post-us-east-2"].record
+    example = environment("post-us-east-2")
     artifacts = example.artifacts.model_copy(update={"existing_bucket": BUCKET})
     add_pod_roles(stack, example.model_copy(update={"artifacts": artifacts}), ["Tandem/n"])
     found = {}

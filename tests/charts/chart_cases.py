@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
+from committed import workspace
 from declared_environments import read_environments
 
 from charts import render_workloads
@@ -17,13 +17,10 @@ from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.workspace import load_workspace
 
-ROOT = Path(__file__).parent.parent.parent
 CATALOGUE = load_catalogue()
-_WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments")
-ENVIRONMENTS = {name: found.record for name, found in _WORKSPACE.environments.items()}
-EXPERIMENTS = {name: found.record for name, found in _WORKSPACE.experiments.items()}
+ENVIRONMENTS = {name: found.record for name, found in workspace().environments.items()}
+EXPERIMENTS = {name: found.record for name, found in workspace().experiments.items()}
 HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hosted in environment.experiments]
 DECLARED = {**ENVIRONMENTS, **read_environments()}  # and those of tests/environments, whose manifests nobody commits
 GITOPS = [name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"]

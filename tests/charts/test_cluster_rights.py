@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from chart_cases import ENVIRONMENTS, ROOT, experiments, of_kind, rights
+from chart_cases import ENVIRONMENTS, experiments, of_kind, rights
+from committed import ROOT
 from rbac_evaluator import ApiRequest, allows
 
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, ClusterKind, kubernetes_group

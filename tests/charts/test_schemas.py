@@ -7,7 +7,8 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from chart_cases import DECLARED, ROOT, controller, node_program, objects, of_kind, rights
+from chart_cases import DECLARED, controller, node_program, objects, of_kind, rights
+from committed import ROOT
 
 
 def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:

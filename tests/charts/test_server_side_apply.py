@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_cases import ENVIRONMENTS, ROOT
+from chart_cases import ENVIRONMENTS
+from committed import ROOT
 
 Object = dict[str, Any]
 MINOR = "1.36"

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, ROOT, experiments
+from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, experiments
+from committed import ROOT
 
 from charts import tree
 from tandem.spec.faults import SpecError

@@ -16,7 +16,6 @@ from tandem.judge.schema import ClassAcceptance
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT / "tests/benchmarks/real_run/ngram"
-TWINS = ROOT / "tests/monitoring/measured/run"
 
 # vLLM's own engine, of 2 requests of 8 tokens in 3 chunks each: 2 first tokens, 4 steps, 14 tokens later
 STEPS = {"generation_tokens": 16.0, "first_tokens": 2.0, "decode_steps": 4.0, "request_tokens_sum": 16.0}

@@ -1,6 +1,5 @@
 import math
 import re
-import warnings
 
 import numpy as np
 import pytest
@@ -11,16 +10,11 @@ from tandem.judge.cells import judge_cells
 from tandem.judge.pairs import JUDGED_METRICS
 from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
 
+pytestmark = pytest.mark.filterwarnings("error")
+
 NAN = math.nan
 UNCONTROLLED = RunControls()
 ASKED = LoadLevel(concurrency=4)
-
-
-@pytest.fixture(autouse=True)
-def _no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 def judged(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):

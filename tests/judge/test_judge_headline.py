@@ -1,4 +1,3 @@
-import warnings
 from itertools import product
 
 import numpy as np
@@ -8,16 +7,11 @@ from observed import JITTER, MARGIN, STEADY, Asked, headline, observed, table, w
 from tandem.judge.cells import judge_cells
 from tandem.judge.schema import ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
+pytestmark = pytest.mark.filterwarnings("error")
+
 WITHIN = "Within the starts that were measured, "
 WIDE = (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)
 UNCONTROLLED = RunControls()
-
-
-@pytest.fixture(autouse=True)
-def _no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
 
 
 def run(wide=(), **ratios):

@@ -1,5 +1,4 @@
 import math
-import warnings
 from itertools import product
 
 import numpy as np
@@ -9,12 +8,7 @@ from observed import Asked, Truth, drawn, observed, table, with_figures
 from tandem.bench.request_table import UNKNOWN
 from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
 
-
-@pytest.fixture(autouse=True)
-def _no_warning():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        yield
+pytestmark = pytest.mark.filterwarnings("error")
 
 
 def cell(seen, metric="e2e_ms", marked_rounds=(), code=0, variant="spec"):

@@ -155,8 +155,3 @@ def test_mixed_classes_of_either_way_are_told_apart():
 def test_only_e2e_has_tails():
     found = judge_cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), RunControls(), margin=MARGIN)
     assert {cell.metric for cell in found if cell.tails} == {"e2e_ms"}
-
-
-def test_tails_count_among_the_tests_of_a_report():
-    (cell,) = judge_e2e(drawn(Truth(ratio={"spec": {"a": 2.0}}), 1))
-    assert "among 6 tests" in cell.why

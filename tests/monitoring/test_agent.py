@@ -8,26 +8,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import committed
 import pytest
 import yaml
+from committed import ENVIRONMENTS, ROOT
 from recorded import SAMPLES, events, pages, types
 
 from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, PUBLISHERS, VLLM_SCRAPE
 from tandem.monitoring.agent import NAMESPACE, SCRAPER, build_addon_configuration, build_node_pattern
 from tandem.spec.environment import Environment
-from tandem.spec.workspace import load_workspace
 
-ROOT = Path(__file__).parent.parent.parent
 TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
 KNOWN = (SAMPLES / "addon-values.txt").read_text().split()
 FREE = ("agent/config", "agent/prometheus/config", "tolerations", "agent/tolerations")  # any content is taken
 WATCHED_OF_VLLM = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
-
-
-def environments() -> dict[str, Environment]:
-    """Every committed environment."""
-    found = load_workspace(ROOT / "environments", ROOT / "experiments").environments
-    return {name: declared.record for name, declared in found.items()}
 
 
 def bodies(file: Path) -> list[dict[str, Any]]:
@@ -35,9 +29,9 @@ def bodies(file: Path) -> list[dict[str, Any]]:
     return list(yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader))
 
 
-@pytest.fixture(scope="module", params=sorted(environments()))
+@pytest.fixture(scope="module", params=ENVIRONMENTS)
 def environment(request: pytest.FixtureRequest) -> Environment:
-    return environments()[request.param]
+    return committed.environment(request.param)
 
 
 @pytest.fixture(scope="module")

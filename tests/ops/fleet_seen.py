@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
+
+from committed import environment
 
 from tandem.guard.fence import Fence
 from tandem.guard.lease import Lease
@@ -14,12 +15,9 @@ from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import StopPath
 from tandem.spec.environment import Environment
-from tandem.spec.workspace import load_workspace
 
-ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-WORKSPACE = load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
-FOUND = WORKSPACE.environments["post-us-east-2"].record
+FOUND = environment("post-us-east-2")
 CAPACITY = FOUND.capacity
 BLOCK = FOUND.model_copy(update={"capacity": CAPACITY.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})})
 SPOT_CAPACITY = CAPACITY.model_copy(update={"kind": "spot", "reservation_id": None})

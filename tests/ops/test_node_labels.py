@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from fleet_seen import ROOT, SPOT
+from committed import experiment
+from fleet_seen import SPOT
 
 from tandem.ops.node_admission import admit_compile_jobs, admit_servers
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.workspace import load_workspace
-
-
-def experiment(name: str) -> Experiment:
-    return load_workspace(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).experiments[name].record
 
 
 @pytest.mark.parametrize(("nodes", "admitted"), [(1, 2), (2, 4), (8, 9)])

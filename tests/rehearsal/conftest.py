@@ -57,7 +57,7 @@ def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
 def settled(endpoint: AwsEndpoint, stack: str) -> str:
     """Wait until CloudFormation has done with the stack; its status."""
     cloudformation = endpoint.client("cloudformation")
-    for _ in range(400):
+    for _ in range(3000):
         status = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]
         if not status.endswith("IN_PROGRESS"):
             return str(status)

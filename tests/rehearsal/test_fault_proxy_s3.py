@@ -9,7 +9,6 @@ import uuid
 import zlib
 
 import pytest
-from botocore.exceptions import ClientError
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import (
     THROTTLING_FAULT,
@@ -43,12 +42,6 @@ def bucket(endpoint):
     return name
 
 
-def code(call, **arguments):
-    with pytest.raises(ClientError) as refused:
-        call(**arguments)
-    return refused.value.response["Error"]["Code"]
-
-
 def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
     """As the AWS CLI sends a body whose checksum comes behind it."""
     said = os.urandom(MIB)
@@ -67,8 +60,8 @@ def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
 
 
 @pytest.mark.parametrize("service", ["secretsmanager", "sts", "ec2", "cloudwatch", "eks"])
-def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service):
+def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service, refusal):
     calls = {"secretsmanager": "list_secrets", "sts": "get_caller_identity", "ec2": "describe_vpcs",
              "cloudwatch": "list_metrics", "eks": "list_clusters"}  # fmt: skip
     proxy.use(FaultRule(fault=THROTTLING_FAULT))
-    assert code(getattr(endpoint.client(service, proxy.url), calls[service])) == "ThrottlingException"
+    assert refusal(getattr(endpoint.client(service, proxy.url), calls[service])) == "ThrottlingException"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +23,6 @@ from tandem.spec.project_image import LLMPERF, TOOLS
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 60.0
 MIRROR = "registry.invalid/public"  # a host that can never be found, as a mistyped mirror is
 
 
@@ -48,7 +46,7 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def deploy_image(endpoint, assembly) -> Callable[..., SimpleNamespace]:
+def deploy_image(endpoint, assembly, deploy) -> Callable[..., SimpleNamespace]:
     """Upload the assets as the CDK CLI does and create the stack; its status and the reasons of what failed."""
 
     def act(environment: Environment, *, without: str = "", resources: Callable[[Any], None] = lambda _: None) -> Any:
@@ -58,7 +56,8 @@ def deploy_image(endpoint, assembly) -> Callable[..., SimpleNamespace]:
         (file,) = folder.glob("*Image*.template.json")
         template = json.loads(file.read_text())
         resources(template["Resources"])
-        return _created(endpoint, names.stack_name(environment, "Image"), template)
+        made = deploy(template, names.stack_name(environment, "Image"))
+        return SimpleNamespace(**{**vars(made), "reasons": "\n".join(made.reasons)})
 
     return act
 
@@ -82,39 +81,6 @@ def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> N
         s3.put_object(Bucket=target["bucketName"], Key=target["objectKey"], Body=packed.getvalue())
 
 
-def _created(endpoint, stack: str, template: dict[str, Any]) -> SimpleNamespace:
-    cloudformation = endpoint.client("cloudformation")
-    identity = cloudformation.create_stack(
-        StackName=stack, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"]
-    )["StackId"]
-    deadline = time.monotonic() + PATIENCE_S
-    status = "CREATE_IN_PROGRESS"
-    while status.endswith("IN_PROGRESS") and time.monotonic() < deadline:
-        time.sleep(0.1)
-        status = cloudformation.describe_stacks(StackName=identity)["Stacks"][0]["StackStatus"]
-    events = cloudformation.describe_stack_events(StackName=identity)["StackEvents"]
-    reasons = [each.get("ResourceStatusReason", "") for each in events if each["ResourceStatus"] == "CREATE_FAILED"]
-    return SimpleNamespace(name=stack, id=identity, status=status, reasons="\n".join(reasons))
-
-
-@pytest.fixture
-def gone(endpoint) -> Callable[[SimpleNamespace], None]:
-    """Delete the stack, and wait until it is gone."""
-
-    def act(stack: SimpleNamespace) -> None:
-        cloudformation = endpoint.client("cloudformation")
-        cloudformation.delete_stack(StackName=stack.name)
-        deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline:
-            status = cloudformation.describe_stacks(StackName=stack.id)["Stacks"][0]["StackStatus"]
-            if status == "DELETE_COMPLETE":
-                return
-            time.sleep(0.1)
-        raise TimeoutError(stack.name)
-
-    return act
-
-
 def log_events(endpoint, text: str) -> list[str]:
     """Every line of the log that a message names."""
     group = text.partition("log group ")[2].partition(",")[0]
@@ -124,7 +90,7 @@ def log_events(endpoint, text: str) -> list[str]:
 
 
 def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_the_template_says(
-    endpoint, deploy_image, held, gone
+    endpoint, deploy_image, held, delete
 ) -> None:
     stack = deploy_image(WHOLE)
     assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", "")
@@ -139,19 +105,19 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
         for image in (TOOLS, LLMPERF)
     }  # fmt: skip
     found = held(stack.name)
-    gone(stack)
+    delete(stack)
 
     assert tags == {image.name: [[image.tag()]] for image in (TOOLS, LLMPERF)}
     assert {name: item.differences for name, item in found.items() if item.differences} == {}
     assert found["Image"].matching_properties == ("ServiceToken", "Project", "Repository", "Tag")
 
 
-def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image, gone) -> None:
+def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image, delete) -> None:
     stack = deploy_image(WHOLE)
     cloudformation = endpoint.client("cloudformation")
     described = cloudformation.describe_stack_resource(StackName=stack.name, LogicalResourceId="Logs")
     group = described["StackResourceDetail"]["PhysicalResourceId"]
-    gone(stack)
+    delete(stack)
 
     repositories = endpoint.client("ecr").describe_repositories()["repositories"]
     groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]
@@ -160,12 +126,12 @@ def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image,
 
 
 def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_still_there(
-    endpoint, deploy_image, gone
+    endpoint, deploy_image, delete
 ) -> None:
     stack = deploy_image(BROKEN)
 
     lines = log_events(endpoint, stack.reasons)
-    gone(stack)
+    delete(stack)
 
     assert stack.status == "ROLLBACK_COMPLETE"
     assert f"tandem-broken-tools:{TOOLS.tag()} is not in the repository" in stack.reasons
@@ -174,43 +140,43 @@ def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_s
     assert any("registry.invalid: no such host" in line for line in lines)
 
 
-def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, gone) -> None:
+def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, delete) -> None:
     stack = deploy_image(WHOLE, without="images/tandem/requirements.txt")
-    gone(stack)
+    delete(stack)
     assert '"/images/tandem/requirements.txt": not found' in stack.reasons
 
 
 @pytest.mark.proof
-def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, gone) -> None:
+def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, delete) -> None:
     def elsewhere(resources: Any) -> None:
         project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
         project["Properties"]["Source"]["Location"] = "cdk-tandem-assets/none.zip"
 
     stack = deploy_image(WHOLE, resources=elsewhere)
-    gone(stack)
+    delete(stack)
 
     assert "phase DOWNLOAD_SOURCE of the build ended FAILED (NoSuchKey" in stack.reasons
 
 
 @pytest.mark.proof
-def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, gone) -> None:
+def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, delete) -> None:
     def renamed(resources: Any) -> None:
         project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
         source = project["Properties"]["Source"]
         source["BuildSpec"] = source["BuildSpec"].replace("- docker push", "- podman push")
 
     stack = deploy_image(WHOLE, resources=renamed)
-    gone(stack)
+    delete(stack)
 
     assert "knows no command podman" in stack.reasons
 
 
-def test_a_function_that_may_not_ask_says_so(deploy_image, gone) -> None:
+def test_a_function_that_may_not_ask_says_so(deploy_image, delete) -> None:
     def unknown(resources: Any) -> None:
         resources["Image"]["Properties"]["Repository"] = "another"
 
     stack = deploy_image(WHOLE, resources=unknown)
-    gone(stack)
+    delete(stack)
 
     assert "RepositoryNotFoundException" in stack.reasons
     assert "the function's log: group" in stack.reasons
@@ -218,23 +184,15 @@ def test_a_function_that_may_not_ask_says_so(deploy_image, gone) -> None:
 
 @pytest.mark.proof
 @pytest.mark.usefixtures("assembly")
-def test_the_image_of_an_unchanged_source_is_not_built_again(endpoint, deploy_image, gone) -> None:
+def test_the_image_of_an_unchanged_source_is_not_built_again(endpoint, deploy, deploy_image, delete) -> None:
     stack = deploy_image(WHOLE)
     codebuild, cloudformation = endpoint.client("codebuild"), endpoint.client("cloudformation")
     before = codebuild.list_builds()["ids"]
     template = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
     body = json.loads(template) if isinstance(template, str) else template
     body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "899"  # an update of the resource, the same tag
-    cloudformation.update_stack(
-        StackName=stack.name, TemplateBody=json.dumps(body), Capabilities=["CAPABILITY_NAMED_IAM"]
-    )
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        status = cloudformation.describe_stacks(StackName=stack.id)["Stacks"][0]["StackStatus"]
-        if not status.endswith("IN_PROGRESS"):
-            break
-        time.sleep(0.1)
+    updated = deploy(body, stack.name, update=True)
     after = codebuild.list_builds()["ids"]
-    gone(stack)
+    delete(stack)
 
-    assert (status, after) == ("UPDATE_COMPLETE", before)
+    assert (updated.status, after) == ("UPDATE_COMPLETE", before)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from botocore.exceptions import ClientError
 from doubles.aws_principal import RolePrincipal, assume_role, create_principal
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
@@ -37,32 +36,26 @@ def s3(writer):
     return writer.client("s3")
 
 
-def code(call, **arguments):
-    with pytest.raises(ClientError) as refused:
-        call(**arguments)
-    return refused.value.response["Error"]["Code"]
-
-
-def test_a_writer_may_not_delete_without_being_allowed_to(s3):
+def test_a_writer_may_not_delete_without_being_allowed_to(s3, refusal):
     s3.put_object(Bucket=BUCKET, Key="models/kept", Body=b"x")
-    assert code(s3.delete_object, Bucket=BUCKET, Key="models/kept") == "AccessDenied"
+    assert refusal(s3.delete_object, Bucket=BUCKET, Key="models/kept") == "AccessDenied"
 
 
 @pytest.mark.parametrize(("prefix", "allowed"), [("models/a", True), ("artifacts/", False), ("", False)])
-def test_a_list_is_held_to_its_prefix(s3, prefix, allowed):
+def test_a_list_is_held_to_its_prefix(s3, prefix, allowed, refusal):
     if allowed:
         assert s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Prefix"] == prefix
     else:
-        assert code(s3.list_objects_v2, Bucket=BUCKET, Prefix=prefix) == "AccessDenied"
+        assert refusal(s3.list_objects_v2, Bucket=BUCKET, Prefix=prefix) == "AccessDenied"
 
 
-def test_what_a_policy_denies_outweighs_what_it_allows(enforcing):
+def test_what_a_policy_denies_outweighs_what_it_allows(enforcing, refusal):
     deny = {"Effect": "Deny", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/models/secret/*"}
     s3 = create_principal(enforcing, WRITES, deny).client("s3")
-    assert code(s3.put_object, Bucket=BUCKET, Key="models/secret/a", Body=b"x") == "AccessDenied"
+    assert refusal(s3.put_object, Bucket=BUCKET, Key="models/secret/a", Body=b"x") == "AccessDenied"
 
 
-def test_what_the_policy_of_the_bucket_denies_outweighs_too(enforcing, writer):
+def test_what_the_policy_of_the_bucket_denies_outweighs_too(enforcing, writer, refusal):
     admin = enforcing.client("s3")
     admin.create_bucket(Bucket="denying", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
     everything = ["arn:aws:s3:::denying", "arn:aws:s3:::denying/*"]
@@ -71,27 +64,27 @@ def test_what_the_policy_of_the_bucket_denies_outweighs_too(enforcing, writer):
     s3 = create_principal(enforcing, {"Effect": "Allow", "Action": "s3:*", "Resource": everything}).client("s3")
     s3.put_object(Bucket="denying", Key="k", Body=b"x")
 
-    assert code(s3.delete_object, Bucket="denying", Key="k") == "AccessDenied"
-    assert code(writer.client("s3").get_object, Bucket="denying", Key="k") == "AccessDenied"
+    assert refusal(s3.delete_object, Bucket="denying", Key="k") == "AccessDenied"
+    assert refusal(writer.client("s3").get_object, Bucket="denying", Key="k") == "AccessDenied"
 
 
-def test_a_secret_is_read_by_who_is_allowed_to_only(enforcing, writer):
+def test_a_secret_is_read_by_who_is_allowed_to_only(enforcing, writer, refusal):
     arn = enforcing.client("secretsmanager").create_secret(Name="token", SecretString="hf_x")["ARN"]
     reader = create_principal(
         enforcing, {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": arn}
     )
 
     assert reader.client("secretsmanager").get_secret_value(SecretId="token")["SecretString"] == "hf_x"
-    refused = code(writer.client("secretsmanager").get_secret_value, SecretId="token")
+    refused = refusal(writer.client("secretsmanager").get_secret_value, SecretId="token")
     assert refused == "AccessDeniedException"
 
 
-def test_a_wrong_secret_is_refused(writer):
+def test_a_wrong_secret_is_refused(writer, refusal):
     forged = RolePrincipal(**{**{name: getattr(writer, name) for name in RolePrincipal.__slots__}, "secret": "x"})
-    assert code(forged.client("s3").get_object, Bucket=BUCKET, Key="models/a") == "SignatureDoesNotMatch"
+    assert refusal(forged.client("s3").get_object, Bucket=BUCKET, Key="models/a") == "SignatureDoesNotMatch"
 
 
-def test_a_role_that_trusts_pods_can_be_had(enforcing):
+def test_a_role_that_trusts_pods_can_be_had(enforcing, refusal):
     trust = {"Version": "2012-10-17", "Statement": [{
         "Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"},
         "Action": ["sts:AssumeRole", "sts:TagSession"]}]}  # fmt: skip
@@ -102,7 +95,7 @@ def test_a_role_that_trusts_pods_can_be_had(enforcing):
     s3 = assume_role(enforcing, role).client("s3")
     s3.put_object(Bucket=BUCKET, Key="models/pods", Body=b"x")
 
-    assert code(s3.put_object, Bucket=BUCKET, Key="elsewhere", Body=b"x") == "AccessDenied"
+    assert refusal(s3.put_object, Bucket=BUCKET, Key="elsewhere", Body=b"x") == "AccessDenied"
 
 
 def test_a_program_in_another_process_is_the_writer(enforcing, writer, tmp_path):

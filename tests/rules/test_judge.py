@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from committed import ROOT, workspace
 from examples import EXAMPLES, EXISTING, MIRRORS, disk, native, of_model, small
 from known import EXPERIMENT, fig, judged, known
 
@@ -16,9 +17,7 @@ from tandem.rules.contexts import DateContext
 from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.workspace import load_workspace
 
-ROOT = Path(__file__).parent.parent.parent
-COMMITTED = load_workspace(ROOT / "environments", ROOT / "experiments")
-FAULTS = check_workspace(COMMITTED, load_catalogue())
+FAULTS = check_workspace(workspace(), load_catalogue())
 EXPECTED = {
     "environments/dev-trn2-3xlarge.yaml": "account-real alarms-heard budget-by-hand images-pinned repository-real",
     "environments/native-us-east-2.yaml": "account-real alarms-heard images-pinned repository-real reservation-given",
@@ -312,5 +311,5 @@ def test_every_committed_file_is_expected_to_break_something_known() -> None:
 
 
 def test_the_clean_experiment_is_a_copy_of_the_posts() -> None:
-    post = COMMITTED.experiments["post"].document.data
+    post = workspace().experiments["post"].document.data
     assert {**EXPERIMENT["serving"]} == post["serving"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from committed import ROOT, experiment
 
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.suite import BUILT_IN, load_suite
@@ -15,19 +15,9 @@ from tandem.simulator.response_plan import classify_prompt, plan_response
 from tandem.simulator.settings import SimulatorSettings
 from tandem.simulator.variant_settings import build_variant_settings, read_calibration
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError
-from tandem.spec.workspace import load_workspace as load_specs
 
-ROOT = Path(__file__).parents[2]
-SPECS = load_specs(ROOT / "environments", ROOT / "experiments").experiments
 SKETCHES = dict(list_sketches())
-
-
-def experiment(name: str) -> Experiment:
-    found = SPECS[name].record
-    assert found is not None
-    return found
 
 
 def of(name: str) -> dict[str, SimulatorSettings]:

@@ -1,8 +1,7 @@
-"""What each variant is told: literally for the documented pairs, and nothing but speculation apart for all."""
+"""What each variant is told: literally for the documented pairs, and no default left to speculation."""
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import replace
 from typing import Any
@@ -84,34 +83,6 @@ def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
 
     assert config["method"] == "eagle"
     assert compute_artifact_key(post, fused, other) == compute_artifact_key(post, fused, known())
-
-
-PAIRS = [
-    (name, first, second)
-    for name in EXPERIMENTS
-    for first, second in itertools.combinations(experiment(name).all_variants(), 2)
-]
-
-
-@pytest.mark.parametrize(
-    ("name", "first", "second"), PAIRS, ids=[f"{name} {first.name} {second.name}" for name, first, second in PAIRS]
-)
-def test_two_variants_differ_in_speculation_only(name: str, first: Variant, second: Variant) -> None:
-    declared, catalogue = experiment(name), known()
-    spelling = catalogue.runtimes[declared.runtime].spelling
-    assert spelling is not None
-    one, other = (build_server_command(declared, variant, catalogue) for variant in (first, second))
-
-    def plain(told_: ServerCommand) -> dict[str, Any]:
-        pairs = flags(told_.arguments)
-        config = json.loads(pairs.pop(spelling.neuron_config_flag))
-        settings = config.get(spelling.neuron_config_key, config)
-        for key in {key for keys in spelling.speculation_neuron_config.values() for key in keys}:
-            settings.pop(key, None)
-        pairs.pop("--speculative-config", None)
-        return {"command": told_.command, "flags": pairs, "neuron": config, "variables": told_.environment}
-
-    assert plain(one) == plain(other)
 
 
 def settings(arguments: tuple[str, ...]) -> dict[str, Any]:

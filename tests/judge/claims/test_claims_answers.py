@@ -428,6 +428,3 @@ def test_one_window_compares_no_windows():
     found = answer("C10", seen=of_the_post())
     assert found.answer == "not comparable"
     assert "no variant with 5, 15" in found.why
-
-
-# recorded runs

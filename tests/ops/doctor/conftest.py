@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
-from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Session, World, declared, good_facts, serve
+from committed import environment
+from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Session, World, good_facts, serve
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -48,7 +49,7 @@ def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
     place.offers.facts = good_facts()
     place.proxy.use()
     place.proxy.forget()
-    example = declared().environments["post-us-east-2"].record
+    example = environment("post-us-east-2")
     world = World(endpoint=place.endpoint, proxy=place.proxy, offers=place.offers, session=place.session,
                   environment=example)  # fmt: skip
     starts, ends = NOW.replace(hour=11, minute=30), NOW.replace(day=23, hour=11, minute=30)

@@ -13,13 +13,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import boto3
+from committed import experiment, known
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -27,12 +26,9 @@ from tandem.ops.account import AccountClients
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, run_checks
 from tandem.spec import names
-from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet
 from tandem.spec.record import SpecRecord
-from tandem.spec.workspace import Workspace, load_workspace
 
-ROOT = Path(__file__).resolve().parents[3]
 ACCOUNT = "222233334444"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RESERVATION = "cr-0123456789abcdef0"
@@ -40,15 +36,6 @@ DIGEST = "sha256:" + "ab" * 32
 # as hashicorp/terraform-provider-aws#37636 records it
 MEMBER = "Failed to list Cost Allocation Tags: Linked account doesn't have access to cost allocation tags."
 TYPE, ZONE, REGION = "trn2.48xlarge", "use2-az3", "us-east-2"
-
-
-@cache
-def declared() -> Workspace:
-    """All committed files, read once."""
-    return load_workspace(ROOT / "environments", ROOT / "experiments", ())
-
-
-known = cache(load_catalogue)
 
 
 def block(**changes: Any) -> dict[str, Any]:
@@ -301,10 +288,9 @@ class World:
         return AccountClients(self.environment, self.session)
 
     def subject(self) -> DoctorContext:
-        workspace = declared()
-        hosted = [workspace.experiments[name].record for name in self.environment.experiments]
+        hosted = tuple(experiment(name) for name in self.environment.experiments)
         return DoctorContext(
-            environment=self.environment, experiments=tuple(one for one in hosted if one), catalogue=known(),
+            environment=self.environment, experiments=hosted, catalogue=known(),
             now=self.now, resolve_digest=self.digest_of,
         )  # fmt: skip
 

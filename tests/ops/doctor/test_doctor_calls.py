@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
-from doctor_world import ACCOUNT, REGION, World, bucket, cluster, declared, existing, node_group, schedule
+from committed import ROOT, workspace
+from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node_group, schedule
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
 from tandem.ops.doctor.runner import CHECKS, exit_code
@@ -18,7 +18,6 @@ from tandem.spec.environment import AlarmSubscription, CdkBootstrap, ClusterAcce
 
 pytestmark = pytest.mark.proof
 
-ROOT = Path(__file__).resolve().parents[3]
 DOCTOR_CALLS = sorted(list_command_calls("doctor"))
 SIGNING = {"servicequotas": "service-quotas"}
 READS = re.compile(r"(Describe|Get|Head|List)[A-Z]")
@@ -96,7 +95,7 @@ def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
 
 
 def test_the_document_prints_the_policy_of_the_example() -> None:
-    example = declared().environments["post-us-east-2"]
+    example = workspace().environments["post-us-east-2"]
     assert example.record is not None
     document = (ROOT / "docs/doctor.md").read_text()
 

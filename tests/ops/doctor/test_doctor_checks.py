@@ -13,6 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import Any
 
 import pytest
+from committed import known
 from doctor_world import (
     ACCOUNT,
     NOW,
@@ -26,7 +27,6 @@ from doctor_world import (
     cluster,
     existing,
     in_hours,
-    known,
     node_group,
     schedule,
 )

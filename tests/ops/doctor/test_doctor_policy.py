@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doctor_world import ACCOUNT, REGION, RESERVATION, World, bucket, cluster, declared, good_facts, node_group, serve
+from committed import environment
+from doctor_world import ACCOUNT, REGION, RESERVATION, World, bucket, cluster, good_facts, node_group, serve
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -20,7 +21,7 @@ ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:u
 @pytest.fixture(scope="module")
 def enforcing() -> Iterator[World]:
     """A deployed environment at an endpoint where policies bind."""
-    example = declared().environments["post-us-east-2"].record
+    example = environment("post-us-east-2")
     with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True) as endpoint:
         server, offers = serve(good_facts(), endpoint.url)
         world = World(endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example)  # type: ignore[arg-type]

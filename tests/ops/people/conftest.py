@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from committed_environments import committed
+from committed import environment
 
 from tandem.spec.environment import Environment, HubSettings
 
 
 @pytest.fixture
 def example() -> Environment:
-    return committed()["post-us-east-2"]
+    return environment("post-us-east-2")
 
 
 @pytest.fixture

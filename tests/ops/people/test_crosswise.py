@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from committed_environments import committed
+from committed import environment
 from policy_trial import allows, documents, meant
 
 from stacks.guard_rights import alarm_conditions, list_function_statements, list_schedule_statements
@@ -25,7 +25,7 @@ PAIRS = list(permutations(("prod", "prod-eu")))
 
 
 def named(name: str) -> Environment:
-    return committed()["post-us-east-2"].model_copy(update={"name": name})
+    return environment("post-us-east-2").model_copy(update={"name": name})
 
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
