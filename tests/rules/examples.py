@@ -5,6 +5,7 @@ An example changes the clean pair of known.py, by dotted path to a value or DELE
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
@@ -79,14 +80,13 @@ def offered(kind: str, zone: str) -> Vary:
     return vary
 
 
-def system_node(*, cpu_m: int, memory_mib: int) -> Vary:
-    """Return a type of system nodes with so much to hand out."""
+def like_small(name: str, **figures: Any) -> Vary:
+    """Return an instance type like the small one, but for these figures."""
 
     def vary(catalogue: Catalogue) -> Catalogue:
         table = catalogue.instances.instances
-        figures = {"allocatable_cpu_m": fig(cpu_m), "allocatable_memory_mib": fig(memory_mib)}
-        node = table["trn2.3xlarge"].model_copy(update=figures)
-        instances = catalogue.instances.model_copy(update={"instances": {**table, "m7i.xlarge": node}})
+        node = table["trn2.3xlarge"].model_copy(update={key: fig(value) for key, value in figures.items()})
+        instances = catalogue.instances.model_copy(update={"instances": {**table, name: node}})
         return with_fields(catalogue, instances=instances)
 
     return vary
@@ -97,18 +97,6 @@ def kubectl(minor: str) -> Vary:
     return lambda catalogue: with_fields(
         catalogue, kubernetes=catalogue.kubernetes.model_copy(update={"kubectl": fig(minor)})
     )
-
-
-def disk(gigabytes: int) -> Vary:
-    """Return a small instance with so much local disk."""
-
-    def vary(catalogue: Catalogue) -> Catalogue:
-        table = catalogue.instances.instances
-        small = table["trn2.3xlarge"].model_copy(update={"nvme_gb": fig(gigabytes)})
-        instances = catalogue.instances.model_copy(update={"instances": {**table, "trn2.3xlarge": small}})
-        return with_fields(catalogue, instances=instances)
-
-    return vary
 
 
 def no_digests(catalogue: Catalogue) -> Catalogue:
@@ -169,6 +157,10 @@ SWEEP = {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 HUB = {"endpoint": "https://hub.acme.dev"}
 BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+BLOCKED = {"capacity.block": BLOCK}
+CLOSED = {"network.nat": "none", "registry_mirrors": MIRRORS}
+PUBLIC = {"cluster.endpoint.access": "public"}
+PARALLEL = {"serving.tuning.sequence_parallel_enabled": True}
 CACHES = {
     published: f"210987654321.dkr.ecr.us-east-2.amazonaws.com/{prefix}"
     for published, prefix in (("public.ecr.aws", "public"), ("registry.k8s.io", "k8s"))
@@ -178,9 +170,16 @@ MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
 VALUE = {"experiment": "pair", "variant": "plain", "prompt_class": "json", "concurrency": 4, "tpot_ms": 45}
 
 
-def spoil(path: str, found: Any, passed: Any = DELETE, **more: Any) -> Example:
-    """Return an example of one value at a key, and of another that passes; none: the clean pair's own."""
-    return Example(path, {path: found}, {} if passed is DELETE else {path: passed}, **more)
+def spoil(
+    path: str, found: Any, passed: Any = DELETE, *, key: str = "", base: Changes | None = None, **more: Any
+) -> Example:
+    """Return an example of one value that is found and of another that passes; none: the clean pair's own.
+
+    The values are those of `key`: by default the path, without the index of a value that is found in a list. Both
+    files have the changes of `base` too.
+    """
+    key, base = key or re.sub(r"\[\d+\]$", "", path), base or {}
+    return Example(path, {**base, key: found}, base if passed is DELETE else {**base, key: passed}, **more)
 
 
 def reference(*values: dict[str, Any]) -> Changes:
@@ -202,8 +201,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "system-nodes-hold": Example(
         "cluster.system_nodes",
-        vary=system_node(cpu_m=1999, memory_mib=14162),
-        vary_passed=system_node(cpu_m=2000, memory_mib=14162),
+        vary=like_small("m7i.xlarge", allocatable_cpu_m=1999, allocatable_memory_mib=14162),
+        vary_passed=like_small("m7i.xlarge", allocatable_cpu_m=2000, allocatable_memory_mib=14162),
     ),
     "capacity-kind": Example(
         "capacity.kind",
@@ -212,27 +211,15 @@ EXAMPLES: dict[str, Example] = {
         also=("compile-memory",),
     ),
     "reservation-given": spoil("capacity.reservation_id", PLACEHOLDER_RESERVATION_ID),
-    "reservation-used": Example(
-        "capacity.reservation_id", {"capacity.kind": "spot"}, {"capacity.kind": "spot", "capacity.reservation_id": None}
-    ),
-    "reservation-own": Example(
-        "capacity.reservation_id",
-        {"twin.capacity.reservation_id": "cr-0123456789abcdef0"},
-        {"twin.capacity.reservation_id": "cr-0123456789abcdef1"},
+    "reservation-used": spoil("capacity.reservation_id", "cr-0123456789abcdef0", None, base={"capacity.kind": "spot"}),
+    "reservation-own": spoil(
+        "capacity.reservation_id", "cr-0123456789abcdef0", "cr-0123456789abcdef1", key="twin.capacity.reservation_id"
     ),
     "block-kind": Example(
         "capacity.block", {"capacity.kind": "reservation", "capacity.block": BLOCK}, {"capacity.block": BLOCK}
     ),
-    "block-order": Example(
-        "capacity.block.ends",
-        {"capacity.block": {**BLOCK, "ends": BLOCK["starts"]}},
-        {"capacity.block": {**BLOCK, "ends": "2026-12-01T11:31:00Z"}},
-    ),
-    "block-length": Example(
-        "capacity.block.ends",
-        {"capacity.block": {**BLOCK, "ends": "2027-06-02T11:31:00Z"}},
-        {"capacity.block": {**BLOCK, "ends": "2027-06-02T11:30:00Z"}},
-    ),
+    "block-order": spoil("capacity.block.ends", BLOCK["starts"], "2026-12-01T11:31:00Z", base=BLOCKED),
+    "block-length": spoil("capacity.block.ends", "2027-06-02T11:31:00Z", "2027-06-02T11:30:00Z", base=BLOCKED),
     "block-over": Example(
         "capacity.block.ends",
         {"capacity.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T11:30:00Z"}},
@@ -241,11 +228,7 @@ EXAMPLES: dict[str, Example] = {
     "price-to-come": spoil("capacity.usd_per_hour_date", "2026-11-24", "2026-11-23"),
     "account-real": spoil("account", "111122223333", also=("principal-own",)),
     "budget-holds-run": spoil("guard.budget_usd", 286, 287),
-    "budget-own": Example(
-        "tags",
-        {"guard.budget_usd": 572, "twin.guard.budget_usd": 2000},
-        {"guard.budget_usd": 573, "twin.guard.budget_usd": 2000},
-    ),
+    "budget-own": spoil("tags", 572, 573, key="guard.budget_usd", base={"twin.guard.budget_usd": 2000}),
     "budget-by-hand": Example(
         "region",
         {
@@ -258,17 +241,10 @@ EXAMPLES: dict[str, Example] = {
         also=("compile-memory",),
     ),
     "billing-code": Example("region", vary=no_billing_codes),
-    "storage-price-dated": Example(
-        "artifacts.usd_per_gb_month_date",
-        {"artifacts.usd_per_gb_month": 0.02},
-        {"artifacts.usd_per_gb_month": 0.02, "artifacts.usd_per_gb_month_date": "2026-11-21"},
+    "storage-price-dated": spoil(
+        "artifacts.usd_per_gb_month_date", None, "2026-11-21", base={"artifacts.usd_per_gb_month": 0.02}
     ),
-    "idle-before-max": Example(
-        "guard.idle_minutes",
-        {"guard.max_hours": 1, "guard.idle_minutes": 60},
-        {"guard.max_hours": 1, "guard.idle_minutes": 59},
-        also=("compile-before-guard",),
-    ),
+    "idle-before-max": spoil("guard.idle_minutes", 60, 59, base={"guard.max_hours": 1}, also=("compile-before-guard",)),
     "efa-needless": spoil("capacity.efa", True),
     "kubernetes-floor": spoil("cluster.kubernetes", "1.34"),
     "kubernetes-known": spoil("cluster.kubernetes", "1.38"),
@@ -289,74 +265,40 @@ EXAMPLES: dict[str, Example] = {
         vary=kubectl("1.34"),
         vary_passed=kubectl("1.35"),
     ),
-    "capabilities-few": Example(
-        "serving.capabilities",
-        {"environment.serving": {"capabilities": "neuron"}},
-        {"environment.serving": {"capabilities": "runtime-default"}},
+    "capabilities-few": spoil(
+        "serving.capabilities", "neuron", "runtime-default", key="environment.serving.capabilities"
     ),
     "mirrors-complete": spoil("registry_mirrors", {"public.ecr.aws": "mirror.acme.dev/public"}, MIRRORS),
-    "hub-reached": Example(
-        "hub.endpoint",
-        {"network.nat": "none", "registry_mirrors": MIRRORS},
-        {"network.nat": "none", "registry_mirrors": MIRRORS, "hub": {"endpoint": "https://hub.acme.dev"}},
-    ),
-    "mirrors-closed": Example(
-        "registry_mirrors", {"network.nat": "none", "hub": HUB}, {"network.nat": "none", "registry_mirrors": MIRRORS}
-    ),
-    "mirrors-seeded": Example(
-        "registry_mirrors",
-        {"network.nat": "none", "registry_mirrors": CACHES, "hub": HUB},
-        {"network.nat": "none", "registry_mirrors": MIRRORS, "hub": HUB},
-    ),
+    "hub-reached": Example("hub.endpoint", CLOSED, {**CLOSED, "hub": HUB}),
+    "mirrors-closed": spoil("registry_mirrors", {}, MIRRORS, base={"network.nat": "none", "hub": HUB}),
+    "mirrors-seeded": spoil("registry_mirrors", CACHES, MIRRORS, base={"network.nat": "none", "hub": HUB}),
     "range-valid": spoil("network.cidr", "10.42.0.1/16", "10.42.0.0/16"),
     "range-size": spoil("network.cidr", "10.42.0.0/24", "10.42.0.0/20"),
     "range-private": Example("network.cidr", {"network.cidr": "8.8.0.0/16"}, {"network": EXISTING}),
     "zones-two": spoil("network.zones", ["use2-az3", "use2-az3"]),
     "subnet-once": Example("network.zones[2]", {"network.zones": ["use2-az1", "use2-az3", "use2-az3"]}),
-    "ranges-apart": Example(
-        "network.secondary_cidrs[0]",
-        {"network": {**EXISTING, "secondary_cidrs": ["100.64.4.0/22"]}},
-        {"network": {**EXISTING, "secondary_cidrs": ["100.65.0.0/16"]}},
+    "ranges-apart": spoil(
+        "network.secondary_cidrs[0]", ["100.64.4.0/22"], ["100.65.0.0/16"], base={"network": EXISTING}
     ),
-    "closed-needs-endpoints": Example(
-        "network.interface_endpoints",
-        {"network.nat": "none", "network.interface_endpoints": False, "registry_mirrors": MIRRORS, "hub": HUB},
-        {"network.nat": "none", "registry_mirrors": MIRRORS, "hub": HUB},
+    "closed-needs-endpoints": spoil("network.interface_endpoints", False, base={**CLOSED, "hub": HUB}),
+    "clients-private": spoil(
+        "cluster.endpoint.clients[0]", ["203.0.113.0/24"], ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"]
     ),
-    "clients-private": Example(
-        "cluster.endpoint.clients[0]",
-        {"cluster.endpoint.clients": ["203.0.113.0/24"]},
-        {"cluster.endpoint.clients": ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"]},
-    ),
-    "endpoint-named": Example(
-        "cluster.endpoint.cidrs",
-        {"cluster.endpoint.access": "public"},
-        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
-    ),
-    "endpoint-open": Example(
-        "cluster.endpoint.cidrs[0]",
-        {"cluster.endpoint": {"access": "public", "cidrs": ["0.0.0.0/0"]}},
-        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
-    ),
-    "endpoint-routed": Example(
-        "cluster.endpoint.cidrs[1]",
-        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24", "10.0.0.0/8"]}},
-        {"cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    "endpoint-named": spoil("cluster.endpoint.cidrs", [], ["203.0.113.0/24"], base=PUBLIC),
+    "endpoint-open": spoil("cluster.endpoint.cidrs[0]", ["0.0.0.0/0"], ["203.0.113.0/24"], base=PUBLIC),
+    "endpoint-routed": spoil(
+        "cluster.endpoint.cidrs[1]", ["203.0.113.0/24", "10.0.0.0/8"], ["203.0.113.0/24"], base=PUBLIC
     ),
     "endpoint-unused": spoil("cluster.endpoint.cidrs", ["203.0.113.0/24"]),
     "admin-named": spoil("cluster.access.admin", []),
-    "principal-once": Example(
-        "cluster.access.viewer[0]", {"cluster.access.viewer": [ADMIN]}, {"cluster.access.viewer": [f"{ADMIN}2"]}
-    ),
+    "principal-once": spoil("cluster.access.viewer[0]", [ADMIN], [f"{ADMIN}2"]),
     "example-leftover": Example(
         "cluster.access.viewer[0]",
         {"cluster.access.viewer": ["arn:aws:iam::111122223333:role/Viewer"]},
         {"cluster.access.viewer": ["arn:aws:iam::210987654321:role/111122223333000"]},
     ),
-    "principal-own": Example(
-        "cluster.access.viewer[0]",
-        {"cluster.access.viewer": ["arn:aws:iam::999999999999:role/Viewer"]},
-        {"cluster.access.viewer": ["arn:aws:iam::210987654321:role/Viewer"]},
+    "principal-own": spoil(
+        "cluster.access.viewer[0]", ["arn:aws:iam::999999999999:role/Viewer"], ["arn:aws:iam::210987654321:role/Viewer"]
     ),
     "price-own": spoil("capacity.usd_per_hour_of", "trn2.48xlarge spot", "trn2.48xlarge capacity-block"),
     "boundary-name": spoil("bootstrap.permissions_boundary", "arn:aws:iam::210987654321:policy/Boundary", "Boundary"),
@@ -387,19 +329,13 @@ EXAMPLES: dict[str, Example] = {
         },
     ),
     "alarms-heard": spoil("observability.alarm_subscriptions", []),
-    "subscription-once": Example(
-        "observability.alarm_subscriptions[1]",
-        {"observability.alarm_subscriptions": [MAIL, MAIL]},
-        {"observability.alarm_subscriptions": [MAIL, {**MAIL, "endpoint": "manager@acme.dev"}]},
+    "subscription-once": spoil(
+        "observability.alarm_subscriptions[1]", [MAIL, MAIL], [MAIL, {**MAIL, "endpoint": "manager@acme.dev"}]
     ),
-    "reference-experiment": Example(
-        "observability.reference.values[0].experiment", reference({**VALUE, "experiment": "pear"}), reference(VALUE)
+    "reference-experiment": spoil(
+        "observability.reference.values[0].experiment", "pear", "pair", base=reference(VALUE)
     ),
-    "reference-variant": Example(
-        "observability.reference.values[0].variant",
-        reference({**VALUE, "variant": "fest"}),
-        reference({**VALUE, "variant": "fast"}),
-    ),
+    "reference-variant": spoil("observability.reference.values[0].variant", "fest", "fast", base=reference(VALUE)),
     "reference-acceptance": Example(
         "observability.reference.values[0].acceptance_length",
         reference({**VALUE, "acceptance_length": 1.0}),
@@ -416,13 +352,11 @@ EXAMPLES: dict[str, Example] = {
         reference(VALUE, {**VALUE, "concurrency": 1}),
     ),
     "hosted-once": Example("experiments[1]", {"experiments": ["pair", "pair"]}),
-    "environment-name": Example(
-        "name", {"environment.name": "e" * 46}, {"environment.name": "e" * 37}, also=("path-rendered",)
-    ),
+    "environment-name": spoil("name", "e" * 46, "e" * 37, key="environment.name", also=("path-rendered",)),
     "experiment-name": spoil("variants[1].name", "v" * 47, "v" * 46),
-    "experiment-folder": Example("name", {"experiment.name": "gitops"}, {"experiment.name": "gitops-2"}),
-    "environment-words": Example(
-        "name", {"environment.name": "prod-notify"}, {"environment.name": "prod-notifying"}, also=("path-rendered",)
+    "experiment-folder": spoil("name", "gitops", "gitops-2", key="experiment.name"),
+    "environment-words": spoil(
+        "name", "prod-notify", "prod-notifying", key="environment.name", also=("path-rendered",)
     ),
     "bucket-name": spoil("artifacts.existing_bucket", "my..models", "my.models"),
     "bucket-key": spoil("artifacts.kms_key_arn", KEY.replace("us-east-2", "us-east-1"), KEY),
@@ -507,15 +441,13 @@ EXAMPLES: dict[str, Example] = {
         "serving.max_model_len", {"serving.max_model_len": 1025}, {**native(), "serving.max_model_len": 1025}
     ),
     "buckets-ascend": spoil("serving.tuning.context_encoding_buckets", [512, 256, 1024], [256, 512, 1024]),
-    "buckets-complete": Example(
-        "serving.tuning.num_seqs_buckets",
-        {**native(), "serving.tuning.num_seqs_buckets": [1]},
-        {**native(), "serving.tuning.num_seqs_buckets": [1, 2]},
-    ),
-    "kernels-short": Example(
+    "buckets-complete": spoil("serving.tuning.num_seqs_buckets", [1], [1, 2], base=native()),
+    "kernels-short": spoil(
         "serving.tuning.mlp_kernel_enabled",
-        {"serving.tuning.mlp_kernel_enabled": True},
-        {"serving.tuning.mlp_kernel_enabled": True, "serving.max_model_len": 2048},
+        1024,
+        2048,
+        key="serving.max_model_len",
+        base={"serving.tuning.mlp_kernel_enabled": True},
     ),
     "tuning-read": Example(
         "serving.tuning.optimization_level",
@@ -540,22 +472,23 @@ EXAMPLES: dict[str, Example] = {
     "compiles-side-by-side": Example("experiments[0]", {"compile.memory_gib": 946}, {"compile.memory_gib": 945}),
     "disk-fits": Example(
         "experiments[0]",
-        small(tensor_parallel_size=4),
-        small(tensor_parallel_size=4),
-        vary=disk(370),
-        vary_passed=disk(380),
+        small(),
+        small(),
+        vary=like_small("trn2.3xlarge", nvme_gb=370),
+        vary_passed=like_small("trn2.3xlarge", nvme_gb=380),
         also=("compile-memory",),
     ),
     "compile-before-guard": Example("experiments[0]", {"compile.deadline_hours": 8}, {"compile.deadline_hours": 7}),
-    "sequence-divides": Example(
+    "sequence-divides": spoil(
         "serving.tuning.sequence_parallel_enabled",
-        {"serving.tuning.sequence_parallel_enabled": True, "serving.tuning.context_encoding_buckets": [72, 1024]},
-        {"serving.tuning.sequence_parallel_enabled": True},
+        [72, 1024],
+        key="serving.tuning.context_encoding_buckets",
+        base=PARALLEL,
     ),
     "eagle-sequence": Example(
         "serving.tuning.sequence_parallel_enabled",
-        eagle("made-up/eagle-whole", **{"serving.tuning.sequence_parallel_enabled": True}),
-        {"serving.tuning.sequence_parallel_enabled": True},
+        eagle("made-up/eagle-whole", **PARALLEL),
+        PARALLEL,
         also=("head-output",),
     ),
     "hub-token": Example(
@@ -565,10 +498,12 @@ EXAMPLES: dict[str, Example] = {
         vary_passed=of_model("Qwen/Qwen3-32B", gated=fig(True)),
         also=("model-gated",),
     ),
-    "cores-present": Example(
+    "cores-present": spoil(
         "serving.tensor_parallel_size",
-        {"serving.tensor_parallel_size": 64},
-        {"serving.tensor_parallel_size": 64, "serving.logical_neuron_core": 1},
+        2,
+        1,
+        key="serving.logical_neuron_core",
+        base={"serving.tensor_parallel_size": 64},
     ),
     "cores-idle": Example(
         "serving.tensor_parallel_size",

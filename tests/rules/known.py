@@ -246,7 +246,7 @@ def _set(files: dict[str, Any], path: str, value: Any) -> None:
     if value is DELETE:
         del place[steps[-1]]
     else:
-        place[steps[-1]] = value
+        place[steps[-1]] = copy.deepcopy(value)  # a later change may be below it
 
 
 def _lines(data: Any, path: str = "") -> dict[str, int]:

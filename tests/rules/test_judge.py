@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from committed import ROOT, workspace
-from examples import EXAMPLES, EXISTING, MIRRORS, disk, native, of_model, small
+from examples import EXAMPLES, EXISTING, MIRRORS, like_small, native, of_model, small
 from known import EXPERIMENT, fig, judged, known
 
 from tandem.rules import RULES, check_workspace
@@ -277,7 +277,7 @@ def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(batch: int, 
     ("rule", "changes", "catalogue"),
     [
         ("device-memory", {}, of_model("Qwen/Qwen3-32B", bytes=fig(450_000_000_000))(known())),
-        ("disk-fits", small(tensor_parallel_size=4), disk(450)(known())),
+        ("disk-fits", small(tensor_parallel_size=4), like_small("trn2.3xlarge", nvme_gb=450)(known())),
     ],
 )
 def test_a_target_that_drafts_for_itself_is_counted_twice(
