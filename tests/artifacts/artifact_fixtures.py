@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.artifacts.__main__ import main
 from tandem.artifacts.store import ObjectStore, open_store
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +111,49 @@ def module(aws):
         )  # fmt: skip
 
     return run
+
+
+@pytest.fixture
+def start(aws):
+    """Start `python -m tandem.artifacts ...`, with further variables by name; what runs at the end is killed."""
+    started = []
+
+    def act(*arguments, preexec_fn=None, **variables):
+        command = [sys.executable, "-m", "tandem.artifacts", *arguments]
+        started.append(subprocess.Popen(
+            command, cwd=ROOT, env={"PATH": os.environ["PATH"], **aws, **variables}, text=True, stdout=-1, stderr=-1,
+            preexec_fn=preexec_fn,  # noqa: PLW1509
+        ))  # fmt: skip
+        return started[-1]
+
+    yield act
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def log_lines(capsys):
+    """Read the lines of the log since the last look."""
+    return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+@pytest.fixture
+def command(log_lines):
+    """Run a command in this process; its code, its log lines."""
+    return lambda *arguments: (main([str(each) for each in arguments]), log_lines())
+
+
+@pytest.fixture
+def secret(endpoint, aws):  # noqa: ARG001 - aws sets the variables
+    """Store a secret under a name of its own; the name."""
+
+    def store(**content):
+        name = f"tandem/hub-{uuid.uuid4().hex[:8]}"
+        endpoint.client("secretsmanager").create_secret(Name=name, **content)
+        return name
+
+    return store
 
 
 @pytest.fixture

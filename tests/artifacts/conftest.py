@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from artifact_fixtures import aws, blob, bucket, clients, endpoint, front, impatient, module, proxied, proxy, store
+from artifact_fixtures import (
+    aws,
+    blob,
+    bucket,
+    clients,
+    command,
+    endpoint,
+    front,
+    impatient,
+    log_lines,
+    module,
+    proxied,
+    proxy,
+    secret,
+    start,
+    store,
+)
 
 __all__ = [
-    "aws", "blob", "bucket", "clients", "endpoint", "front", "impatient", "module", "proxied", "proxy", "store",
+    "aws", "blob", "bucket", "clients", "command", "endpoint", "front", "impatient", "log_lines", "module", "proxied",
+    "proxy", "secret", "start", "store",
 ]  # fmt: skip

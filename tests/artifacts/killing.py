@@ -125,7 +125,7 @@ class Bench:
                 moment = Moment.draw(chance, self.requests, self.seconds)
                 trial.moments.append(str(moment))
                 trial.killed += self._kill(trial.bucket, number, moment)
-                self._settle()
+                self.proxy.wait_until_idle()
                 self.command.between(chance, number)
             trial.code = self.start(trial.bucket, number).wait(END_S)
         trial.said = self.said(trial.bucket)
@@ -162,12 +162,6 @@ class Bench:
             return process.wait(END_S) == -signal.SIGKILL
         finally:
             self.proxy.moment_callback = None
-
-    def _settle(self):
-        """Wait until the endpoint has done with what the killed process had asked for."""
-        until = time.monotonic() + 30
-        while any(one.ended_s is None for one in self.proxy.log) and time.monotonic() < until:
-            time.sleep(0.005)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections import Counter
 
 from doubles.checkpoint import RandomCheckpoint
+from doubles.loopback import answer_requests
 
 MODEL = "acme/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -39,32 +37,13 @@ def listing(siblings, sha=COMMIT, **more):
     return json.dumps({"id": MODEL, "sha": sha, "gated": False, "siblings": siblings, **more}).encode()
 
 
-Answer = Callable[[str, int], tuple[int, dict[str, str], bytes]]
-
-
-@contextmanager
 def plain_hub(answer):
     """An HTTP server that answers as it is told: called with the path and how often that path was asked for."""
-    asked: dict[str, int] = {}
+    asked = Counter()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            path = self.path.partition("?")[0]
-            asked[path] = asked.get(path, 0) + 1
-            status, headers, body = answer(path, asked[path])
-            self.send_response(status)
-            for name, value in {"Content-Length": str(len(body)), **headers}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(question):
+        path = question.path.partition("?")[0]
+        asked[path] += 1
+        return answer(path, asked[path])
 
-        def log_message(self, *_):
-            """The tests look at what the client says."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    return answer_requests(reply)

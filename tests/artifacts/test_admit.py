@@ -83,15 +83,6 @@ def native(tmp_path, monkeypatch):
     return node
 
 
-@pytest.fixture
-def said(capsys):
-    def read():
-        lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-        return [json.loads(line) for line in lines]
-
-    return read
-
-
 def test_a_whole_artifact_of_the_key_is_linked_to_the_mount(fused):
     assert fused.admit() == 0
     assert fused.current.readlink() == fused.stored / "run-1"
@@ -124,49 +115,49 @@ def changed(fields, field):
 
 
 @pytest.mark.parametrize("field", key_of().as_fields())
-def test_every_field_of_the_key_is_named_when_it_alone_differs(fused, field, said):
+def test_every_field_of_the_key_is_named_when_it_alone_differs(fused, field, log_lines):
     fields = fused.key.as_fields()
     edit_manifest(fused.stored, fields={**fields, field: changed(fields, field)})
 
     code = fused.admit()
 
-    (line, *_) = [each["event"] for each in said() if each["event"].startswith(field)]
+    (line, *_) = [each["event"] for each in log_lines() if each["event"].startswith(field)]
     assert (code, fused.current.exists()) == (1, False)
     assert ": artifact " in line
     assert ", deployment " in line
 
 
-def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(fused, said):
+def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(fused, log_lines):
     other = replace(fused.key, num_speculative_tokens=15)
     edit_manifest(fused.stored, fields=other.as_fields(), name=other.name)
     fused.ask(other)
 
     assert fused.admit() == 1
-    assert said()[0]["event"].startswith("num_speculative_tokens: artifact 7, deployment 15 (neuron_config.json")
+    assert log_lines()[0]["event"].startswith("num_speculative_tokens: artifact 7, deployment 15 (neuron_config.json")
 
 
-def test_a_missing_artifact_names_the_command_that_makes_it(fused, said):
+def test_a_missing_artifact_names_the_command_that_makes_it(fused, log_lines):
     (fused.stored / MANIFEST_NAME).unlink()
     assert fused.admit() == 1
-    assert COMPILE in said()[-1]["change"]
+    assert COMPILE in log_lines()[-1]["change"]
 
 
 @pytest.mark.parametrize("draft", [False, True])
-def test_a_missing_model_names_the_command_that_stages_it(fused, draft, said):
+def test_a_missing_model_names_the_command_that_stages_it(fused, draft, log_lines):
     identity, _, revision = fused.named[draft].partition("@")
     (fused.models / identity / revision / MANIFEST_NAME).unlink()
 
     assert fused.admit() == 1
-    (line,) = [each for each in said() if each["level"] == "error"]
+    (line,) = [each for each in log_lines() if each["level"] == "error"]
     assert f"the model {fused.named[draft]} is not staged" in line["event"]
     assert STAGE in line["change"]
 
 
-def test_a_model_with_a_file_cut_off_is_refused(fused, said):
+def test_a_model_with_a_file_cut_off_is_refused(fused, log_lines):
     identity, _, revision = fused.named[0].partition("@")
     (fused.models / identity / revision / "config.json").write_text("{")
     assert fused.admit() == 1
-    assert "config.json has 1 bytes instead of" in said()[-1]["event"]
+    assert "config.json has 1 bytes instead of" in log_lines()[-1]["event"]
 
 
 @pytest.mark.parametrize(
@@ -179,18 +170,18 @@ def test_a_model_with_a_file_cut_off_is_refused(fused, said):
         (lambda body: body.replace(b'"kind": "artifact"', b'"kind": "model"'), 1, "kind: artifact model"),
     ],
 )
-def test_a_manifest_that_cannot_be_is_refused(fused, edit, code, words, said):
+def test_a_manifest_that_cannot_be_is_refused(fused, edit, code, words, log_lines):
     body = (fused.stored / MANIFEST_NAME).read_bytes()
     assert edit(body) != body
     (fused.stored / MANIFEST_NAME).write_bytes(edit(body))
 
     assert fused.admit() == code
-    assert words in " ".join(str(value) for each in said() for value in each.values())
+    assert words in " ".join(str(value) for each in log_lines() for value in each.values())
 
 
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("damage", ["missing", "shorter"])
-def test_a_file_that_is_missing_or_of_another_size_is_named(fused, copy, damage, said):
+def test_a_file_that_is_missing_or_of_another_size_is_named(fused, copy, damage, log_lines):
     path = fused.stored / "run-1/weights/tp1_sharded_checkpoint.safetensors"
     if damage == "missing":
         path.unlink()
@@ -198,18 +189,18 @@ def test_a_file_that_is_missing_or_of_another_size_is_named(fused, copy, damage,
         path.write_bytes(path.read_bytes()[:-1])
 
     assert fused.admit(*(["--copy"] if copy else [])) == 1
-    assert "weights/tp1_sharded_checkpoint.safetensors" in said()[-1]["event"]
+    assert "weights/tp1_sharded_checkpoint.safetensors" in log_lines()[-1]["event"]
     assert not os.path.lexists(fused.current)
 
 
-def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native, said):
+def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native, log_lines):
     files = [path for path in sorted((native.stored / "run-1").rglob("*")) if path.is_file()]
     for path in files:
         whole = path.read_bytes()
         path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
 
         assert native.admit("--copy") == 1
-        assert said()[-1]["where"] == str(path)
+        assert log_lines()[-1]["where"] == str(path)
         assert not native.current.exists()
         path.write_bytes(whole)
         for incoming in native.local.glob(".incoming-*"):  # what is whole there is not read again
@@ -218,13 +209,13 @@ def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native, said):
     assert native.admit("--copy") == 0
 
 
-def test_a_second_admission_of_the_same_pod_copies_nothing(native, said):
+def test_a_second_admission_of_the_same_pod_copies_nothing(native, log_lines):
     native.admit("--copy")
     (native.current / "neuron/compile_cache/a.lock").touch()  # the server's
-    said()
+    log_lines()
 
     assert native.admit("--copy") == 0
-    assert "copied" not in {each["event"] for each in said()}
+    assert "copied" not in {each["event"] for each in log_lines()}
     assert (native.current / "neuron/compile_cache/a.lock").exists()
 
 
@@ -282,13 +273,13 @@ def stored_large(node, made):
     edit_manifest(node.stored, folder="run-2", files=files)
 
 
-def test_a_disk_without_room_is_said_before_anything_is_copied(native, monkeypatch, said):
+def test_a_disk_without_room_is_said_before_anything_is_copied(native, monkeypatch, log_lines):
     usage = os.statvfs(native.local)
     assert usage.f_bavail
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
 
     assert native.admit("--copy") == 3
-    assert "10 bytes are free" in said()[-1]["event"]
+    assert "10 bytes are free" in log_lines()[-1]["event"]
     assert not native.current.exists()
 
 
@@ -299,29 +290,29 @@ def test_another_artifact_takes_the_place_of_an_earlier_copy(native, tmp_path):
     assert len(list(native.current.rglob("*.neff"))) == 3
 
 
-def test_what_is_unproven_is_said_as_a_warning(native, said):
+def test_what_is_unproven_is_said_as_a_warning(native, log_lines):
     edit_manifest(native.stored, made={"unproven": ["nobody has started a second server from it"]})
     native.admit("--copy")
-    (line,) = [each for each in said() if each["event"] == "unproven"]
+    (line,) = [each for each in log_lines() if each["event"] == "unproven"]
     assert (line["level"], line["sentence"]) == ("warning", "nobody has started a second server from it")
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
-def test_a_mount_that_can_be_written_is_a_warning(fused, monkeypatch, said, is_writable):
+def test_a_mount_that_can_be_written_is_a_warning(fused, monkeypatch, log_lines, is_writable):
     monkeypatch.setattr(os, "access", lambda path, mode: (path, mode, is_writable) == (fused.stored, os.W_OK, True))
     fused.admit()
-    levels = [line["level"] for line in said() if line["event"] == "the stored artifact is mounted writable"]
+    levels = [line["level"] for line in log_lines() if line["event"] == "the stored artifact is mounted writable"]
     assert levels == ["warning"] * is_writable
 
 
-def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, said):
+def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, log_lines):
     def disconnected(self):
         raise OSError(107, "Transport endpoint is not connected", str(self))
 
     monkeypatch.setattr(Path, "read_bytes", disconnected)
 
     assert fused.admit() == 3
-    assert "Transport endpoint is not connected" in said()[-1]["event"]
+    assert "Transport endpoint is not connected" in log_lines()[-1]["event"]
 
 
 @pytest.mark.parametrize(
@@ -333,17 +324,17 @@ def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, said)
         ("TANDEM_STAGE_JOBS", "[", "is no JSON"),
     ],
 )
-def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatch, said):
+def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatch, log_lines):
     monkeypatch.setenv(name, value)
     assert fused.admit() == 2
-    assert words in said()[-1]["event"]
+    assert words in log_lines()[-1]["event"]
 
 
 @pytest.mark.parametrize("name", ["Qwen3-32B", "Qwen/Qwen3-32B", "Qwen/../x@main", "/Qwen/x@main", "a/b@c/d"])
-def test_a_malformed_model_is_bad_input(fused, name, said):
+def test_a_malformed_model_is_bad_input(fused, name, log_lines):
     fused.named = [name]
     assert fused.admit() == 2
-    assert re.search("is no (model|revision)", said()[-1]["event"])
+    assert re.search("is no (model|revision)", log_lines()[-1]["event"])
 
 
 def test_admission_needs_no_aws():
@@ -351,13 +342,13 @@ def test_admission_needs_no_aws():
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False).returncode == 0
 
 
-def test_a_difference_that_a_person_accepted_is_said_and_not_refused(tmp_path, monkeypatch, said):
+def test_a_difference_that_a_person_accepted_is_said_and_not_refused(tmp_path, monkeypatch, log_lines):
     node = Node(tmp_path, key_of(), monkeypatch)
     made = nxdi_artifact(tmp_path / "made/current", ctx_batch_size=4)
     stored(node.stored, node.key, made)
     refused = node.admit()
-    difference = next(line["event"] for line in said() if "ctx_batch_size" in line["event"])
+    difference = next(line["event"] for line in log_lines() if "ctx_batch_size" in line["event"])
 
     stored(node.stored, node.key, made, accepted=[difference])
     assert (refused, node.admit()) == (1, 0)
-    assert ("warning", difference) in [(line["level"], line["event"]) for line in said()]
+    assert ("warning", difference) in [(line["level"], line["event"]) for line in log_lines()]

@@ -99,25 +99,22 @@ def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxied, proxy, 
     assert (len(sent) > 0, sent <= stored, {key for key in keys(proxied) if "/adopted-" in key}) == (True, True, stored)
 
 
-def test_the_module_takes_the_key_of_a_pod(bucket, folder, aws, monkeypatch, capsys):
-    assert aws
+def test_the_module_takes_the_key_of_a_pod(bucket, folder, aws, monkeypatch, command):  # noqa: ARG001
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(KEY.as_fields()))
 
-    code = main(["adopt", str(folder), "--bucket", bucket])
+    code, (*_, last) = command("adopt", folder, "--bucket", bucket)
 
-    last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (code, last["event"], last["artifact"]) == (0, "adopted", KEY.name)
 
 
-def test_the_module_takes_the_key_of_a_file(bucket, folder, aws, tmp_path, capsys):
-    assert aws
+def test_the_module_takes_the_key_of_a_file(bucket, folder, aws, tmp_path, command):  # noqa: ARG001
     (tmp_path / "key.json").write_text(json.dumps(KEY.as_fields()))
-    main(["adopt", str(folder), "--bucket", bucket, "--key", str(tmp_path / "key.json")])
-    capsys.readouterr()
+    options = ("adopt", folder, "--bucket", bucket, "--key", tmp_path / "key.json")
+    command(*options)
 
-    code = main(["adopt", str(folder), "--bucket", bucket, "--key", str(tmp_path / "key.json")])
+    code, lines = command(*options)
 
-    assert (code, json.loads(capsys.readouterr().out.splitlines()[-1])["event"]) == (0, "present: left alone")
+    assert (code, lines[-1]["event"]) == (0, "present: left alone")
 
 
 @pytest.mark.parametrize("body", ["", "{", "{}", '{"runtime": "nxdi-v0"}'])

@@ -6,13 +6,13 @@ import json
 import re
 import time
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from stored_sets import MODEL, keys, put, put_lease, put_set
 
 from tandem.artifacts import gc as module
-from tandem.artifacts.__main__ import main
 from tandem.artifacts.gc import execute_plan, has_versioning, plan_removals
 from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.lease import hold_lease
@@ -36,17 +36,11 @@ def collect(store, *used):
 
 
 @pytest.fixture
-def run(bucket, aws, capsys, monkeypatch):
+def run(bucket, aws, command, monkeypatch):  # noqa: ARG001 - aws leads to the endpoint
     """Run the module's command in this process, a day later; its code and its log."""
     now = ObjectStore.now
     monkeypatch.setattr(ObjectStore, "now", lambda store: now(store) + timedelta(days=1))
-    assert aws
-
-    def act(*arguments):
-        code = main(["collect", "--bucket", bucket, *arguments])
-        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return act
+    return partial(command, "collect", "--bucket", bucket)
 
 
 def test_a_set_that_nobody_uses_is_gone_altogether(store):

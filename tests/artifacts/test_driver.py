@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -75,14 +76,15 @@ class Bench:
     def compiler(self):
         return [*BARE, "-u", str(self.program)]
 
-    def start(self, *more, deadline_s=60, **environment):
-        return subprocess.Popen(
+    def run(self, *more, deadline_s=60, ended_by=None, **environment):
+        """Run the driver to its end, or send it this signal once the program has begun."""
+        process = subprocess.Popen(
             self.command(*more, deadline_s=deadline_s), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             env={"PATH": os.environ["PATH"], **environment},
         )  # fmt: skip
-
-    def run(self, *more, deadline_s=60, **environment):
-        process = self.start(*more, deadline_s=deadline_s, **environment)
+        if ended_by is not None:
+            until(lambda: self.tries == 1)
+            process.send_signal(ended_by)
         said, _ = process.communicate(timeout=60)
         return subprocess.CompletedProcess(process.args, process.returncode, said)
 
@@ -368,10 +370,7 @@ def test_the_kernels_own_count_shows_memory_where_the_log_does_not(bench):
 
 def test_a_container_that_was_killed_whole_is_out_of_memory_at_its_restart(bench):
     bench.says("time.sleep(60)")
-    process = bench.start()
-    until(lambda: bench.tries == 1)
-    process.kill()
-    process.communicate()
+    bench.run(ended_by=signal.SIGKILL)
 
     again = bench.run()
 
@@ -380,10 +379,7 @@ def test_a_container_that_was_killed_whole_is_out_of_memory_at_its_restart(bench
 
 def test_a_machine_that_restarted_in_the_middle_is_no_failure(bench):
     bench.says("time.sleep(60 if attempt == 1 else 0)\n" + WRITE)
-    process = bench.start()
-    until(lambda: bench.tries == 1)
-    process.kill()
-    process.communicate()
+    bench.run(ended_by=signal.SIGKILL)
     bench.outcome_file.write_text(json.dumps({**bench.outcome, "boot": "an earlier start"}))
 
     assert (bench.run().returncode, bench.classes) == (0, ["compiled"])
@@ -391,14 +387,15 @@ def test_a_machine_that_restarted_in_the_middle_is_no_failure(bench):
 
 def test_told_to_end_it_ends_the_program_and_a_restart_begins_again(bench):
     bench.says("time.sleep(60 if attempt == 1 else 0)\n" + WRITE)
-    process = bench.start()
-    until(lambda: bench.tries == 1)
-    process.terminate()
-    said, _ = process.communicate(timeout=30)
+    stopped = bench.run(ended_by=signal.SIGTERM)
 
     again = bench.run("--attempts", "1")
 
-    assert (process.returncode, last(said)["event"], last(said)["line"]) == (3, "stopped", "SIGTERM arrived")
+    assert (stopped.returncode, last(stopped.stdout)["event"], last(stopped.stdout)["line"]) == (
+        3,
+        "stopped",
+        "SIGTERM arrived",
+    )
     assert (again.returncode, bench.classes) == (0, ["stopped", "compiled"])
 
 
@@ -425,10 +422,7 @@ def test_the_deadline_ends_a_program_that_ignores_sigterm_and_all_its_children(b
 
 def test_the_deadline_counts_over_restarts(bench):
     bench.says("time.sleep(60)")
-    process = bench.start(deadline_s=30)
-    until(lambda: bench.tries == 1)
-    process.terminate()
-    process.communicate()
+    bench.run(deadline_s=30, ended_by=signal.SIGTERM)
     bench.outcome_file.write_text(json.dumps({**bench.outcome, "began": time.time() - 31}))
 
     run = bench.run(deadline_s=30)
@@ -461,14 +455,11 @@ def test_deferred_a_compile_that_is_given_up_ends_well_and_its_outcome_says_what
 
 def test_deferred_a_driver_that_is_told_to_end_still_fails(bench):
     bench.says("time.sleep(60)")
-    process = bench.start("--defer")
-    until(lambda: bench.tries == 1)
-    process.terminate()
-    process.communicate(timeout=30)
+    stopped = bench.run("--defer", ended_by=signal.SIGTERM)
 
     outcome = read_outcome(bench.outcome_file)
     assert outcome is not None
-    assert (process.returncode, outcome.failure) == (3, None)
+    assert (stopped.returncode, outcome.failure) == (3, None)
 
 
 FULL = f"""

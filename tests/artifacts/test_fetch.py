@@ -73,11 +73,6 @@ def job(tmp_path, store, monkeypatch):
     return Job(tmp_path, store, monkeypatch)
 
 
-@pytest.fixture
-def said(capsys):
-    return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
-
-
 def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job):
     manifests = job.stage()
 
@@ -112,24 +107,24 @@ def test_a_word_of_an_earlier_run_is_not_believed(job):
     assert not (job.work / "present").exists()
 
 
-def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job, said):
+def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job, log_lines):
     assert job.run() == 2
-    assert (said()[-1]["change"].endswith(STAGE), job.models.exists()) == (True, False)
+    assert (log_lines()[-1]["change"].endswith(STAGE), job.models.exists()) == (True, False)
 
     job.holder("compile-2")
     job.stage()
     assert job.run() == 0
 
 
-def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job, said):
+def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job, log_lines):
     job.stage()
     job.run()
     job.holder("compile-2")
     job.models, job.work = job.folder / "models-2", job.folder / "work-2"
-    said()
+    log_lines()
 
     assert job.run() == 3
-    line = said()[-1]
+    line = log_lines()[-1]
     assert "held by compile-1 until" in line["event"]
     assert f"aws s3 rm {job.store.url(job.lease)}" in line["change"]
     assert not job.models.exists()
@@ -161,7 +156,7 @@ def test_a_repeat_fetches_nothing_that_is_whole(tmp_path, proxied, proxy, monkey
     assert list_files(cut.parent) == manifests[job.named[0]].files
 
 
-def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, said):
+def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, log_lines):
     job.stage()
     key = f"models/{job.named[0].replace('@', '/')}/config.json"
     s3 = endpoint.client("s3")
@@ -169,17 +164,17 @@ def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, said):
     s3.put_object(Bucket=job.store.bucket, Key=key, Body=body[:-1] + bytes([body[-1] ^ 1]))
 
     assert job.run() == 1
-    assert said()[-1]["where"].endswith("config.json")
+    assert log_lines()[-1]["where"].endswith("config.json")
     assert not (job.models / job.named[0].replace("@", "/") / "config.json").exists()
 
 
-def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(job, monkeypatch, said):
+def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(job, monkeypatch, log_lines):
     size = sum(manifest.size for manifest in job.stage().values())
     free = (1 + fetch.DISK_SPACE_FACTOR) * size + files.SPARE_BYTES - 1
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
 
     assert job.run() == 3
-    assert "bringing the models and making the artifact needs" in said()[-1]["event"]
+    assert "bringing the models and making the artifact needs" in log_lines()[-1]["event"]
     assert list(job.models.rglob("*.safetensors")) == []
 
 
@@ -197,7 +192,7 @@ def test_what_is_fetched_may_be_read_by_the_runtimes_user(job):
 
 
 @pytest.mark.parametrize("name", ["TANDEM_ARTIFACT_KEY", "TANDEM_HOLDER"])
-def test_a_job_that_says_nothing_of_itself_is_bad_input(job, name, said):
+def test_a_job_that_says_nothing_of_itself_is_bad_input(job, name, log_lines):
     job.monkeypatch.delenv(name)
     assert job.run() == 2
-    assert f"{name} is not set" in said()[-1]["event"]
+    assert f"{name} is not set" in log_lines()[-1]["event"]

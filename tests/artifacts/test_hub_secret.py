@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import uuid
 
 import pytest
 from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule, StatusFault
@@ -15,23 +14,11 @@ pytestmark = pytest.mark.endpoint
 VALUE = "hf_" + "Q7" * 17
 
 
-@pytest.fixture
-def make(endpoint, aws):  # noqa: ARG001 - aws sets the variables
-    """Store a secret under a name of its own; the name."""
-
-    def store(**content):
-        name = f"tandem/hub-{uuid.uuid4().hex[:8]}"
-        endpoint.client("secretsmanager").create_secret(Name=name, **content)
-        return name
-
-    return store
-
-
 @pytest.mark.parametrize(
     "text", [VALUE, f"{VALUE}\n", json.dumps({"token": VALUE}), json.dumps({"token": f" {VALUE}", "user": "us"})]
 )
-def test_a_token_is_the_plain_text_or_the_json_key_token(make, text):
-    name = make(SecretString=text)
+def test_a_token_is_the_plain_text_or_the_json_key_token(secret, text):
+    name = secret(SecretString=text)
     assert read_token(name) == VALUE
 
 
@@ -40,8 +27,8 @@ def test_a_token_is_the_plain_text_or_the_json_key_token(make, text):
     [json.dumps({"password": VALUE}), json.dumps({"token": 7}), "{" + VALUE, f"{VALUE}\n{VALUE}", f"{VALUE} x", "hf_1"],
     ids=["another key", "a number", "broken json", "two lines", "a blank", "too short"],
 )
-def test_what_is_no_token_is_refused_without_showing_it(make, text):
-    name = make(SecretString=text)
+def test_what_is_no_token_is_refused_without_showing_it(secret, text):
+    name = secret(SecretString=text)
 
     with pytest.raises(InputError, match=f"secret {name}") as caught:
         read_token(name)
@@ -50,9 +37,9 @@ def test_what_is_no_token_is_refused_without_showing_it(make, text):
     assert caught.value.__cause__ is None
 
 
-def test_a_binary_secret_is_refused(make):
+def test_a_binary_secret_is_refused(secret):
     with pytest.raises(InputError, match="the secret holds no token"):
-        read_token(make(SecretBinary=VALUE.encode()))
+        read_token(secret(SecretBinary=VALUE.encode()))
 
 
 @pytest.mark.usefixtures("aws")
@@ -61,18 +48,18 @@ def test_a_secret_that_is_not_there_is_refused_by_name():
         read_token("tandem/nowhere")
 
 
-def test_a_secret_marked_for_deletion_is_refused(make, endpoint):
-    name = make(SecretString=VALUE)
+def test_a_secret_marked_for_deletion_is_refused(secret, endpoint):
+    name = secret(SecretString=VALUE)
     endpoint.client("secretsmanager").delete_secret(SecretId=name)
     with pytest.raises(InputError, match="marked for deletion"):
         read_token(name)
 
 
 @pytest.fixture
-def fronted(make, proxy, monkeypatch):
+def fronted(secret, proxy, monkeypatch):
     """A secret behind the proxy; its name."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-    return make(SecretString=VALUE)
+    return secret(SecretString=VALUE)
 
 
 def test_a_denied_secret_names_the_permission(fronted, proxy):

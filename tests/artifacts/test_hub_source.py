@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -62,20 +61,16 @@ def resolved_and_received(work, name, model=MODEL):
     return received(found, name)
 
 
-def lines(capsys):
-    return [SimpleNamespace(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
-
-
 def with_secret(monkeypatch, value):
     monkeypatch.setenv(SECRET_NAME_VARIABLE, "hub-token")
     monkeypatch.setattr(hub_module, "read_token", lambda _name: value)
 
 
 @pytest.mark.parametrize("name", ["config.json", SHARD])
-def test_a_corrupted_download_is_thrown_away_and_fetched_again(hub, resolved, folder, name, capsys):
+def test_a_corrupted_download_is_thrown_away_and_fetched_again(hub, resolved, folder, name, log_lines):
     hub.use(FaultRule(path=f"*/{COMMIT}/{name}", fault=AnswerCorruptionFault(), times=2))
     assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
-    assert "content is not what the hub lists, thrown away" in {line.event for line in lines(capsys)}
+    assert "content is not what the hub lists, thrown away" in {line["event"] for line in log_lines()}
 
 
 def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(hub, resolved):
@@ -159,14 +154,14 @@ def throttled(times, headers):
 @pytest.mark.parametrize(
     "headers", [{"Retry-After": "1"}, {"RateLimit": '"api";r=0;t=0'}], ids=["retry-after", "rate limit"]
 )
-def test_a_hub_that_asks_to_wait_is_waited_for(monkeypatch, tmp_path, capsys, headers):
+def test_a_hub_that_asks_to_wait_is_waited_for(monkeypatch, tmp_path, log_lines, headers):
     slept: list[float] = []
     monkeypatch.setattr("tandem.artifacts.retry.time.sleep", slept.append)
     with plain_hub(throttled(1, headers)) as url:
         monkeypatch.setenv("HF_ENDPOINT", url)
         resolve_snapshot(MODEL, COMMIT, tmp_path)
 
-    assert [line.wait_s for line in lines(capsys) if line.event == "trying again"] == [1.0]
+    assert [line["wait_s"] for line in log_lines() if line["event"] == "trying again"] == [1.0]
     assert 1.0 in slept
 
 

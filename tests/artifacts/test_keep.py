@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-
-from tandem.artifacts.__main__ import main
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 HOLDER = "qwen-llmperf-1-uid"
@@ -22,11 +18,10 @@ def folder(tmp_path):
 
 
 @pytest.fixture
-def keep(bucket, aws, folder, monkeypatch, capsys):  # noqa: ARG001 - aws leads to the endpoint
+def keep(bucket, aws, folder, monkeypatch, command):  # noqa: ARG001 - aws leads to the endpoint
     def act(holder=HOLDER, below="post/llmperf"):
         monkeypatch.setenv("TANDEM_HOLDER", holder)
-        code = main(["keep", "--bucket", bucket, "--folder", str(folder), "--below", below])
-        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return command("keep", "--bucket", bucket, "--folder", folder, "--below", below)
 
     return act
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 
@@ -190,21 +190,17 @@ def test_a_release_that_fails_is_no_error(proxied, proxy):
 @pytest.mark.endpoint
 def test_of_many_at_once_one_holds_it_at_a_time(store, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.02)
-    inside, most, counter = [], [], itertools.count()
+    inside, most = [], []
 
-    def act():
-        with hold_lease(store, KEY, f"job-{next(counter)}", 60, 60):
+    def act(number):
+        with hold_lease(store, KEY, f"job-{number}", 60, 60):
             inside.append(1)
             most.append(len(inside))
             time.sleep(0.02)
             inside.pop()
 
-    threads = [threading.Thread(target=act) for _ in range(5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(act, range(5)))
     assert most == [1] * 5
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from artifact_fixtures import ROOT
 from doubles.fault_proxy.rules import DelayFault, FaultRule
 from staging_inputs import COMMIT, MODEL, snapshot
 from stored_sets import put_set
@@ -19,23 +15,6 @@ from tandem.artifacts.lease import parse_lease
 
 pytestmark = pytest.mark.endpoint
 LEASE = f"models/{MODEL}/{COMMIT}/tandem-lease.json"
-
-
-@pytest.fixture
-def start(aws):
-    """Start `python -m tandem.artifacts ...`; what runs at the end is killed."""
-    started = []
-
-    def act(*arguments):
-        command = [sys.executable, "-m", "tandem.artifacts", *arguments]
-        environment = {"PATH": os.environ["PATH"], **aws}
-        started.append(subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=-1, stderr=-1))
-        return started[-1]
-
-    yield act
-    for process in started:
-        process.kill()
-        process.communicate()
 
 
 @pytest.fixture

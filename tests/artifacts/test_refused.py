@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
@@ -28,17 +26,11 @@ def odd(tmp_path):
 
 
 @pytest.fixture
-def upload(aws, bucket, tmp_path, monkeypatch, capsys):
-    assert aws
-
-    def act(folder, *more):
-        for name, value in variables().items():
-            monkeypatch.setenv(name, value)
-        code = main(["upload", "--bucket", bucket, "--artifact", str(folder), "--work", str(tmp_path / "work"),
-                     "--wait-s", "0", *more])  # fmt: skip
-        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return act
+def upload(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws leads to the endpoint
+    for name, value in variables().items():
+        monkeypatch.setenv(name, value)
+    options = ("--bucket", bucket, "--work", tmp_path / "work", "--wait-s", "0")
+    return lambda folder, *more: command("upload", *options, "--artifact", folder, *more)
 
 
 def run_of(store):

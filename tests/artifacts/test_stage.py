@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,8 +16,8 @@ import pytest
 from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault, StatusFault
 from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, EXTRAS, MODEL, OTHER, snapshot
+from stored_sets import put_lease
 
-from tandem.artifacts.__main__ import main
 from tandem.artifacts.hub import SECRET_NAME_VARIABLE
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 
@@ -48,13 +49,12 @@ def hub(repositories, published, monkeypatch):  # noqa: ARG001
 
 
 @pytest.fixture
-def stage(store, tmp_path, capsys):
+def stage(store, tmp_path, command):
     """Run the command in this process; its code, its log lines."""
 
     def run(*more, revision=COMMIT, model=MODEL):
-        code = main(["stage", "--bucket", store.bucket, "--model", model, "--revision", revision,
-                     "--work", str(tmp_path / "work"), *more])  # fmt: skip
-        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        code, lines = command("stage", "--bucket", store.bucket, "--model", model, "--revision", revision,
+                              "--work", tmp_path / "work", *more)  # fmt: skip
         return SimpleNamespace(code=code, lines=lines, last=lines[-1], events=[line["event"] for line in lines])
 
     return run
@@ -348,29 +348,24 @@ def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
 
 def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(hub, store, module, tmp_path):
     hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=200_000)))
-    ended: dict[str, object] = {}
 
     def one(name):
-        ended[name] = module(
+        return module(
             "stage", "--bucket", store.bucket, "--model", MODEL, "--revision", COMMIT, "--work", str(tmp_path / name),
             HF_ENDPOINT=hub.url, TANDEM_HOLDER=name,
         )  # fmt: skip
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ("first", "second")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(one, ("first", "second")))
 
-    assert [done.returncode for done in ended.values()] == [0, 0]
-    assert sorted(json.loads(done.stdout.splitlines()[-1])["event"] for done in ended.values()) == ["present", "staged"]
+    assert [done.returncode for done in ended] == [0, 0]
+    assert sorted(json.loads(done.stdout.splitlines()[-1])["event"] for done in ended) == ["present", "staged"]
     assert sum(one.path.startswith("/cdn/") for one in hub.log) == len(SHARDS)
 
 
 @pytest.mark.usefixtures("hub")
-def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage, held, put):
-    body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
-    put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
+def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage, held, store):
+    put_lease(store, PREFIX, held=True, holder="stage-else")
 
     done = stage("--wait-s", "0")
 
@@ -378,14 +373,13 @@ def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage, held, put):
     assert "held by stage-else" in done.last["event"]
 
 
-def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(stage, hub, put, held):
+def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(stage, hub, store, held):
     hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=20_000)))
-    body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
 
     def take_over():
         while not any(one.path.startswith("/cdn/") for one in hub.log):
             time.sleep(0.005)
-        put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
+        put_lease(store, PREFIX, held=True, holder="stage-else")
 
     thief = threading.Thread(target=take_over)
     thief.start()
@@ -397,14 +391,11 @@ def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(stage, h
     assert not any(name.endswith(".safetensors") for name in held())
 
 
-def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
-    stage, hub, put, store, monkeypatch
-):
+def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(stage, hub, store, monkeypatch):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
     hub.stop()
-    body = {"schema_version": 1, "state": "held", "holder": "stage-a", "ttl_s": 600}
-    put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
+    put_lease(store, PREFIX, held=True, holder="stage-a")
 
     stage()
 

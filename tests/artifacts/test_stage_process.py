@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
-import uuid
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -22,8 +19,8 @@ from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
 from tandem.artifacts.hub import SECRET_NAME_VARIABLE
 
 pytestmark = pytest.mark.endpoint
-ROOT = Path(__file__).resolve().parents[2]
 GATED = "acme/gated"
+HELD = json.dumps({"token": TOKEN})
 
 
 @pytest.fixture
@@ -37,28 +34,41 @@ def hub(tmp_path):
 
 
 @pytest.fixture
-def secret(endpoint):
-    """The name of a secret that holds the token."""
-    name = f"tandem/hub-{uuid.uuid4().hex[:8]}"
-    endpoint.client("secretsmanager").create_secret(Name=name, SecretString=json.dumps({"token": TOKEN}))
-    return name
+def asked(store, hub, tmp_path):
+    """Run `stage` by `run` for a model."""
+
+    def act(run, model=MODEL, **more):
+        return run("stage", "--bucket", store.bucket, "--model", model, "--revision", COMMIT, "--work",
+                   str(tmp_path / "work"), HF_ENDPOINT=hub.url, **more)  # fmt: skip
+
+    return act
 
 
 @pytest.fixture
-def stage(module, store, hub, tmp_path):
-    def run(model=MODEL, **variables):
-        return module("stage", "--bucket", store.bucket, "--model", model, "--revision", COMMIT, "--work",
-                      str(tmp_path / "work"), HF_ENDPOINT=hub.url, **variables)  # fmt: skip
+def stage(asked, module):
+    return partial(asked, module)
 
-    return run
+
+@pytest.fixture
+def started(asked, start, hub):
+    """Start `stage` against a hub that is slow with the large files; the process once it has asked for one."""
+
+    def act(**more):
+        hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=50_000)))
+        process = asked(start, **more)
+        while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
+            time.sleep(0.005)
+        return process
+
+    return act
 
 
 def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(stage, secret, store, hub, tmp_path):
     cut, busy = AnswerCutFault(after=100), StatusFault(status=503, code="x")
     hub.use(FaultRule(path="/cdn/*", fault=cut, times=2), FaultRule(fault=busy, times=1))
 
-    done = stage(GATED, **{SECRET_NAME_VARIABLE: secret, "HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug",
-                           "AI_AGENT": "any", "HF_HOME": str(tmp_path / "home")})  # fmt: skip
+    done = stage(GATED, **{SECRET_NAME_VARIABLE: secret(SecretString=HELD), "HF_DEBUG": "1", "AI_AGENT": "any",
+                           "HF_HUB_VERBOSITY": "debug", "HF_HOME": str(tmp_path / "home")})  # fmt: skip
 
     stored = [store.client.get_object(Bucket=store.bucket, Key=row.key)["Body"].read() for row in store.list("")]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -72,10 +82,9 @@ def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(stage, secret, s
     assert not (tmp_path / "home").exists()
 
 
-def test_a_token_that_is_not_accepted_is_shown_nowhere(stage, endpoint):
+def test_a_token_that_is_not_accepted_is_shown_nowhere(stage, secret):
     wrong = "hf_" + "X1" * 17
-    name = f"tandem/wrong-{uuid.uuid4().hex[:8]}"
-    endpoint.client("secretsmanager").create_secret(Name=name, SecretString=wrong)
+    name = secret(SecretString=wrong)
 
     done = stage(GATED, **{SECRET_NAME_VARIABLE: name, "HF_DEBUG": "1"})
 
@@ -84,16 +93,8 @@ def test_a_token_that_is_not_accepted_is_shown_nowhere(stage, endpoint):
     assert wrong not in done.stdout + done.stderr
 
 
-def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(hub, secret, store, aws, tmp_path):
-    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=100_000)))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", GATED, "--revision",
-         COMMIT, "--work", str(tmp_path / "work")],
-        cwd=ROOT, stdout=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url, SECRET_NAME_VARIABLE: secret},
-    )  # fmt: skip
-    while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
-        time.sleep(0.005)
+def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(started, secret, tmp_path):
+    process = started(model=GATED, **{SECRET_NAME_VARIABLE: secret(SecretString=HELD)})
     shown = [Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
     files = [path.read_bytes() for path in (tmp_path / "work").rglob("*") if path.is_file()]
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
@@ -123,18 +124,9 @@ def test_memory_does_not_grow_with_the_files(hub, store, aws, tmp_path):
     assert large - small < 160  # the file has 240, and up to 15 parts of 8 wait to be sent
 
 
-def test_an_interrupted_run_releases_its_lease(hub, store, aws, tmp_path):
-    hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=50_000)))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", MODEL, "--revision",
-         COMMIT, "--work", str(tmp_path / "work")],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url},
-        # a shell's background job ignores the signal, and so would its children
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-    )  # fmt: skip
-    while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
-        time.sleep(0.005)
+def test_an_interrupted_run_releases_its_lease(started, store):
+    # a shell's background job ignores the signal, and so would its children
+    process = started(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
     process.send_signal(signal.SIGINT)
 
     assert process.wait(30) == 130

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from unittest.mock import Mock
 
@@ -32,17 +32,8 @@ def test_a_second_write_of_the_same_bytes_counts_as_ours(store):
 
 
 def test_of_many_writers_at_once_one_creates(store):
-    created = []
-
-    def write(number):
-        created.append(store.create("models/m", str(number).encode()))
-
-    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
+    with ThreadPoolExecutor(8) as pool:
+        created = list(pool.map(lambda number: store.create("models/m", str(number).encode()), range(8)))
     assert sorted(created) == [False] * 7 + [True]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import pytest
+from stored_sets import manifest_of, put
 
-from tandem.artifacts.manifest import Manifest, ManifestFile, read_stored_manifest, write_stored_manifest
+from tandem.artifacts.manifest import read_stored_manifest, write_stored_manifest
 from tandem.errors import InputError, StaleError
 
 pytestmark = pytest.mark.endpoint
@@ -14,22 +13,12 @@ PREFIX = "artifacts/key"
 
 
 @pytest.fixture
-def whole(endpoint, bucket):
+def whole(store):
     """A manifest whose files are in the bucket."""
     bodies = {"a": b"alpha", "sub/b": b"beta", "c": b""}
     for name, body in bodies.items():
-        endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/run/{name}", Body=body,
-                                         Metadata={"sha256": hashlib.sha256(body).hexdigest()})  # fmt: skip
-    return manifest(bodies)
-
-
-def manifest(bodies, **changes):
-    files = tuple(
-        ManifestFile(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest())
-        for name, body in bodies.items()
-    )
-    plain = {"schema_version": 1, "kind": "artifact", "name": "key", "folder": "run", "fields": {}, "made": {}}
-    return Manifest(**(plain | {"files": files} | changes))
+        put(store, f"{PREFIX}/run/{name}", body)
+    return manifest_of(PREFIX, "run", {}, bodies)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 from compiled import HOLDER, KEY, TARGET, variables, write_artifact, write_outcome
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
-from tandem.artifacts.__main__ import main
 from tandem.artifacts.driver.failure import KINDS
 from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import read_stored_manifest
@@ -26,15 +25,13 @@ def compiled(tmp_path):
 
 
 @pytest.fixture
-def upload(aws, bucket, tmp_path, compiled, monkeypatch, capsys):  # noqa: ARG001 - aws leads to the endpoint
+def upload(aws, bucket, tmp_path, compiled, monkeypatch, command):  # noqa: ARG001 - aws leads to the endpoint
     """Run the command in this process, as this holder; its code, its log lines."""
 
     def act(holder=HOLDER, key=KEY, folder=compiled, work="work"):
         for name, value in variables(key, holder).items():
             monkeypatch.setenv(name, value)
-        code = main(["upload", "--bucket", bucket, "--artifact", str(folder), "--work", str(tmp_path / work),
-                     "--wait-s", "0"])  # fmt: skip
-        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return command("upload", "--bucket", bucket, "--artifact", folder, "--work", tmp_path / work, "--wait-s", "0")
 
     return act
 

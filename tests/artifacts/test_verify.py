@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import random
 
 import pytest
 from compiled import KEY, variables, write_artifact, write_outcome
 from doubles.fault_proxy.rules import DropFault, FaultRule
 
-from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import read_stored_manifest
 
 pytestmark = pytest.mark.endpoint
@@ -19,24 +17,18 @@ MANIFEST = f"{KEY.prefix}/tandem-manifest.json"
 
 
 @pytest.fixture
-def stored(aws, bucket, tmp_path, monkeypatch, capsys):  # noqa: ARG001 - aws leads to the endpoint
+def stored(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws leads to the endpoint
     """A whole stored artifact."""
     for name, value in variables().items():
         monkeypatch.setenv(name, value)
     write_artifact(tmp_path / "artifact", rank_bytes=100_000)
     work = write_outcome(tmp_path / "work")
-    assert main(["upload", "--bucket", bucket, "--artifact", str(tmp_path / "artifact"), "--work", str(work)]) == 0
-    capsys.readouterr()
+    assert command("upload", "--bucket", bucket, "--artifact", tmp_path / "artifact", "--work", work)[0] == 0
 
 
 @pytest.fixture
-def verify(bucket, capsys):
-    def act(*arguments):
-        asked = arguments or ("--bucket", bucket, "--artifact", KEY.name)
-        code = main(["verify", *asked])
-        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-
-    return act
+def verify(bucket, command):
+    return lambda *asked: command("verify", *(asked or ("--bucket", bucket, "--artifact", KEY.name)))
 
 
 def keys_of(store):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -23,6 +21,7 @@ from chart_cases import (
     of_kind,
     stages,
 )
+from doubles.loopback import Question, answer_requests
 
 from charts import render_workloads
 from charts.serve import GRACE_S, probe_program
@@ -161,30 +160,18 @@ def test_a_server_has_an_hour_to_complete_and_later_probes_cost_no_token(
     assert {server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {"/health"}
 
 
-class Answer(BaseHTTPRequestHandler):
-    """A server that answers every completion with one status, and remembers what it was asked."""
-
-    status = 200
-    asked: list[tuple[str, dict[str, Any]]]
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        type(self).asked.append((self.path, body))
-        self.send_response(type(self).status)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
     """Run the startup probe against a server that answers with `status`; return its exit code and questions."""
-    handler = type("Handler", (Answer,), {"status": status, "asked": []})
-    with HTTPServer(("127.0.0.1", 0), handler) as listener:
-        threading.Thread(target=listener.handle_request, daemon=True).start()
-        text = probe_program("Qwen/Qwen3-32B").replace(":8000/", f":{listener.server_port}/")
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
+        asked.append((question.path, json.loads(question.body)))
+        return status, {}, b""
+
+    with answer_requests(answer) as url:
+        text = probe_program("Qwen/Qwen3-32B").replace(":8000/", f":{url.rpartition(':')[2]}/")
         done = subprocess.run(["python3", "-c", text], capture_output=True, check=False)
-    return done.returncode, handler.asked
+    return done.returncode, asked
 
 
 def test_the_startup_probe_asks_the_served_model_for_one_greedy_token() -> None:

@@ -46,7 +46,7 @@ def test_the_committed_manifests_are_those_the_specs_render(environment: str) ->
 
 DIGEST = """\
 import hashlib, sys
-sys.path[:0] = [{root!r}, {tests!r}, {here!r}]
+sys.path[:0] = {path!r}
 import _node
 from chart_cases import CATALOGUE, ENVIRONMENTS, experiments
 from charts.tree import render_files
@@ -59,9 +59,14 @@ print(whole.hexdigest())
 
 
 def digest(seed: int) -> str:
-    program = DIGEST.format(root=str(ROOT), tests=str(ROOT / "tests"), here=str(Path(__file__).parent))
     environment = os.environ | {"PYTHONHASHSEED": str(seed)}
-    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", DIGEST.format(path=sys.path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return done.stdout
 
 

@@ -24,7 +24,7 @@ _MAX_HIDDEN_SIZE = 2048
 _UPPER_BYTES = bytes((0x3B, 0x3C, 0xBB, 0xBC)[index % 4] for index in range(256))
 
 ModelFamily = Literal["qwen3", "llama"]
-EmbeddingKind = Literal["untied", "tied", "tied-stored"]
+EmbeddingKind = Literal["untied", "tied"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,8 +33,7 @@ class RandomCheckpoint:
 
     Args:
         family: model_type of the configuration.
-        embeddings: `tied` has no output matrix; `tied-stored` has one although the configuration ties it, as
-            Qwen3-1.7B and Qwen3-0.6B do; `untied` has one of its own.
+        embeddings: `tied` has no output matrix; `untied` has one of its own.
         layers: decoder layers.
         hidden_size: of the residual stream.
         intermediate_size: of the MLP.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase
-from typing import Any
+from typing import Any, NamedTuple
 
 from rehearsal.loopback import HOST
 
@@ -87,6 +87,49 @@ class LoopbackServer:
         self._server.server_close()
         self._server.close_connections()
         self._server = None
+
+
+class Question(NamedTuple):
+    """A request as the function that answers it sees it."""
+
+    method: str
+    path: str
+    headers: Message
+    body: bytes
+
+
+@contextlib.contextmanager
+def answer_requests(answer: Callable[[Question], tuple[int, dict[str, str], bytes] | None]) -> Iterator[str]:
+    """A server that answers as a function says: status, headers and body, or none; its URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            answered = answer(Question(self.command, self.path, self.headers, body))
+            if answered is None:
+                self.close_connection = True
+                return
+            status, headers, content = answered
+            self.send_response(status)
+            for name, value in {"Content-Length": str(len(content)), **headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(content)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            """Keep the tests' output clean."""
+
+    server = LoopbackServer(Handler)
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
 
 
 def read_body(headers: Message, stream: BufferedIOBase) -> Iterator[bytes]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from doubles.loopback import Question, answer_requests
 
 Answer = tuple[int, dict[str, Any]]
 
@@ -40,39 +40,17 @@ class Aws:
 def serving() -> Iterator[Aws]:
     aws = Aws()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            operation = self.headers["X-Amz-Target"].rpartition(".")[2]
-            status, body = aws.answer(operation, self._body())
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+    def reply(question: Question) -> tuple[int, dict[str, str], bytes] | None:
+        body = json.loads(question.body)
+        if question.method == "POST":
+            status, said = aws.answer(question.headers["X-Amz-Target"].rpartition(".")[2], body)
+            return status, {}, json.dumps(said).encode()
+        if aws.lost:
+            aws.lost -= 1
+            return None
+        aws.told.append(body)
+        aws.content_types.append(question.headers["Content-Type"])
+        return 200, {}, b""
 
-        def do_PUT(self) -> None:
-            body = self._body()
-            if aws.lost:
-                aws.lost -= 1
-                return  # closes the connection without a reply
-            aws.told.append(body)
-            aws.content_types.append(self.headers["Content-Type"])
-            self.send_response(200)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def _body(self) -> dict[str, Any]:
-            found: dict[str, Any] = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            return found
-
-        def log_message(self, *_: object) -> None:
-            """Keep the tests' output clean."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=[0.02], daemon=True).start()
-    aws.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with answer_requests(reply) as aws.url:
         yield aws
-    finally:
-        server.shutdown()
-        server.server_close()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qsl
 
 import pytest
+from doubles.loopback import Question, answer_requests
 from fleet_seen import SPOT
 
 from tandem.cli import program
@@ -54,37 +53,21 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """A real HTTP server at AWS_ENDPOINT_URL."""
     made = Proxy()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+    def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
+        body = question.body.decode()
+        said = json.loads(body) if body.startswith("{") else dict(parse_qsl(body))
+        made.requests.append(said | dict(parse_qsl(question.path.partition("?")[2])))
+        status, content = made.answer(made.requests[-1])
+        return status, {"Content-Type": "text/html"}, content
 
-        def log_message(self, *_: object) -> None:
-            """Keep the test's output clean."""
-
-        def _handle(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
-            said = json.loads(body) if body.startswith("{") else dict(parse_qsl(body))
-            made.requests.append(said | dict(parse_qsl(self.path.partition("?")[2])))
-            status, answer = made.answer(made.requests[-1])
-            self.send_response(status)
-            self.send_header("Content-Type", "text/html")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(answer)
-
-        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle  # noqa: N815
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    made.url = f"http://127.0.0.1:{server.server_port}"
-    for name, value in {
-        "AWS_ENDPOINT_URL": made.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
-        "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-    }.items():  # fmt: skip
-        monkeypatch.setenv(name, value)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001)
-    yield made
-    server.shutdown()
+    with answer_requests(answer) as made.url:
+        for name, value in {
+            "AWS_ENDPOINT_URL": made.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }.items():  # fmt: skip
+            monkeypatch.setenv(name, value)
+        yield made
 
 
 @pytest.mark.parametrize(("service", "operation", "parameters"), CALLS, ids=[f"{one}-{two}" for one, two, _ in CALLS])

@@ -268,10 +268,7 @@ def test_instances_spread_over_the_subnets_and_lie_in_their_zones(endpoint, depl
 def test_the_auto_scaling_group_lists_the_same_instances(group):
     fleet = group()
     fleet.raised(2)
-    [listed] = fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[fleet.group_name()])[
-        "AutoScalingGroups"
-    ]
-
+    listed = described(fleet)
     assert {one["InstanceId"] for one in listed["Instances"]} == {one["InstanceId"] for one in fleet.instances()}
     assert {one["LifecycleState"] for one in listed["Instances"]} == {"InService"}
     assert [listed[name] for name in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 2, 2]
@@ -279,6 +276,10 @@ def test_the_auto_scaling_group_lists_the_same_instances(group):
 
 def held(fleet, *processes):
     fleet.scaling.suspend_processes(AutoScalingGroupName=fleet.group_name(), ScalingProcesses=list(processes))
+
+
+def resized(fleet, **sizes):
+    fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=fleet.group_name(), **sizes)
 
 
 def described(fleet):
@@ -322,9 +323,7 @@ def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoin
     fleet = group()
     fleet.raised(2)
     endpoint.set_fleet(replace(QUICK, refuses_update=True))
-    fleet.scaling.update_auto_scaling_group(
-        AutoScalingGroupName=fleet.group_name(), MinSize=0, DesiredCapacity=0
-    )  # fmt: skip
+    resized(fleet, MinSize=0, DesiredCapacity=0)
 
     assert until(fleet.states, []) == []
     assert fleet.described()["scalingConfig"]["desiredSize"] == 0
@@ -344,9 +343,7 @@ def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, gro
 
     refilled = [ended(), ended()]
     held(fleet, "Launch")
-    fleet.scaling.update_auto_scaling_group(
-        AutoScalingGroupName=fleet.group_name(), MinSize=0, DesiredCapacity=0
-    )  # fmt: skip
+    resized(fleet, MinSize=0, DesiredCapacity=0)
 
     assert refilled == [["running"], ["running"]]
     assert until(fleet.states, []) == []
@@ -363,10 +360,9 @@ def test_rejects_sizes_of_the_auto_scaling_group_out_of_order(group, refusal, si
 
 def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
     fleet = group()
-    name = fleet.group_name()
-    fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=1)
+    resized(fleet, MinSize=1)
     raised = until(fleet.states, ["running"])
-    fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, MaxSize=0)
+    resized(fleet, MinSize=0, MaxSize=0)
 
     assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (["running"], [], 0)
 

@@ -8,7 +8,7 @@ fields do together, the environments of tests/environments show.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -126,9 +126,22 @@ def wide_experiment(variants: int) -> Experiment:
     return post.model_copy(update=update)
 
 
-def resources(template: Template, type_: str) -> list[dict[str, Any]]:
-    """Return the properties of every resource of a type."""
-    return [found.get("Properties", {}) for found in template["Resources"].values() if found["Type"] == type_]
+def resources(template: Template, type_: str, **having: Any) -> list[dict[str, Any]]:
+    """Return the properties of every resource of a type that has these values."""
+    every = [found.get("Properties", {}) for found in template["Resources"].values() if found["Type"] == type_]
+    return [properties for properties in every if having.items() <= properties.items()]
+
+
+def of_type(stacks: Templates, type_: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the properties of every resource of a type in all stacks, with the stack's name."""
+    for name, template in stacks.items():
+        for properties in resources(template, type_):
+            yield name, properties
+
+
+def list_actions(statement: dict[str, Any]) -> list[str]:
+    """Return the actions of a statement, which may be one text."""
+    return [statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"]
 
 
 def one(template: Template, type_: str) -> dict[str, Any]:

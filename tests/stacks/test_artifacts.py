@@ -33,13 +33,9 @@ class TestEveryBucket:
         (bucket,) = [
             key for key, each in artifacts["Resources"].items() if each.get("Properties", {}).get("BucketName") == name
         ]
-        (policy,) = [
-            each["PolicyDocument"]["Statement"]
-            for each in resources(artifacts, "AWS::S3::BucketPolicy")
-            if each["Bucket"] == {"Ref": bucket}
-        ]
+        (policy,) = resources(artifacts, "AWS::S3::BucketPolicy", Bucket={"Ref": bucket})
 
-        denied = [statement["Condition"] for statement in policy if statement["Effect"] == "Deny"]
+        denied = [each["Condition"] for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Deny"]
         assert {"Bool": {"aws:SecureTransport": "false"}} in denied
 
 

@@ -41,9 +41,7 @@ def stack(stacks: Templates) -> Template:
 
 
 def function(stack: Template, what: str) -> Template:
-    (found,) = [
-        each for each in resources(stack, "AWS::Lambda::Function") if each["FunctionName"] == f"tandem-{HOME}-{what}"
-    ]
+    (found,) = resources(stack, "AWS::Lambda::Function", FunctionName=f"tandem-{HOME}-{what}")
     return found
 
 
@@ -114,10 +112,8 @@ class TestFunctions:
     @pytest.mark.parametrize("name", COMMITTED)
     @pytest.mark.parametrize("what", FUNCTIONS)
     def test_a_function_is_told_what_the_declared_file_says(self, stacks: Templates, name: str, what: str) -> None:
-        (found,) = [
-            each for each in resources(stacks[f"{name}-Guard"], "AWS::Lambda::Function")
-            if each["FunctionName"] == f"tandem-{name}-{what}"
-        ]  # fmt: skip
+        functions = stacks[f"{name}-Guard"]
+        (found,) = resources(functions, "AWS::Lambda::Function", FunctionName=f"tandem-{name}-{what}")
 
         told = GuardConfig.from_variables(found["Environment"]["Variables"])
         meant = build_guard_config(environment(name))
@@ -139,10 +135,7 @@ class TestFunctions:
         rule = one(stack, "AWS::Events::Rule")
         (target,) = rule["Targets"]
         reap = logical(stack, "ReapFunction", "AWS::Lambda::Function")
-        callers = [
-            each for each in resources(stack, "AWS::Lambda::Permission")
-            if each["FunctionName"] == {"Fn::GetAtt": [reap, "Arn"]}
-        ]  # fmt: skip
+        callers = resources(stack, "AWS::Lambda::Permission", FunctionName={"Fn::GetAtt": [reap, "Arn"]})
 
         assert (rule["ScheduleExpression"], rule["State"]) == (f"rate({PASS_MINUTES} minutes)", "ENABLED")
         assert target["Arn"] == {"Fn::GetAtt": [reap, "Arn"]}
@@ -285,7 +278,7 @@ class TestOneShot:
 class TestNotices:
     def statements(self, stack: Template, start: str) -> list[dict[str, Any]]:
         topic = {"Ref": logical(stack, start, "AWS::SNS::Topic")}
-        (policy,) = [each for each in resources(stack, "AWS::SNS::TopicPolicy") if each["Topics"] == [topic]]
+        (policy,) = resources(stack, "AWS::SNS::TopicPolicy", Topics=[topic])
         found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
         return found
 
@@ -316,7 +309,7 @@ class TestNotices:
         stop = {"Fn::GetAtt": [logical(stack, "StopFunction", "AWS::Lambda::Function"), "Arn"]}
         topic = {"Ref": logical(stack, "StopTopic", "AWS::SNS::Topic")}
         (heard,) = resources(stack, "AWS::SNS::Subscription")
-        (caller,) = [each for each in resources(stack, "AWS::Lambda::Permission") if each["FunctionName"] == stop]
+        (caller,) = resources(stack, "AWS::Lambda::Permission", FunctionName=stop)
 
         assert (heard["Protocol"], heard["Endpoint"], heard["TopicArn"]) == ("lambda", stop, topic)
         assert (caller["Principal"], caller["SourceArn"]) == ("sns.amazonaws.com", topic)

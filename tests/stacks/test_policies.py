@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, places, resources, variants
+from assemblies import COMMITTED, ROOT, Synth, Templates, environment, list_actions, of_type, places, variants
 from declared_environments import read_environments
 from wildcards import list_statements
 
@@ -78,8 +78,7 @@ def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Template
     """EC2 tells no source of an instance's role."""
     open_trusts = [
         (stack, trust["Principal"])
-        for stack, template in stacks.items()
-        for role in resources(template, "AWS::IAM::Role")
+        for stack, role in of_type(stacks, "AWS::IAM::Role")
         for trust in role["AssumeRolePolicyDocument"]["Statement"]
         if trust["Principal"] != {"Service": "ec2.amazonaws.com"}
         and not {"aws:SourceAccount", "aws:RequestTag/eks-cluster-arn"} & trust["Condition"]["StringEquals"].keys()
@@ -160,7 +159,7 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
         for name, template in stacks.items()
         for statement in list_statements(template)
         if statement["Effect"] == "Allow"
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+        for action in list_actions(statement)
         if "*" in action
     }
 
@@ -180,7 +179,7 @@ def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> N
         if found["Type"] not in {"AWS::IAM::ManagedPolicy", "AWS::EC2::VPCEndpoint"}
         for statement in list_statements(found)
         if statement["Effect"] == "Allow" and statement.get("Resource") in ("*", ["*"])
-        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+        for action in list_actions(statement)
     }
 
     assert services <= {"autoscaling", "cloudwatch", "ec2", "ecr", "ecr-public", "kms", "scheduler", "sts"}
@@ -216,18 +215,9 @@ def test_every_taggable_resource_is_tagged(stacks: Templates) -> None:
     assert bare == set()
 
 
-def launch_templates(stacks: Templates) -> list[Template]:
-    return [
-        found["Properties"]
-        for template in stacks.values()
-        for found in template["Resources"].values()
-        if found["Type"] == "AWS::EC2::LaunchTemplate"
-    ]
-
-
 @pytest.mark.parametrize("kind", ["instance", "volume", "network-interface"])
 def test_what_a_launch_template_starts_is_tagged(stacks: Templates, kind: str) -> None:
-    for template in launch_templates(stacks):
+    for _, template in of_type(stacks, "AWS::EC2::LaunchTemplate"):
         specifications = template["LaunchTemplateData"]["TagSpecifications"]
         (found,) = [each for each in specifications if each["ResourceType"] == kind]
         assert marked(found)
@@ -238,24 +228,12 @@ def test_no_template_holds_an_unresolved_token(stacks: Templates) -> None:
 
 
 def test_every_bucket_cluster_log_group_and_key_is_guarded_where_cdk_nag_is_blind(stacks: Templates) -> None:
-    forgotten = [
-        name
-        for name, template in stacks.items()
-        for found in template["Resources"].values()
-        if found["Type"] == "AWS::Logs::LogGroup" and "RetentionInDays" not in found["Properties"]
-    ]
-    plain = [
-        name
-        for name, template in stacks.items()
-        for found in template["Resources"].values()
-        if found["Type"] == "AWS::EKS::Cluster" and not found["Properties"].get("EncryptionConfig")
-    ]
+    forgotten = [name for name, found in of_type(stacks, "AWS::Logs::LogGroup") if "RetentionInDays" not in found]
+    plain = [name for name, found in of_type(stacks, "AWS::EKS::Cluster") if not found.get("EncryptionConfig")]
     silent = [
         name
-        for name, template in stacks.items()
-        for found in template["Resources"].values()
-        if found["Type"] == "AWS::EKS::Cluster"
-        and len(found["Properties"].get("Logging", {}).get("ClusterLogging", {}).get("EnabledTypes", [])) != 5
+        for name, found in of_type(stacks, "AWS::EKS::Cluster")
+        if len(found.get("Logging", {}).get("ClusterLogging", {}).get("EnabledTypes", [])) != 5
     ]
 
     assert (forgotten, plain, silent) == ([], [], [])

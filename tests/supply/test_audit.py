@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from doubles.loopback import Question, answer_requests
 
 from supply import audit
 from supply.lock_file import ROOT, LockedPackage, write_lock
@@ -24,28 +23,18 @@ KNOWN = {
 }  # fmt: skip
 
 
-class Database(BaseHTTPRequestHandler):
-    """OSV's query API, where urllib3 2.7.0 has a flaw and `broken` makes the server fail."""
-
-    def do_POST(self) -> None:
-        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        flawed = (query["package"]["name"], query["version"]) == ("urllib3", "2.7.0")
-        body = json.dumps({"vulns": [KNOWN]} if flawed else {}).encode()
-        self.send_response(500 if query["package"]["name"] == "broken" else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
+def answer(question: Question) -> tuple[int, dict[str, str], bytes]:
+    """Answer as OSV's query API, where urllib3 2.7.0 has a flaw and `broken` makes the server fail."""
+    query = json.loads(question.body)
+    flawed = (query["package"]["name"], query["version"]) == ("urllib3", "2.7.0")
+    body = json.dumps({"vulns": [KNOWN]} if flawed else {}).encode()
+    return 500 if query["package"]["name"] == "broken" else 200, {}, body
 
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Database) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/v1/query"
-        server.shutdown()
+    with answer_requests(answer) as url:
+        yield f"{url}/v1/query"
 
 
 def run(lock: Path, *words: str, proxy: str = "") -> subprocess.CompletedProcess[str]:

@@ -109,6 +109,12 @@ class FaultProxy:
         with self._lock:
             self._log.clear()
 
+    def wait_until_idle(self) -> None:
+        """Wait until the endpoint has done with every request of the log, as those of a killed client."""
+        patience_s = time.monotonic() + 30
+        while any(request.ended_s is None for request in self.log) and time.monotonic() < patience_s:
+            time.sleep(0.005)
+
     def log_arrival(self, **fields: Any) -> tuple[ProxyRequest, ProxyFault | None]:
         """Log a request; the fault that it meets."""
         with self._lock:

@@ -77,7 +77,6 @@ ProxyFault = Annotated[
 SLOW_DOWN_FAULT = StatusFault(status=503, code="SlowDown")
 INTERNAL_ERROR_FAULT = StatusFault(status=500, code="InternalError")
 ACCESS_DENIED_FAULT = StatusFault(status=403, code="AccessDenied")
-NO_SUCH_BUCKET_FAULT = StatusFault(status=404, code="NoSuchBucket")
 THROTTLING_FAULT = StatusFault(status=400, code="ThrottlingException")
 
 

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -104,9 +103,7 @@ class Torn:
             process.communicate(timeout=END_S)
         finally:
             proxy.moment_callback = None
-        until = time.monotonic() + 30
-        while any(one.ended_s is None for one in proxy.log) and time.monotonic() < until:
-            time.sleep(0.005)
+        proxy.wait_until_idle()
         return process.returncode == -signal.SIGKILL
 
 
