@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from committed import environment
-from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Session, World, good_facts, serve
+from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Offers, Session, World, good_facts
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -20,18 +20,19 @@ ROLES = ("PlatformAdmin", "Operator", "MlEngineer", "Viewer")
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
     """The endpoint, what it lacks, and a fault proxy before both."""
-    with AwsEndpoint(account=ACCOUNT, region=REGION) as endpoint:
-        server, offers = serve(good_facts(), endpoint.url)
-        with FaultProxy(f"http://127.0.0.1:{server.server_port}") as proxy:
-            iam = endpoint.client("iam")
-            for role in ROLES:
-                iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
-            iam.create_user(UserName="somebody")
-            endpoint.client("ssm").put_parameter(Name="/cdk-bootstrap/tandem/version", Value="32", Type="String")
-            yield SimpleNamespace(
-                endpoint=endpoint, offers=offers, proxy=proxy, session=Session(), home=tmp_path_factory.mktemp("home")
-            )
-        server.shutdown()
+    with (
+        AwsEndpoint(account=ACCOUNT, region=REGION) as endpoint,
+        Offers(good_facts(), endpoint).served() as offers,
+        FaultProxy(offers.url) as proxy,
+    ):
+        iam = endpoint.client("iam")
+        for role in ROLES:
+            iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+        iam.create_user(UserName="somebody")
+        endpoint.client("ssm").put_parameter(Name="/cdk-bootstrap/tandem/version", Value="32", Type="String")
+        yield SimpleNamespace(
+            endpoint=endpoint, offers=offers, proxy=proxy, session=Session(), home=tmp_path_factory.mktemp("home")
+        )
 
 
 @pytest.fixture(autouse=True)

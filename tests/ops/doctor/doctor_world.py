@@ -9,17 +9,16 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
-import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
 import boto3
 from committed import experiment, known
 from doubles.fault_proxy.proxy import FaultProxy
+from doubles.loopback import Question, answer_requests
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.ops.account import AccountClients
@@ -35,6 +34,7 @@ RESERVATION = "cr-0123456789abcdef0"
 DIGEST = "sha256:" + "ab" * 32
 # as hashicorp/terraform-provider-aws#37636 records it
 MEMBER = "Failed to list Cost Allocation Tags: Linked account doesn't have access to cost allocation tags."
+Answered = tuple[int, dict[str, str], bytes]
 TYPE, ZONE, REGION = "trn2.48xlarge", "use2-az3", "us-east-2"
 
 
@@ -87,64 +87,47 @@ def good_facts() -> Facts:
     )
 
 
-class Offers(BaseHTTPRequestHandler):
+class Offers:
     """Answers from `facts`; hands the rest to the endpoint."""
 
-    facts: Facts
-    upstream: tuple[str, int]
-    here: tuple[str, int]
-    protocol_version = "HTTP/1.1"
+    def __init__(self, facts: Facts, endpoint: AwsEndpoint) -> None:
+        self.facts = facts
+        self.upstream = urlsplit(endpoint.url).netloc
+        self.url = ""
 
-    def log_message(self, *_: object) -> None:
-        """Keep the test's output clean."""
+    @contextlib.contextmanager
+    def served(self) -> Iterator[Self]:
+        """Answer for the account."""
+        with answer_requests(self._answer) as self.url:
+            yield self
 
-    def _handle(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        headed = self.facts.buckets.get(self.path.strip("/")) if self.command == "HEAD" else None
+    def _answer(self, question: Question) -> Answered:
+        headed = self.facts.buckets.get(question.path.strip("/")) if question.method == "HEAD" else None
         if headed is not None:
-            self.send_response(headed[0])
-            self.send_header("x-amz-bucket-region", headed[1])
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return
-        answer = self._known(body)
-        if self.facts.member and self.headers.get("X-Amz-Target", "").endswith(".ListCostAllocationTags"):
-            self._send(400, *_json({"__type": "AccessDeniedException", "Message": MEMBER}))
-        elif answer is None:
-            self._hand_on(body)
+            return headed[0], {"x-amz-bucket-region": headed[1]}, b""
+        if self.facts.member and question.headers.get("X-Amz-Target", "").endswith(".ListCostAllocationTags"):
+            status, known = 400, _json({"__type": "AccessDeniedException", "Message": MEMBER})
         else:
-            self._send(200, *answer)
+            status, known = 200, self._known(question)
+        return (status, {"Content-Type": known[0]}, known[1]) if known else self._hand_on(question)
 
-    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle  # noqa: N815
-
-    def _send(self, status: int, kind: str, said: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
-
-    def _hand_on(self, body: bytes) -> None:
-        upstream = http.client.HTTPConnection(*self.upstream, timeout=60)
-        upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-        for name, value in self.headers.items():
+    def _hand_on(self, question: Question) -> Answered:
+        upstream = http.client.HTTPConnection(self.upstream, timeout=60)
+        upstream.putrequest(question.method, question.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in question.headers.items():
             if name.lower() not in {"connection", "expect"}:
                 upstream.putheader(name, value)
-        upstream.endheaders(body)
+        upstream.endheaders(question.body)
         answer = upstream.getresponse()
-        said = answer.read()
-        self.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() not in {"connection", "transfer-encoding", "content-length", "date", "server"}:
-                self.send_header(name, value)
-        self.send_header("Content-Length", answer.getheader("Content-Length") or str(len(said)))
-        self.end_headers()
-        self.wfile.write(said)
+        body = answer.read()
         upstream.close()
+        left_out = {"connection", "transfer-encoding", "date", "server"}
+        return answer.status, {name: value for name, value in answer.getheaders() if name.lower() not in left_out}, body
 
-    def _known(self, body: bytes) -> tuple[str, bytes] | None:
-        target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
-        path, _, query = self.path.partition("?")
+    def _known(self, question: Question) -> tuple[str, bytes] | None:
+        body = question.body
+        target = question.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        path, _, query = question.path.partition("?")
         asked = dict(parse_qsl(query)) | dict(parse_qsl(body.decode(errors="replace")))
         answers: dict[str, Callable[[], tuple[str, bytes] | None]] = {
             "ListServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.quotas)}),
@@ -256,7 +239,7 @@ class World:
 
     endpoint: AwsEndpoint
     proxy: FaultProxy
-    offers: type[Offers]
+    offers: Offers
     session: Any
     environment: Environment
     digest_of: Callable[[str], str] = lambda _: DIGEST
@@ -307,16 +290,6 @@ class World:
 
     def levels(self, check: str) -> list[str]:
         return [line.level for line in self.lines(check)]
-
-
-def serve(facts: Facts, upstream: str) -> tuple[ThreadingHTTPServer, type[Offers]]:
-    """Start what answers for the account."""
-    address = urlsplit(upstream)
-    handler = type("Answers", (Offers,), {"facts": facts, "upstream": (address.hostname, address.port)})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    handler.here = ("127.0.0.1", server.server_port)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server, handler
 
 
 def in_hours(hours: float) -> str:

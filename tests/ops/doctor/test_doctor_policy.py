@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from committed import environment
-from doctor_world import ACCOUNT, REGION, RESERVATION, World, bucket, cluster, good_facts, node_group, serve
+from doctor_world import ACCOUNT, REGION, RESERVATION, Offers, World, bucket, cluster, good_facts, node_group
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
@@ -22,8 +23,9 @@ ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:u
 def enforcing() -> Iterator[World]:
     """A deployed environment at an endpoint where policies bind."""
     example = environment("post-us-east-2")
-    with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True) as endpoint:
-        server, offers = serve(good_facts(), endpoint.url)
+    with ExitStack() as stack:
+        endpoint = stack.enter_context(AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True))
+        offers = stack.enter_context(Offers(good_facts(), endpoint).served())
         world = World(endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example)  # type: ignore[arg-type]
         world.change(
             name="enforced", account=ACCOUNT, hub=HubSettings(token_secret="a/token"),  # noqa: S106 - its name
@@ -36,7 +38,6 @@ def enforcing() -> Iterator[World]:
         for make in (cluster, node_group, bucket):
             make(world)
         yield world
-        server.shutdown()
 
 
 @pytest.fixture
@@ -45,8 +46,7 @@ def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
     def act(*statements: Mapping[str, Any]) -> dict[str, set[str]]:
         who = create_principal(enforcing.endpoint, *statements)
-        host, port = enforcing.offers.here
-        there = who.environment(f"http://{host}:{port}")
+        there = who.environment(enforcing.offers.url)
         for name, value in {**enforcing.endpoint.client_environment(tmp_path), **there}.items():
             monkeypatch.setenv(name, value)
         found: dict[str, set[str]] = {}
