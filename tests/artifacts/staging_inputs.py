@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from contextlib import contextmanager
 
+import pytest
 from doubles.checkpoint import RandomCheckpoint
 from doubles.loopback import answer_requests
 
@@ -37,8 +39,9 @@ def listing(siblings, sha=COMMIT, **more):
     return json.dumps({"id": MODEL, "sha": sha, "gated": False, "siblings": siblings, **more}).encode()
 
 
+@contextmanager
 def plain_hub(answer):
-    """An HTTP server that answers as it is told: called with the path and how often that path was asked for."""
+    """A hub, at HF_ENDPOINT, that answers as it is told: called with the path and how often it was asked for."""
     asked = Counter()
 
     def reply(question):
@@ -46,4 +49,6 @@ def plain_hub(answer):
         asked[path] += 1
         return answer(path, asked[path])
 
-    return answer_requests(reply)
+    with answer_requests(reply) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", url)
+        yield

@@ -97,12 +97,11 @@ def test_a_local_file_of_other_bytes_is_thrown_away(resolved, folder, left):
     assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
 
 
-def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch, tmp_path):
+def test_a_server_that_ignores_ranges_is_read_from_the_start(tmp_path):
     body = b"0123456789" * 100
     blob = hashlib.sha1(b"blob 1000\0" + body, usedforsecurity=False).hexdigest()
     said = listing([{"rfilename": "config.json", "size": 1000, "blobId": blob}])
-    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
+    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)):
         found = resolve_snapshot(MODEL, COMMIT, tmp_path)
         found.folder.mkdir(parents=True)
         (found.folder / "config.json").write_bytes(b"0123")
@@ -110,11 +109,10 @@ def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch, tmp_pa
         assert received(found, "config.json") == body
 
 
-def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch, tmp_path):
+def test_an_answer_that_never_ends_does_not_fill_the_disk(tmp_path):
     said = listing([{"rfilename": "config.json", "size": 10, "blobId": "0" * 40}])
     endless = b"x" * (32 << 20)
-    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
+    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)):
         found = resolve_snapshot(MODEL, COMMIT, tmp_path)
         sizes, path = list[int](), found.folder / "config.json"
 
@@ -157,19 +155,19 @@ def throttled(times, headers):
 def test_a_hub_that_asks_to_wait_is_waited_for(monkeypatch, tmp_path, log_lines, headers):
     slept: list[float] = []
     monkeypatch.setattr("tandem.artifacts.retry.time.sleep", slept.append)
-    with plain_hub(throttled(1, headers)) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
+    with plain_hub(throttled(1, headers)):
         resolve_snapshot(MODEL, COMMIT, tmp_path)
 
     assert [line["wait_s"] for line in log_lines() if line["event"] == "trying again"] == [1.0]
     assert 1.0 in slept
 
 
-def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(monkeypatch, tmp_path):
-    with plain_hub(throttled(9, {"Retry-After": "7200"})) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(ExternalError, match="asks to wait 7200 seconds"):
-            resolve_snapshot(MODEL, COMMIT, tmp_path)
+def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(tmp_path):
+    with (
+        plain_hub(throttled(9, {"Retry-After": "7200"})),
+        pytest.raises(ExternalError, match="asks to wait 7200 seconds"),
+    ):
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 @pytest.mark.usefixtures("hub")
@@ -205,20 +203,16 @@ def test_a_name_that_no_hub_takes_is_refused(tmp_path, name):
     ],
     ids=["another commit", "no commit", "no checksum", "no digest", "no name", "no files", "login page", "a list"],
 )
-def test_an_answer_that_no_hub_gives_is_a_fault(monkeypatch, tmp_path, body, said):
-    with plain_hub(lambda _path, _count: (200, {}, body)) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(ExternalError, match=said):
-            resolve_snapshot(MODEL, COMMIT, tmp_path)
+def test_an_answer_that_no_hub_gives_is_a_fault(tmp_path, body, said):
+    with plain_hub(lambda _path, _count: (200, {}, body)), pytest.raises(ExternalError, match=said):
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 @pytest.mark.parametrize("path", ["../up.json", "/etc/config.json", "a/../../b", "bell\a.json"])
-def test_a_listed_path_that_leaves_its_folder_is_refused(monkeypatch, tmp_path, path):
+def test_a_listed_path_that_leaves_its_folder_is_refused(tmp_path, path):
     said = listing([{"rfilename": path, "size": 1, "blobId": "0" * 40}])
-    with plain_hub(lambda _path, _count: (200, {}, said)) as url:
-        monkeypatch.setenv("HF_ENDPOINT", url)
-        with pytest.raises(InputError):
-            resolve_snapshot(MODEL, COMMIT, tmp_path)
+    with plain_hub(lambda _path, _count: (200, {}, said)), pytest.raises(InputError):
+        resolve_snapshot(MODEL, COMMIT, tmp_path)
 
 
 @pytest.mark.parametrize("gates_metadata", [True, False])
@@ -257,10 +251,8 @@ def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(monkey
     body = b"{}"
     blob = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()
     said = listing([{"rfilename": "config.json", "size": 2, "blobId": blob}], gated="manual")
-    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
+    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)):
         monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
-        monkeypatch.setenv("HF_ENDPOINT", url)
-
         assert resolved_and_received(tmp_path, "config.json") == body
 
 

@@ -133,10 +133,6 @@ Forge = Callable[[Object], None]
 EVIL = {"name": "evil", "image": "registry.example.com/evil:1"}
 
 
-def forge_image(template: Object) -> None:
-    first(template)["image"] = EVIL["image"]
-
-
 def forge_arguments(template: Object) -> None:
     first(template)["args"][-1] += "x"
 
@@ -155,10 +151,6 @@ def forge_arguments_as_command(template: Object) -> None:
     container["command"] = container.pop("args")
 
 
-def forge_container(template: Object) -> None:
-    template["spec"]["containers"].append(EVIL)
-
-
 def forge_init_container(template: Object) -> None:
     template["spec"].setdefault("initContainers", []).insert(0, EVIL)
 
@@ -169,10 +161,6 @@ def forge_rendered_container(template: Object) -> None:
     template["spec"]["containers"] = template_of(cron_job(other))["spec"]["containers"]
 
 
-def forge_name(template: Object) -> None:
-    template["metadata"]["labels"]["app.kubernetes.io/name"] = "bench"
-
-
 def forge_no_labels(template: Object) -> None:
     del template["metadata"]["labels"]
 
@@ -180,7 +168,7 @@ def forge_no_labels(template: Object) -> None:
 def forge_other_account_field(template: Object) -> None:
     """The deprecated name of the field is the account too."""
     template["spec"]["serviceAccount"] = template["spec"].pop("serviceAccountName")
-    forge_image(template)
+    first(template)["image"] = EVIL["image"]
 
 
 def forge_fields(place: Callable[[Object], Object], **fields: Any) -> Forge:
@@ -190,17 +178,33 @@ def forge_fields(place: Callable[[Object], Object], **fields: Any) -> Forge:
     return forge
 
 
+def forge_more(place: Callable[[Object], Object], **items: Any) -> Forge:
+    def forge(template: Object) -> None:
+        for key, item in items.items():
+            place(template)[key].append(copy.deepcopy(item))
+
+    return forge
+
+
 def spec_of(template: Object) -> Object:
     spec: Object = template["spec"]
     return spec
 
 
+def metadata_of(template: Object) -> Object:
+    metadata: Object = template.setdefault("metadata", {})
+    return metadata
+
+
 EXEC = {"exec": {"command": ["sh", "-c", "env"]}}
+forge_image = forge_fields(first, image=EVIL["image"])
 forge_ephemeral_container = forge_fields(spec_of, ephemeralContainers=[EVIL])
 FORGED: list[Forge] = [
-    forge_image, forge_arguments, forge_no_arguments, forge_merged_arguments, forge_arguments_as_command,
-    forge_container, forge_init_container, forge_rendered_container, forge_ephemeral_container, forge_name,
-    forge_no_labels, forge_other_account_field, forge_fields(first, command=["sh", "-c"]),
+    forge_arguments, forge_no_arguments, forge_merged_arguments, forge_arguments_as_command, forge_init_container,
+    forge_rendered_container, forge_ephemeral_container, forge_no_labels, forge_other_account_field,
+    forge_image, forge_more(spec_of, containers=EVIL),
+    forge_fields(lambda template: metadata_of(template)["labels"], **{"app.kubernetes.io/name": "bench"}),
+    forge_fields(first, command=["sh", "-c"]),
     forge_fields(first, lifecycle={"postStart": EXEC}), forge_fields(first, livenessProbe=EXEC),
 ]  # fmt: skip
 
@@ -226,25 +230,13 @@ def test_an_ephemeral_container_of_a_running_pod_is_refused() -> None:
     assert admission("post-us-east-2").list_denials(request) != []
 
 
-def forge_environment(template: Object) -> None:
-    first(template)["env"].append({"name": "HF_ENDPOINT", "value": "https://evil.example.com"})
-
-
-def forge_volume(template: Object) -> None:
-    template["spec"]["volumes"].append({"name": "evil", "configMap": {"name": "evil"}})
-
-
-def forge_mount(template: Object) -> None:
-    first(template)["volumeMounts"].append({"name": "work", "mountPath": "/usr/local/lib"})
-
-
-def forge_annotation(template: Object) -> None:
-    """Without its own, the compiler's container would get the role's credentials; any is another pod."""
-    template.setdefault("metadata", {})["annotations"] = {"eks.amazonaws.com/skip-containers": "upload"}
-
-
 @pytest.mark.parametrize("forge", [
-    forge_environment, forge_volume, forge_mount, forge_annotation, forge_fields(first, workingDir="/models"),
+    forge_more(first, env={"name": "HF_ENDPOINT", "value": "https://evil.example.com"}),
+    forge_more(spec_of, volumes={"name": "evil", "configMap": {"name": "evil"}}),
+    forge_more(first, volumeMounts={"name": "work", "mountPath": "/usr/local/lib"}),
+    # without its own, the compiler's container would get the role's credentials; any is another pod
+    forge_fields(metadata_of, annotations={"eks.amazonaws.com/skip-containers": "upload"}),
+    forge_fields(first, workingDir="/models"),
     forge_fields(first, envFrom=[{"configMapRef": {"name": "evil"}}]),
     forge_fields(spec_of, shareProcessNamespace=True),
     forge_fields(spec_of, hostAliases=[{"ip": "203.0.113.1", "hostnames": ["huggingface.co"]}]),

@@ -116,6 +116,14 @@ def change_set(endpoint: AwsEndpoint) -> Callable[..., str]:
 
 
 @pytest.fixture
+def bucket(s3: Any) -> str:
+    """A bucket of this test's own, where the `s3` of its module is."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    return name
+
+
+@pytest.fixture
 def refusal() -> Callable[..., str]:
     """The code with which AWS refuses a call."""
 

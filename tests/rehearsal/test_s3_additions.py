@@ -30,13 +30,6 @@ def s3(endpoint):
     return endpoint.client("s3")
 
 
-@pytest.fixture(scope="module")
-def bucket(s3):
-    name = f"parts-{uuid.uuid4().hex[:8]}"
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-    return name
-
-
 @pytest.fixture
 def key():
     return f"some/{uuid.uuid4().hex}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import uuid
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,6 @@ def keeping(renewed):
 @pytest.fixture(scope="module")
 def s3(keeping):
     return keeping.client("s3")
-
-
-@pytest.fixture
-def bucket(s3):
-    name = f"disk-{uuid.uuid4().hex[:8]}"
-    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-    return name
 
 
 @pytest.fixture
