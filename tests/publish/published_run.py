@@ -46,7 +46,7 @@ class PublishedRun:
     Args:
         count: of rounds.
         first_s: minute of the first one.
-        step_s: from a round's minute to the next one's; 0 puts all into one.
+        step_s: from a round's begin to the next one's; 0 puts all into one minute.
         gaps: values of chunk_gap_ms in each cell.
     """
 
@@ -83,12 +83,13 @@ class PublishedRun:
 
     def series(self, number: int) -> Iterator[tuple[SeriesMinute, np.ndarray]]:
         chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - no secret
+        minute = (self.first_s + number * self.step_s) // 60 * 60
         for arm, class_, concurrency in itertools.product(ARMS, self.classes, self.concurrencies):
             dimensions = (("Experiment", self.experiment), ("Variant", arm), ("PromptClass", class_),
                           ("Concurrency", str(concurrency)))  # fmt: skip
             for name, count in (("ttft_ms", 20), ("chunk_gap_ms", self.gaps), ("requests", 1)):
                 values = np.array([chance.lognormvariate(4, 1) for _ in range(count)])
-                yield SeriesMinute(dimensions, name, self.first_s + number * self.step_s), values
+                yield SeriesMinute(dimensions, name, minute), values
 
     @property
     def destination(self) -> RunDestination:
