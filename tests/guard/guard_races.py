@@ -95,6 +95,7 @@ class Race:
         self.wrong_since: datetime | None = None
         self.labels_changed_at: datetime | None = None
         self.ended: dict[str, datetime] = {}  # runs that ended normally, and when
+        self.ends_looked_at = self.world.now  # when the latest normal end looked at the fleet last
         self.watch_deletes()
         self.watch_sizes()
 
@@ -308,6 +309,7 @@ class Race:
                 end_lease(self.world.clients, LIMITS, run=run, clock=lambda: self.world.now, wait=rest)
                 self.seen["ended"] += 1
                 self.ended[run] = self.world.now
+                self.ends_looked_at = process.described_at or self.ends_looked_at
 
         process.act = act
         return process
@@ -405,10 +407,12 @@ class Race:
             self.check_end(report.fleet, fenced.run or "", fenced.why)
 
     def check_end(self, seen: FleetState, run: str, why: str) -> None:
-        """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a lease it does."""
+        """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a lease it does.
+
+        It fences what a hand raised while an end slept behind its last look.
+        """
         ending = seen.lease.ending if seen.lease else None
-        latest = max(self.ended.values(), default=self.raised_at)
-        if "without a lease" in why and self.raised_at < latest < seen.now:
+        if "without a lease" in why and self.raised_at < self.ends_looked_at < seen.now:
             self.faults.append(f"fenced after a normal end left something: {why}")
         if any(words in why for words in ("the node group wants", "the nodes carry", "without a lease")):
             return
