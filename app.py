@@ -9,6 +9,7 @@ Context: `-c env=NAME` builds one environment; `-c environments=DIR -c experimen
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str]) -> int:
     if inputs.faults:
         sys.stderr.write(f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them\n")
     from stacks.stack import TemplateLimitError  # noqa: PLC0415  # seconds: a refused spec does not wait for it
+
+    gc.freeze()  # what was imported lives to the end, and is much to look through at each collection
 
     hosts = [(environment, inputs.list_experiments(environment)) for environment in inputs.environments()]
     try:
