@@ -31,11 +31,11 @@ class Calls:
 
     def __call__(self, number: int, ends_s: float) -> None:
         began = time.monotonic()
-        self.numbers.append(number)
         self.left_s.append(ends_s - began)
         self.lines.append((self.folder / "records.jsonl").read_bytes().count(b"\n"))
         self.ended.append(json.loads((self.folder / "manifest.json").read_text())["ended"])
         self.threads.append(threading.current_thread())
+        self.numbers.append(number)  # last: whoever waits for it may change the folder at once
         time.sleep(0.02)
         self.spans.append((began, time.monotonic()))
 
