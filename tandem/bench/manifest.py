@@ -23,7 +23,7 @@ SCHEMA = 2
 FILE = "manifest.json"
 
 RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
-ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]
+ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]  # as --control-rounds takes
 """How many there may be: more than any run has, and few enough to number each."""
 
 

@@ -54,10 +54,10 @@ def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> 
         print_json(msgspec.to_builtins(verdict or run_summary))
     else:
         print(*format_lines(run_summary), sep="\n")
-    if verdict and not as_json:
-        from tandem.report.terminal import render_lines  # noqa: PLC0415
+        if verdict:
+            from tandem.report.terminal import render_lines  # noqa: PLC0415
 
-        print("", *render_lines(verdict), sep="\n")
+            print("", *render_lines(verdict), sep="\n")
     if note:
         print(note, file=sys.stderr if as_json else sys.stdout)
     return ExitCode.VOID if verdict and verdict.controls.void else code

@@ -21,7 +21,7 @@ from tandem.cli.flags import EXCLUSIVE, EnvironmentName
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.apply import PassReport, stop_fleet
-from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.fleet_changes import follow_fleet
 from tandem.guard.normal_end import end_lease
 from tandem.guard.observe import FleetState
@@ -29,7 +29,7 @@ from tandem.guard.release import release_fence
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import create_client, create_guard_clients, create_session, require_account
-from tandem.ops.caller import SHORT_TIMEOUTS, identify_caller
+from tandem.ops.caller import identify_caller
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import cluster_exists, current_time
 from tandem.ops.status_warnings import build_schedule_warning
@@ -168,7 +168,7 @@ def _explain_reaper_silence(
 ) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
     try:
-        functions = create_client(environment, "lambda", config=SHORT_TIMEOUTS)
+        functions = create_client(environment, "lambda", config=CLIENT_CONFIG)
         path = read_reaper_path(clients.cloudwatch, functions, environment, limits, fleet_state)
     except TandemError:
         return ""

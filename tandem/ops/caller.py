@@ -12,7 +12,6 @@ from tandem.ops.account import require_account
 from tandem.spec.environment import Environment
 
 UNKNOWN_CALLER = "unknown"
-SHORT_TIMEOUTS = CLIENT_CONFIG  # the guard's
 
 
 class CallerIdentity(NamedTuple):
@@ -48,7 +47,7 @@ def identify_caller(
         ExternalError: there are no credentials.
     """
     try:
-        return CallerIdentity(require_account(environment, boto_session, SHORT_TIMEOUTS), "")
+        return CallerIdentity(require_account(environment, boto_session, CLIENT_CONFIG), "")
     except InputError:
         raise
     except TandemError as fault:

@@ -16,12 +16,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from tandem.errors import TandemError
-from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.observe import FleetState
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import foretell_stop
 from tandem.ops.account import create_client, iterate_rows
-from tandem.ops.caller import SHORT_TIMEOUTS
 from tandem.ops.faults import call_if_present, call_operation
 from tandem.ops.guard_config import stop_topic_arn
 from tandem.spec import names
@@ -69,7 +68,7 @@ def read_stop_paths(
         fleet: a look at the fleet.
     """
     budgets, functions = (
-        create_client(environment, service, boto_session, config=SHORT_TIMEOUTS) for service in ("budgets", "lambda")
+        create_client(environment, service, boto_session, config=CLIENT_CONFIG) for service in ("budgets", "lambda")
     )
     readers: dict[PathName, Callable[[], StopPath]] = {
         "schedule": lambda: read_schedule_path(clients.scheduler, config, fleet),

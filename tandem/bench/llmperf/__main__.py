@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # absolute: the tool runs in a folder of its own; a link is kept, since a venv's Python is one
         paths = {name: getattr(options, name).absolute() for name in ("source", "python", "home")}
         session = LlmperfSession(
-            arms=[_parse_arm(text, options.model, is_first=text == options.server[0]) for text in options.server],
+            arms=[_parse_arm(text, options.model, is_first=not index) for index, text in enumerate(options.server)],
             load=LlmperfLoad(**{name: value for name, value in vars(options).items() if name in LOAD_FIELDS}),
             tool=LlmperfTool(**paths),
             out=options.out,
