@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
         sys.stderr.write(f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them\n")
     from stacks.stack import TemplateLimitError  # noqa: PLC0415  # seconds: a refused spec does not wait for it
 
-    gc.freeze()  # what was imported lives to the end, and is much to look through at each collection
+    gc.disable()  # what synthesis makes lives to its end, and is much to look through at each collection
 
     hosts = [(environment, inputs.list_experiments(environment)) for environment in inputs.environments()]
     try:

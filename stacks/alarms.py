@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
+from stacks.fragment import add_fragment, compute_logical_id
 from tandem.monitoring.alarm import (
     SUPPRESSOR_EXTENSION_S,
     SUPPRESSOR_WAIT_S,
@@ -18,80 +18,75 @@ from tandem.monitoring.alarm import (
     EnvironmentAlarms,
     MetricAlarm,
 )
-from tandem.monitoring.widget import Dimensions, MathExpression, MetricLine
+from tandem.monitoring.widget import MathExpression, MetricLine
 
-_Alarm = cloudwatch.CfnAlarm
+SCOPE = "Alarms"  # in every stack with alarms
 COMPARISONS = {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}
 
+Properties = dict[str, Any]
+"""As CloudFormation writes them."""
 
-def add_alarms(scope: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> None:
-    """Add all alarms of an environment.
+
+def add_alarms(stack: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> None:
+    """Add all alarms of an environment, in one fragment.
 
     Args:
         topic_arn: told when a composite alarm begins, and when it ends.
     """
-    parked_alarms = (alarms.suppressor,) if alarms.suppressor else ()
-    alarms_by_name = {alarm.name: add_metric_alarm(scope, alarm) for alarm in (*alarms.alarms, *parked_alarms)}
+    resources: dict[str, Properties] = {
+        _logical_id(alarm.name): {"Type": "AWS::CloudWatch::Alarm", "Properties": build_alarm_properties(alarm)}
+        for alarm in (*alarms.alarms, alarms.suppressor)
+        if alarm
+    }
     for composite in alarms.composites:
-        resource = _add_composite_alarm(scope, composite, topic_arn)
-        earlier_names = (*composite.alarms, *([composite.suppressor] if composite.suppressor else []))
-        # all in one message to Node
-        resource.node.add_dependency(*(alarms_by_name[name] for name in earlier_names))
-
-
-def add_metric_alarm(scope: Construct, alarm: MetricAlarm) -> cloudwatch.CfnAlarm:
-    """Add one metric alarm, of one metric or of metric math."""
-    line = alarm.lines[0]
-    properties: dict[str, Any] = {"metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
-    if len(alarm.lines) == 1 and isinstance(line, MetricLine):
-        properties = {
-            "metric_name": line.metric,
-            "namespace": line.namespace,
-            "dimensions": _list_dimensions(line.dimensions),
-            "period": alarm.period_s,
-            "extended_statistic" if line.statistic.startswith("p") else "statistic": line.statistic,
+        resources[_logical_id(composite.name)] = {
+            "Type": "AWS::CloudWatch::CompositeAlarm",
+            "Properties": _build_composite_properties(composite),
+            "DependsOn": [_logical_id(name) for name in (*composite.alarms, composite.suppressor) if name],
         }
-    return cloudwatch.CfnAlarm(
-        scope,
-        alarm.name,
-        alarm_name=alarm.name,
-        alarm_description=alarm.description,
-        comparison_operator=COMPARISONS[alarm.comparison],
-        threshold=alarm.threshold,
-        evaluation_periods=alarm.periods,
-        datapoints_to_alarm=alarm.datapoints,
-        treat_missing_data=alarm.missing,
-        evaluate_low_sample_count_percentile=alarm.low_samples,
-        **properties,
-    )
+    add_fragment(stack, SCOPE, resources, {"Topic": topic_arn})
 
 
-def _build_query(line: MetricLine | MathExpression, period_s: int) -> _Alarm.MetricDataQueryProperty:
-    query = _Alarm.MetricDataQueryProperty
+def _logical_id(alarm_name: str) -> str:
+    return compute_logical_id((SCOPE, alarm_name))
+
+
+def build_alarm_properties(alarm: MetricAlarm) -> Properties:
+    """Return the properties of one metric alarm, of one metric or of metric math."""
+    line = alarm.lines[0]
+    source: Properties = {"Metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
+    if len(alarm.lines) == 1 and isinstance(line, MetricLine):
+        statistic = "ExtendedStatistic" if line.statistic.startswith("p") else "Statistic"
+        source = {**_build_metric(line), "Period": alarm.period_s, statistic: line.statistic}
+    if alarm.low_samples:
+        source["EvaluateLowSampleCountPercentile"] = alarm.low_samples
+    return source | {
+        "AlarmName": alarm.name, "AlarmDescription": alarm.description, "TreatMissingData": alarm.missing,
+        "ComparisonOperator": COMPARISONS[alarm.comparison], "Threshold": alarm.threshold,
+        "EvaluationPeriods": alarm.periods, "DatapointsToAlarm": alarm.datapoints,
+    }  # fmt: skip
+
+
+def _build_query(line: MetricLine | MathExpression, period_s: int) -> Properties:
+    query = {"Id": line.id, "ReturnData": line.is_visible, **({"Label": line.label} if line.label else {})}
     if isinstance(line, MathExpression):
-        return query(id=line.id, label=line.label, expression=line.text, period=period_s, return_data=line.is_visible)
+        return {**query, "Expression": line.text, "Period": period_s}
     assert line.id is not None, f"{line.metric} stands in an expression and has no id"
-    dimensions = _list_dimensions(line.dimensions)
-    metric = _Alarm.MetricProperty(namespace=line.namespace, metric_name=line.metric, dimensions=dimensions)
-    stat = _Alarm.MetricStatProperty(metric=metric, period=period_s, stat=line.statistic)
-    return query(id=line.id, label=line.label, metric_stat=stat, return_data=line.is_visible)
+    return {**query, "MetricStat": {"Metric": _build_metric(line), "Period": period_s, "Stat": line.statistic}}
 
 
-def _list_dimensions(dimensions: Dimensions) -> list[_Alarm.DimensionProperty]:
-    return [_Alarm.DimensionProperty(name=name, value=value) for name, value in dimensions]
+def _build_metric(line: MetricLine) -> Properties:
+    dimensions = [{"Name": name, "Value": value} for name, value in line.dimensions]
+    return {"Namespace": line.namespace, "MetricName": line.metric, "Dimensions": dimensions}
 
 
-def _add_composite_alarm(scope: Construct, composite: CompositeAlarm, topic_arn: str) -> cloudwatch.CfnCompositeAlarm:
-    has_suppressor = composite.suppressor is not None
-    return cloudwatch.CfnCompositeAlarm(
-        scope,
-        composite.name,
-        alarm_name=composite.name,
-        alarm_description=composite.description,
-        alarm_rule=composite.rule,
-        alarm_actions=[topic_arn],
-        ok_actions=[topic_arn],
-        actions_suppressor=composite.suppressor,
-        actions_suppressor_wait_period=SUPPRESSOR_WAIT_S if has_suppressor else None,
-        actions_suppressor_extension_period=SUPPRESSOR_EXTENSION_S if has_suppressor else None,
-    )
+def _build_composite_properties(composite: CompositeAlarm) -> Properties:
+    suppression = {
+        "ActionsSuppressor": composite.suppressor, "ActionsSuppressorWaitPeriod": SUPPRESSOR_WAIT_S,
+        "ActionsSuppressorExtensionPeriod": SUPPRESSOR_EXTENSION_S,
+    }  # fmt: skip
+    return {
+        "AlarmName": composite.name, "AlarmDescription": composite.description, "AlarmRule": composite.rule,
+        "AlarmActions": [{"Ref": "Topic"}], "OKActions": [{"Ref": "Topic"}],
+        **(suppression if composite.suppressor else {}),
+    }  # fmt: skip

@@ -68,7 +68,7 @@ class GuardStack(EnvironmentStack):
             _add_budget(Construct(self, "Budget"), environment, stop_topic_arn, people_topic_arn)
         if environment.guard.people_policies:
             add_people_policies(Construct(self, "People"), environment)
-        add_alarms(Construct(self, "Alarms"), build_guard_alarms(environment), people_topic_arn)
+        add_alarms(self, build_guard_alarms(environment), people_topic_arn)
 
 
 def _add_key(scope: Construct, environment: Environment) -> str:

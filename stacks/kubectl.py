@@ -57,6 +57,7 @@ class KubectlAccess(Construct):
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
             kubectl_layer=KubectlV36Layer(self, "Layer"), role=role.without_policy_updates(),
         )  # fmt: skip
+        self.service_token, self.cluster_name = provider.service_token, cluster_name
         self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not take
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider

@@ -52,7 +52,7 @@ class ObservabilityStack(EnvironmentStack):
         environment = monitoring_scope.environment
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
-        add_alarms(Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment))
+        add_alarms(self, build_alarms(monitoring_scope), topic_arn(environment))
         _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
         if environment.observability.container_insights:
             key_arn = _add_log_key(Construct(self, "Key"), environment)
@@ -62,13 +62,14 @@ class ObservabilityStack(EnvironmentStack):
 def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
     """Add every dashboard, unless it passes a limit of CloudWatch, which ends the synthesis."""
     for dashboard in build_dashboards(monitoring_scope):
-        fault_texts = list(find_limit_faults(dashboard))
+        body = build_body(dashboard, monitoring_scope.environment.region)
+        fault_texts = list(find_limit_faults(body))
         if fault_texts:
             raise TemplateLimitError(
                 "; ".join(fault_texts), where=dashboard.name, change="host fewer experiments in this environment"
             )
-        body = json.dumps(build_body(dashboard, monitoring_scope.environment.region), separators=(",", ":"))
-        cloudwatch.CfnDashboard(scope, dashboard.name, dashboard_name=dashboard.name, dashboard_body=body)
+        text = json.dumps(body, separators=(",", ":"))
+        cloudwatch.CfnDashboard(scope, dashboard.name, dashboard_name=dashboard.name, dashboard_body=text)
 
 
 def _add_log_key(scope: Construct, environment: Environment) -> str:

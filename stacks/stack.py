@@ -26,13 +26,17 @@ class EnvironmentStack(cdk.Stack):
 
     Account, region, tags and permissions boundary come from the stage; the protection is said on every stack,
     because a stage does not hand it down.
+
+    Attributes:
+        name: as stack_name, without a question to Node.
     """
 
     def __init__(self, scope: Construct, kind: str, *, environment: Environment, description: str) -> None:
+        self.name = names.stack_name(environment, kind)
         super().__init__(
             scope,
             kind,
-            stack_name=names.stack_name(environment, kind),
+            stack_name=self.name,
             description=description,
             tags=names.resource_tags(environment),  # the stack itself; what stands in it is tagged by the stage
             termination_protection=environment.termination_protection,
@@ -42,14 +46,14 @@ class EnvironmentStack(cdk.Stack):
         )
 
 
-def export_value(stack: cdk.Stack, id_: str, value: str) -> str:
+def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
     """Export `value` as `<stack>-<id_>` and return the expression by which another stack imports it.
 
     A producer exports the same values whoever imports them, so that leaving Fleet or Workloads out, or moving capacity
     to another zone, changes no template of the stacks below. CDK's own references would come and go with their users,
     and CloudFormation refuses to drop an export that is still imported.
     """
-    name = f"{stack.stack_name}-{id_}"
+    name = f"{stack.name}-{id_}"
     cdk.CfnOutput(stack, id_, value=value, export_name=name)
     return cdk.Fn.import_value(name)
 

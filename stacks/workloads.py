@@ -8,6 +8,7 @@ it is deleted first, while the nodes, the add-ons and its own right to enter the
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, IDependable
 
+from stacks.fragment import add_fragment, compute_address, compute_logical_id
 from stacks.identity import add_chart_reader, add_pod_identities
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
@@ -31,6 +33,8 @@ Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
 # charts whose objects are many, large and apart from each other
 CHARTS_SPLIT_BY_NAME = frozenset({"stage", "compile", "serve"})
+MANIFEST_TYPE = eks.KubernetesManifest.RESOURCE_TYPE
+PRUNE_PREFIX = "aws.cdk.eks/prune-"
 HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm's error is what is reported
 
 
@@ -106,19 +110,32 @@ def _add_manifests(
     custom resource, old and new, in one invocation of 256 KiB. By name and not by number: an object that changed
     its resource would be deleted by the one before it is made by the other.
     """
+    path = scope.node.path.split("/")
     for stage, objects in stages.items():
-        manifests = [
-            eks.KubernetesManifest(
-                scope, piece_id, cluster=kubectl.cluster, manifest=piece_objects,
-                overwrite=True,  # `kubectl create` would fail where a cluster already has the object
-                prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
-            )
-            for piece_id, piece_objects in split_chart(stage, objects).items()
-        ]  # fmt: skip
-        for manifest in manifests:
-            manifest.node.add_dependency(kubectl.ready, *earlier)
-        earlier = manifests
+        resources, parameters = {}, {"ServiceToken": kubectl.service_token}
+        for piece_id, piece_objects in split_chart(stage, objects).items():
+            logical_id = compute_logical_id((path[-1], piece_id, "Resource"))
+            prune_label = f"{PRUNE_PREFIX}{compute_address((*path, piece_id))}"
+            bodies = [_add_label(body, prune_label) for body in piece_objects]
+            parameters[f"{logical_id}Manifest"] = json.dumps(bodies, separators=(",", ":"), ensure_ascii=False)
+            resources[logical_id] = {  # as eks.KubernetesManifest writes it
+                "Type": MANIFEST_TYPE, "UpdateReplacePolicy": "Delete", "DeletionPolicy": "Delete",
+                "Properties": {
+                    "ServiceToken": {"Ref": "ServiceToken"}, "Manifest": {"Ref": f"{logical_id}Manifest"},
+                    "ClusterName": kubectl.cluster_name,
+                    "PruneLabel": prune_label,  # an object that a spec no longer renders is deleted
+                    "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
+                },
+            }  # fmt: skip
+        manifests = add_fragment(scope, stage, resources, parameters)
+        manifests.node.add_dependency(kubectl.ready, *earlier)
+        earlier = [manifests]
     return scope
+
+
+def _add_label(body: Mapping[str, Any], label: str) -> dict[str, Any]:
+    metadata = body["metadata"]
+    return {**body, "metadata": {**metadata, "labels": {label: "", **metadata.get("labels", {})}}}
 
 
 def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:

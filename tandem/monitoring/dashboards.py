@@ -126,9 +126,8 @@ def build_caption(graph: GraphWidget) -> str:
     return f"{graph.sentence} *Published by: {graph.publisher}.*"
 
 
-def find_limit_faults(dashboard: Dashboard) -> Iterator[str]:
-    """Yield each limit of CloudWatch that a dashboard of many experiments passes, in a sentence."""
-    body = build_body(dashboard, "xx-xxxxxxxxx-0")
+def find_limit_faults(body: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each limit of CloudWatch that the body of a dashboard of many experiments passes, in a sentence."""
     for amount, limit, noun in (
         (len(body["widgets"]), MAX_WIDGETS, "widgets, captions counted"),
         (sum(len(box["properties"].get("metrics", ())) for box in body["widgets"]), MAX_METRICS, "metrics"),
