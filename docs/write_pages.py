@@ -150,7 +150,7 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
         "list_rights": rights.list_rights,
         "list_needs": rights.list_needs,
         "cluster_kinds": cluster_rights.CLUSTER_KINDS,
-        "cluster_rights": (*cluster_rights.CLUSTER_RIGHTS, *cluster_rights.DENIED_RIGHTS),
+        "cluster_rights": cluster_rights.CLUSTER_RIGHTS,
         "target_reasons": {target: rights.TARGET_REASONS[target] for target in wildcard_targets},
         "action_reasons": rights.WILDCARD_REASONS,
         "count_characters": policies.count_policy_characters,

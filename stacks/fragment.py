@@ -16,8 +16,6 @@ from typing import Any
 from aws_cdk.cloudformation_include import CfnInclude
 from constructs import Construct
 
-MAX_NAME_LENGTH = 240  # of a logical id, before its hash
-
 
 def add_fragment(
     scope: Construct, id_: str, resources: Mapping[str, Mapping[str, Any]], parameters: Mapping[str, str]
@@ -46,7 +44,8 @@ def compute_logical_id(path: Sequence[str]) -> str:
     for id_ in path:
         if not names or not names[-1].endswith(id_):  # the CDK leaves out what the name before ends with
             names.append(id_)
-    name = re.sub(r"[^A-Za-z0-9]", "", "".join(id_ for id_ in names if id_ != "Resource"))[:MAX_NAME_LENGTH]
+    # letters and digits, of which the CDK keeps 240
+    name = re.sub(r"[^A-Za-z0-9]", "", "".join(id_ for id_ in names if id_ != "Resource"))[:240]
     return name + hashlib.md5("/".join(path).encode(), usedforsecurity=False).hexdigest()[:8].upper()
 
 

@@ -62,8 +62,7 @@ class ObservabilityStack(EnvironmentStack):
 def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
     """Add every dashboard, unless it passes a limit of CloudWatch, which ends the synthesis."""
     for dashboard in build_dashboards(monitoring_scope):
-        body = build_body(dashboard, monitoring_scope.environment.region)
-        fault_texts = list(find_limit_faults(body))
+        fault_texts = list(find_limit_faults(body := build_body(dashboard, monitoring_scope.environment.region)))
         if fault_texts:
             raise TemplateLimitError(
                 "; ".join(fault_texts), where=dashboard.name, change="host fewer experiments in this environment"

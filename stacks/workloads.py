@@ -134,8 +134,7 @@ def _add_manifests(
 
 
 def _add_label(body: Mapping[str, Any], label: str) -> dict[str, Any]:
-    metadata = body["metadata"]
-    return {**body, "metadata": {**metadata, "labels": {label: "", **metadata.get("labels", {})}}}
+    return {**body, "metadata": {**body["metadata"], "labels": {label: "", **body["metadata"].get("labels", {})}}}
 
 
 def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:

@@ -15,15 +15,12 @@ Missing = Literal["missing", "ignore", "breaching", "notBreaching"]
 LowSamples = Literal["evaluate", "ignore"]
 
 # CloudWatch API reference, PutMetricAlarm, PutCompositeAlarm and MetricDataQuery, of botocore 1.44.5
-MAX_NAME_CHARACTERS = 255
-MAX_DESCRIPTION_CHARACTERS = 1024
 MAX_RULE_CHARACTERS = 10_240
 MAX_CHILDREN = 100  # alarms that a composite's rule names
 MAX_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
 # of an environment: its template takes 500 resources (CloudFormation user guide, quotas), composites, dashboards,
 # subscribers and log groups among them
 MAX_ALARMS = 460
-MAX_EVALUATION_S = 86_400  # periods x period_s, for a period below an hour
 # A fleet that is parked takes its servers along: requests fail, pods go, and three minutes later the suppressor says
 # so, one or two more being what Container Insights and the log take. Nobody is called within that time.
 SUPPRESSOR_WAIT_S = 300

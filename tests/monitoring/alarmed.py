@@ -14,6 +14,10 @@ from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.scope import MonitoringScope
 from tandem.spec.environment import ReferenceRun, ReferenceValue
 
+# limits of CloudWatch that only tests ask for
+MAX_NAME_CHARACTERS = 255
+MAX_DESCRIPTION_CHARACTERS = 1024
+MAX_EVALUATION_S = 86_400  # periods x period_s, for a period below an hour
 START = 1_699_999_200  # a whole quarter-hour
 MINUTE = 60
 QUARTER = 15  # minutes

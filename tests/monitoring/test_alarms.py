@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 
+import alarmed
 import pytest
 from alarmed import BASELINE, DRAFTING, REFERENCE, crowded, every, of, watched
 from hosted import ENVIRONMENTS
@@ -53,7 +54,7 @@ def test_an_alarm_reads_what_somebody_was_recorded_to_send(name):
 @in_every_scope
 def test_an_alarm_says_what_is_wrong_why_at_this_level_and_what_to_do(name):
     for alarm in each(name):
-        assert len(alarm.description) <= limits.MAX_DESCRIPTION_CHARACTERS
+        assert len(alarm.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
         assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
         assert alarm.sentence.endswith(".")
         assert SCOPES[name].environment.name in alarm.sentence
@@ -65,7 +66,7 @@ def test_an_alarm_keeps_cloudwatchs_limits(name):
     for alarm in each(name):
         assert len(lines(alarm)) <= limits.MAX_ALARM_METRICS
         assert alarm.period_s % 60 == 0
-        assert alarm.periods * alarm.period_s <= limits.MAX_EVALUATION_S
+        assert alarm.periods * alarm.period_s <= alarmed.MAX_EVALUATION_S
         assert 1 <= alarm.datapoints <= alarm.periods
         assert [line.is_visible for line in alarm.lines].count(True) == 1
         assert "SEARCH" not in "".join(line.text for line in alarm.lines if isinstance(line, MathExpression))
@@ -95,8 +96,8 @@ def test_a_composite_keeps_cloudwatchs_limits(name):
         arns = composite.rule.replace('("', f'("arn:aws:cloudwatch:{region}:111122223333:alarm:')
         assert len(composite.alarms) <= limits.MAX_CHILDREN
         assert len(arns) <= limits.MAX_RULE_CHARACTERS
-        assert len(composite.name) <= limits.MAX_NAME_CHARACTERS
-        assert len(composite.description) <= limits.MAX_DESCRIPTION_CHARACTERS
+        assert len(composite.name) <= alarmed.MAX_NAME_CHARACTERS
+        assert len(composite.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
         assert composite.rule.count("ALARM(") == len(composite.alarms)
 
 

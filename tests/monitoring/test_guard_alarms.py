@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+import alarmed
 import pytest
 from alarmed import MINUTE, START
 from hosted import ENVIRONMENTS as NAMES
@@ -13,7 +14,6 @@ from hosted import watched
 from rehearsal.cloudwatch.alarm_state import compute_states, list_notifications
 from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem import metrics
-from tandem.monitoring import alarm as limits
 from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.widget import MetricLine
@@ -67,11 +67,11 @@ def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
         (publisher,) = (publisher for publisher, metric in metrics.CLOUDWATCH_METRICS if metric == read.metric)
         assert tuple(dimension for dimension, _ in read.dimensions) in metrics.PUBLISHERS[publisher].dimensions
         assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
-        assert len(alarm.description) <= limits.MAX_DESCRIPTION_CHARACTERS
+        assert len(alarm.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
         assert name in alarm.sentence
         assert alarm.sentence.endswith(".")
         assert re.search(r"[:;] ", alarm.reason)
-        assert alarm.periods * alarm.period_s <= limits.MAX_EVALUATION_S
+        assert alarm.periods * alarm.period_s <= alarmed.MAX_EVALUATION_S
 
 
 @every_environment

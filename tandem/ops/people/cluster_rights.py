@@ -1,7 +1,8 @@
-"""What Kubernetes lets operator, engineer and viewer do in a cluster: one row a right, and what no row gives them.
+"""What Kubernetes lets operator, engineer and viewer do in a cluster: one row a right.
 
-Invariant: nothing is allowed but these rows; charts/people.py renders them as RBAC, docs/people.md shows them, and a
-test evaluates every verb on every resource against the page. An admin has EKS's own cluster-admin policy instead.
+Invariant: nothing is allowed but these rows; charts/people.py renders them as RBAC, docs/people.md shows them, and what
+nobody may, and a test evaluates every verb on every resource against the page. An admin has EKS's own cluster-admin
+policy instead.
 
 Source of groups, resources and subresources: the Kubernetes API reference, 1.36.
 """
@@ -13,8 +14,8 @@ from typing import Literal
 
 ClusterKind = Literal["viewer", "engineer", "operator"]
 CLUSTER_KINDS: tuple[ClusterKind, ...] = ("viewer", "engineer", "operator")
-NamespaceScope = Literal["everywhere", "experiments", "nowhere"]
-"""All namespaces and what is in none; the namespaces of the experiments alone; or no place, for a denied right."""
+NamespaceScope = Literal["everywhere", "experiments"]
+"""All namespaces and what is in none; or the namespaces of the experiments alone."""
 
 DELIVERY_GROUP = "tandem-delivery"  # of the function with which CloudFormation applies manifests
 RUNNER_NAMESPACE = "runner-system"  # of the program that will start Jobs for people; nobody but an admin enters it
@@ -30,7 +31,7 @@ class ClusterRight:
         scope: where.
         group: of the API, "" the core.
         resources: with their subresource after a slash.
-        reason: who needs it, and the page that says so; of a denied one what it would open.
+        reason: who needs it, and the page that says so.
     """
 
     kinds: tuple[ClusterKind, ...]
@@ -41,14 +42,10 @@ class ClusterRight:
     reason: str
 
 
-_READ, _WRITE = "get list watch", "create delete deletecollection patch update"
+_READ = "get list watch"
 _STATE = "state and events of what runs: docs/runbook.md, docs/placement.md"
 _JOB_REASON = "`kubectl create job --from=cronjob/...` stages and compiles: docs/artifacts.md"
 _SCALE_REASON = "`kubectl scale` starts and parks servers: docs/run-by-hand.md"
-_RENDERED_RESOURCES = "resourcequotas serviceaccounts nodes persistentvolumes persistentvolumeclaims namespaces"
-_RBAC_GROUP, _WRITE_RBAC = "rbac.authorization.k8s.io", f"{_WRITE} bind escalate"
-_POLICY_RESOURCES = "validatingadmissionpolicies validatingadmissionpolicybindings"
-_JOBS_ALONE = "people make Jobs alone"
 _ENTRY = (
     "`kubectl exec job/bench` measures: docs/run-by-hand.md; in pods of other names the admission policy refuses it"
 )
@@ -91,24 +88,6 @@ CLUSTER_RIGHTS = (
     *_build_rights(
         ("operator",), "everywhere", ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md")
     ),
-)
-DENIED_RIGHTS = _build_rights(
-    (),
-    "nowhere",
-    ("", "pods/attach", "create get", "enters a running container"),
-    ("", "pods/ephemeralcontainers", "patch update", "adds a container of any image to a pod that has a role"),
-    ("", "serviceaccounts/token", "create", "a token of an account is the role of its pods"),
-    ("", "pods/portforward pods/proxy services/proxy", "create get", "goes past the network policies"),
-    ("", "pods replicationcontrollers", "create patch update", _JOBS_ALONE),
-    ("apps", "daemonsets deployments replicasets statefulsets", _WRITE, f"{_JOBS_ALONE}; what serves is rendered"),
-    ("batch", "cronjobs", _WRITE, "what a Job with a guarded account may run is read from the CronJobs"),
-    ("", "secrets", f"{_READ} {_WRITE}", "nothing of Tandem's is one"),
-    ("", "configmaps", _WRITE, "the rendered commands, which admission reads, are one"),
-    ("networking.k8s.io", "networkpolicies", _WRITE, "they keep pods apart"),
-    ("", _RENDERED_RESOURCES, _WRITE, "rendered, or EKS's"),
-    (_RBAC_GROUP, "clusterroles clusterrolebindings roles rolebindings", _WRITE_RBAC, "rights are rendered"),
-    ("admissionregistration.k8s.io", _POLICY_RESOURCES, _WRITE, "policies are rendered"),
-    ("", "groups serviceaccounts users", "impersonate", "would be somebody else's rights"),
 )
 
 
