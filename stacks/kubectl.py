@@ -38,7 +38,8 @@ class KubectlAccess(Construct):
     """A kubectl provider for a cluster known by its name.
 
     Attributes:
-        cluster: the handle that manifests and charts take.
+        cluster: the handle that charts take.
+        service_token, cluster_name: what a manifest's custom resource takes instead.
         ready: what they must wait for, and what must outlive them: the right to enter, and to write logs.
     """
 
