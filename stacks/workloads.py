@@ -103,7 +103,7 @@ class WorkloadsStack(EnvironmentStack):
 
 def _add_manifests(
     scope: Construct, kubectl: KubectlAccess, stages: Mapping[str, Objects], earlier: Sequence[IDependable]
-) -> Construct:
+) -> IDependable:
     """Add one experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
 
     What grows with the number of variants is sent name by name, because CloudFormation sends the properties of a
@@ -111,26 +111,26 @@ def _add_manifests(
     its resource would be deleted by the one before it is made by the other.
     """
     path = scope.node.path.split("/")
+    resources, parameters, earlier_ids = dict[str, Any](), {"ServiceToken": kubectl.service_token}, list[str]()
     for stage, objects in stages.items():
-        resources, parameters = {}, {"ServiceToken": kubectl.service_token}
-        for piece_id, piece_objects in split_chart(stage, objects).items():
-            logical_id = compute_logical_id((path[-1], piece_id, "Resource"))
+        pieces = split_chart(stage, objects)
+        stage_ids = [compute_logical_id((path[-1], piece_id, "Resource")) for piece_id in pieces]
+        for logical_id, (piece_id, piece_objects) in zip(stage_ids, pieces.items(), strict=True):
             prune_label = f"{PRUNE_PREFIX}{compute_address((*path, piece_id))}"
             bodies = [_add_label(body, prune_label) for body in piece_objects]
             parameters[f"{logical_id}Manifest"] = json.dumps(bodies, separators=(",", ":"), ensure_ascii=False)
             resources[logical_id] = {  # as eks.KubernetesManifest writes it
                 "Type": MANIFEST_TYPE, "UpdateReplacePolicy": "Delete", "DeletionPolicy": "Delete",
-                "Properties": {
+                "DependsOn": earlier_ids, "Properties": {
                     "ServiceToken": {"Ref": "ServiceToken"}, "Manifest": {"Ref": f"{logical_id}Manifest"},
-                    "ClusterName": kubectl.cluster_name,
-                    "PruneLabel": prune_label,  # an object that a spec no longer renders is deleted
+                    "ClusterName": kubectl.cluster_name, "PruneLabel": prune_label,  # an object not rendered now goes
                     "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
                 },
             }  # fmt: skip
-        manifests = add_fragment(scope, stage, resources, parameters)
-        manifests.node.add_dependency(kubectl.ready, *earlier)
-        earlier = [manifests]
-    return scope
+        earlier_ids = stage_ids or earlier_ids
+    manifests = add_fragment(scope, "Manifests", resources, parameters)
+    manifests.node.add_dependency(kubectl.ready, *earlier)
+    return manifests
 
 
 def _add_label(body: Mapping[str, Any], label: str) -> dict[str, Any]:
