@@ -123,7 +123,7 @@ def _add_manifests(
                 "Type": MANIFEST_TYPE, "UpdateReplacePolicy": "Delete", "DeletionPolicy": "Delete",
                 "DependsOn": earlier_ids, "Properties": {
                     "ServiceToken": {"Ref": "ServiceToken"}, "Manifest": {"Ref": f"{logical_id}Manifest"},
-                    "ClusterName": kubectl.cluster_name, "PruneLabel": prune_label,  # an object not rendered now goes
+                    "ClusterName": kubectl.cluster_name, "PruneLabel": prune_label,  # deletes what is not rendered
                     "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
                 },
             }  # fmt: skip
