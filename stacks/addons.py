@@ -31,7 +31,6 @@ def add_node_addons(
     role = add_pod_role(
         Construct(scope, "CniRole"), environment=environment, namespace="kube-system", account=CNI_ACCOUNT,
         managed_policy_arns=[aws_policy_arn(environment, "AmazonEKS_CNI_Policy")],
-        reason="AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes",
     )  # fmt: skip
     agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
     cni = add_addon(

@@ -7,7 +7,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from stacks.stack import EnvironmentStack, acknowledge_findings
+from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -25,9 +25,6 @@ class ArtifactsStack(EnvironmentStack):
             Construct(self, "AccessLogs"), name=names.log_bucket_name(environment),
             expire_days=environment.log_retention_days,
         )  # fmt: skip
-        acknowledge_findings(
-            access_logs, "it receives the access logs; its own would log themselves", "AwsSolutions-S1"
-        )
         add_private_bucket(
             Construct(self, "Artifacts"), name=names.bucket_name(environment), access_logs=access_logs,
             noncurrent_days=environment.artifacts.noncurrent_days, key_arn=environment.artifacts.kms_key_arn,

@@ -47,16 +47,17 @@ class ClusterStack(EnvironmentStack):
         super().__init__(scope, id_, environment=environment, description=description)
         subnet_ids = network.all_subnet_ids()
         cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, subnet_ids)
-        _add_access_entries(Construct(self, "Access"), cluster.ref, environment)
+        cluster_ref = cluster.ref
+        _add_access_entries(Construct(self, "Access"), cluster_ref, environment)
         node_role_arn = add_node_role(Construct(self, "NodeRole"), environment).attr_arn
-        node_addons = add_node_addons(Construct(self, "NodeAddons"), cluster.ref, environment, addon_versions)
+        node_addons = add_node_addons(Construct(self, "NodeAddons"), cluster_ref, environment, addon_versions)
         system_nodes = add_system_nodes(
-            Construct(self, "SystemNodes"), environment, cluster_ref=cluster.ref, node_role_arn=node_role_arn,
+            Construct(self, "SystemNodes"), environment, cluster_ref=cluster_ref, node_role_arn=node_role_arn,
             subnet_ids=subnet_ids,
         )  # fmt: skip
         for addon in node_addons:
             system_nodes.add_resource_dependency(addon)
-        add_workload_addons(Construct(self, "Addons"), cluster.ref, addon_versions, system_nodes)
+        add_workload_addons(Construct(self, "Addons"), cluster_ref, addon_versions, system_nodes)
         metrics_namespaces = (names.bench_namespace(environment), names.simulation_namespace(environment))
         role_arns = add_pod_roles(Construct(self, "PodRoles"), environment, metrics_namespaces)
         self.node_role_arn = export_value(self, "NodeRoleArn", node_role_arn)
@@ -127,7 +128,6 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
     return add_role(
         scope, "eks.amazonaws.com", actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions,
         policy_name="secrets-key", statements=[key_statement], managed_policy_arns=[policy],
-        reason="EKS requires this policy of its cluster role and extends it with new Kubernetes versions",
     )  # fmt: skip
 
 

@@ -43,24 +43,27 @@ class EnvironmentStage(cdk.Stage):
             permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
         )
         # on the stage: what is put on the App does not enter stages
+        tags = cdk.Tags.of(self)
         for key, value in sorted(names.resource_tags(environment).items()):
-            cdk.Tags.of(self).add(key, value)
+            tags.add(key, value)
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}
+        network_stack, kinds = None, names.stack_kinds(environment)
         if isinstance(environment.network, NewNetwork):
-            network = NetworkStack(self, "Network", environment=environment, network=environment.network).network
+            network_stack = NetworkStack(self, "Network", environment=environment, network=environment.network)
+            network = network_stack.network
         else:
             network = import_network(environment.network)
-        kinds = names.stack_kinds(environment)
-        if "Artifacts" in kinds:
-            ArtifactsStack(self, "Artifacts", environment=environment)
+        artifacts_stack = ArtifactsStack(self, "Artifacts", environment=environment) if "Artifacts" in kinds else None
         image = ImageStack(self, "Image", environment=environment, network=network)
-        if environment.builds_in_vpc:
-            self._order_after(image, "Network")
         cluster = ClusterStack(self, "Cluster", environment=environment, network=network, addon_versions=addon_versions)
-        self._order_after(cluster, "Network")
+        if network_stack:
+            cluster.add_stack_dependency(network_stack)
+        if network_stack and environment.builds_in_vpc:
+            image.add_stack_dependency(network_stack)
         guard = GuardStack(self, "Guard", environment=environment)
-        self._order_after(guard, "Artifacts")  # the fence lies there
+        if artifacts_stack:
+            guard.add_stack_dependency(artifacts_stack)  # the fence lies there
         if "Fleet" in kinds:
             fleet = FleetStack(
                 self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
@@ -86,10 +89,4 @@ class EnvironmentStage(cdk.Stage):
             catalogue=catalogue,
         )  # fmt: skip
         workloads.add_stack_dependency(cluster)
-        self._order_after(workloads, "Image")  # what it starts pulls the images of ours
-
-    def _order_after(self, stack: cdk.Stack, kind: str) -> None:
-        """Order `stack` after the stack of `kind`, where the environment has one."""
-        earlier_stack = self.node.try_find_child(kind)
-        if isinstance(earlier_stack, cdk.Stack):
-            stack.add_stack_dependency(earlier_stack)
+        workloads.add_stack_dependency(image)  # what it starts pulls the images of ours

@@ -26,12 +26,10 @@ from stacks.alarms import add_alarms
 from stacks.guard_functions import FUNCTIONS, add_guard_function, add_reaper_schedule
 from stacks.policy import Conditions, allow, deny_plain_transport, policy_document
 from stacks.role import add_customer_key, add_role, allow_log_key
-from stacks.stack import EnvironmentStack, TemplateLimitError, acknowledge_findings
+from stacks.stack import EnvironmentStack, TemplateLimitError
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.ops.guard_config import build_arn
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
-from tandem.ops.people.policy_targets import build_targets
-from tandem.ops.people.rights import TARGET_REASONS, list_rights
 from tandem.spec import names
 from tandem.spec.budgets import build_budget_request, needs_manual_budget
 from tandem.spec.catalogue import load_catalogue
@@ -104,10 +102,10 @@ def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:
         message_retention_period=MESSAGE_RETENTION_S,
     )  # fmt: skip
     queue.apply_removal_policy(RemovalPolicy.DESTROY)
-    policy = policy_document(deny_plain_transport("sqs:*", queue.attr_arn))
+    queue_arn = queue.attr_arn
+    policy = policy_document(deny_plain_transport("sqs:*", queue_arn))
     sqs.CfnQueuePolicy(scope, "Policy", queues=[queue.ref], policy_document=policy)
-    acknowledge_findings(queue, "the queue of what others gave up; people alone read it", "AwsSolutions-SQS3")
-    return queue.attr_arn
+    return queue_arn
 
 
 def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: str, key_arn: str) -> None:
@@ -122,7 +120,6 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
         scope, "scheduler.amazonaws.com", name=names.scheduler_role_name(environment), policy_name="stop",
         statements=guard_rights.list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
         conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": group_arn}},
-        reason="EKS ends the ARN of a node group with an id of its own; cluster and node group are literal",
     )  # fmt: skip
 
 
@@ -161,14 +158,14 @@ def _add_stop_topic(scope: Construct, environment: Environment, key_arn: str, fu
 
 def _add_topic(scope: Construct, name: str, title: str, key_arn: str, publishers: Mapping[str, Conditions]) -> str:
     """Add the topic of `scope`, which some services may publish to, under conditions, and by TLS alone."""
-    topic = sns.CfnTopic(scope, "Topic", topic_name=name, kms_master_key_id=key_arn, display_name=title)
+    topic_arn = sns.CfnTopic(scope, "Topic", topic_name=name, kms_master_key_id=key_arn, display_name=title).ref
     statements = [
-        allow(["sns:Publish"], [topic.ref], service=service, conditions=conditions)
+        allow(["sns:Publish"], [topic_arn], service=service, conditions=conditions)
         for service, conditions in publishers.items()
     ]
-    policy = policy_document(*statements, deny_plain_transport("sns:Publish", topic.ref))
-    sns.CfnTopicPolicy(scope, "Policy", topics=[topic.ref], policy_document=policy)
-    return topic.ref
+    policy = policy_document(*statements, deny_plain_transport("sns:Publish", topic_arn))
+    sns.CfnTopicPolicy(scope, "Policy", topics=[topic_arn], policy_document=policy)
+    return topic_arn
 
 
 def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str, people_topic_arn: str) -> None:
@@ -189,7 +186,6 @@ def add_people_policies(scope: Construct, environment: Environment) -> None:
     Raises:
         TemplateLimitError: a policy is longer than IAM takes.
     """
-    targets = build_targets(environment)
     for kind in names.PEOPLE:
         document, name = build_policy(environment, kind), names.people_policy_name(environment, kind)
         characters = count_policy_characters(document)
@@ -204,6 +200,3 @@ def add_people_policies(scope: Construct, environment: Environment) -> None:
             description=f"Tandem {environment.name}: {kind}; docs/people.md",
         )  # fmt: skip
         managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
-        for target in list_rights(kind):
-            findings = [f"AwsSolutions-IAM5[Resource::{arn}]" for arn in targets[target].arns if "*" in arn]
-            acknowledge_findings(managed_policy, TARGET_REASONS.get(target, ""), *findings)

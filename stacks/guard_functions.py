@@ -54,12 +54,8 @@ def add_guard_function(
         allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
         *([allow(["sqs:SendMessage"], [queue_arn])] if is_stop else []),
     ]
-    role = add_role(
-        scope, LAMBDA, conditions=account_condition(environment), policy_name=kind,
-        statements=statements,
-        reason="names of runs, instances and groups are not known beforehand: literal file names and the "
-        "tags that EKS puts on this node group bound them; listings and metrics take no narrower resource",
-    )  # fmt: skip
+    conditions = account_condition(environment)
+    role = add_role(scope, LAMBDA, conditions=conditions, policy_name=kind, statements=statements)
     targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
     code = assets.Asset(scope, "Code", path=copy_files(*targets.items()).name)
     function = add_python_function(

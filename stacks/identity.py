@@ -38,7 +38,6 @@ UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
 def add_pod_role(
     scope: Construct, *, environment: Environment, namespace: str, account: str,
     statements: Sequence[Statement] = (), managed_policy_arns: Sequence[str] = (), policy_name: str = "bucket",
-    reason: str,
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, for one service account of this cluster."""
     conditions = {
@@ -50,7 +49,7 @@ def add_pod_role(
     }
     return add_role(
         scope, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
-        statements=statements, managed_policy_arns=managed_policy_arns, reason=reason,
+        statements=statements, managed_policy_arns=managed_policy_arns,
     )  # fmt: skip
 
 
@@ -61,8 +60,6 @@ def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces
         role_arns[account] = add_pod_role(
             Construct(scope, account), environment=environment, namespace=f"{names.NAMESPACE_PREFIX}*",
             account=account, statements=_list_statements(environment, account, metrics_namespaces),
-            reason="object keys are not known beforehand, the prefix is the boundary between readers and writers; "
-            "metrics are no resources, the condition binds their namespace",
         ).attr_arn  # fmt: skip
     return role_arns
 
@@ -75,7 +72,6 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
     reader = add_pod_role(
         Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
         statements=chart.allow_pull(), policy_name="chart",
-        reason="a login to private registries takes no narrower resource",
     )  # fmt: skip
     add_pod_identities(
         Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=namespace,

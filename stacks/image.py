@@ -31,7 +31,7 @@ from stacks.policy import (
     allow_login,
 )
 from stacks.role import LAMBDA, add_python_function, add_role
-from stacks.stack import ROOT, EnvironmentStack, acknowledge_findings, copy_files
+from stacks.stack import ROOT, EnvironmentStack, copy_files
 from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -84,7 +84,7 @@ class ImageStack(EnvironmentStack):
                 image_scope, "Image", resource_type=RESOURCE_TYPE, service_token=function_arn,
                 # nobody waits for a function that died without an answer
                 service_timeout=cdk.Duration.seconds(TIMEOUT_S),
-                properties={"Project": build.project, "Repository": build.repository.ref, "Tag": build.image.tag()},
+                properties={"Project": build.project, "Repository": build.repository, "Tag": build.image.tag()},
             )  # fmt: skip
             if previous_image is not None:
                 image_resource.node.add_dependency(previous_image)
@@ -124,8 +124,8 @@ class ImageBuild:
 
     Attributes:
         image: what is built.
-        repository: the resource.
-        project: the project's name, as an expression that makes its user wait for it.
+        repository, project: names, as expressions that make their user wait for the resource.
+        repository_arn: an expression.
         project_arn: literal.
     """
 
@@ -135,7 +135,8 @@ class ImageBuild:
     ) -> None:  # fmt: skip
         name = names.repository_name(environment, image.name)
         self.image = image
-        self.repository = _add_repository(Construct(scope, "Repository"), name)
+        repository = _add_repository(Construct(scope, "Repository"), name)
+        self.repository, self.repository_arn = repository.ref, repository.attr_arn
         self.project_arn = build_arn(environment, "codebuild", f"project/{name}")
         build_scope = Construct(scope, "Build")
         # the files of the allow list and no other, under the image's own tag
@@ -143,24 +144,23 @@ class ImageBuild:
             build_scope, "Source", path=copy_files(*((str(file), str(file)) for file in image.source_files())).name,
             asset_hash_type=cdk.AssetHashType.CUSTOM, asset_hash=image.tag(),
         )  # fmt: skip
+        bucket_name, source_key = source.s3_bucket_name, source.s3_object_key
         base = image.base()
         base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
         mirror = PrivateRepository.parse_reference(base_name)
-        bucket = build_bucket_arn(environment, bucket=source.s3_bucket_name)
+        bucket = build_bucket_arn(environment, bucket=bucket_name)
         statements = [
             allow(_LOG_ACTIONS, [log_group.attr_arn]),
-            allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
+            allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source_key}"]),
             allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
             allow_login(),
-            allow(_PUSH_ACTIONS, [self.repository.attr_arn]),
+            allow(_PUSH_ACTIONS, [self.repository_arn]),
             *([allow(PULL_ACTIONS, [mirror.arn()])] if mirror else []),
             *(_list_vpc_statements(environment, vpc_config.subnets or ()) if vpc_config else []),
         ]
         role = add_role(
             build_scope, "codebuild.amazonaws.com", policy_name="build", statements=statements,
             conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": self.project_arn}},
-            reason="a login to private registries, and the interfaces of a build in a VPC, take no narrower resource; "
-            "the condition on their subnets binds those",
         )  # fmt: skip
         project = codebuild.CfnProject
         resource = codebuild.CfnProject(
@@ -172,7 +172,7 @@ class ImageBuild:
             artifacts=project.ArtifactsProperty(type="NO_ARTIFACTS"),
             source=project.SourceProperty(
                 type="S3",
-                location=f"{source.s3_bucket_name}/{source.s3_object_key}",
+                location=f"{bucket_name}/{source_key}",
                 build_spec=render_build_spec(image, environment, base_name, mirror),
             ),
             environment=project.EnvironmentProperty(  # privileged: Docker runs inside
@@ -187,10 +187,6 @@ class ImageBuild:
             queued_timeout_in_minutes=QUEUE_MINUTES,
             vpc_config=vpc_config,
         )
-        reason = (
-            "docker build needs a daemon, for this one source only; a key would encrypt artifacts, and there are none"
-        )
-        acknowledge_findings(resource, reason, "AwsSolutions-CB3", "AwsSolutions-CB4")
         self.project = resource.ref
 
 
@@ -250,7 +246,7 @@ def _add_build_function(
 ) -> str:
     """Add the one function that asks for a tag, has built what is missing, and answers CloudFormation."""
     statements = [
-        allow(["ecr:DescribeImages"], [build.repository.attr_arn for build in builds]),
+        allow(["ecr:DescribeImages"], [build.repository_arn for build in builds]),
         allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [build.project_arn for build in builds]),
         allow(_LOG_ACTIONS, [log_group.attr_arn]),
     ]

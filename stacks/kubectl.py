@@ -20,7 +20,6 @@ from constructs import Construct, DependencyGroup, IConstruct
 from stacks.cluster import admin_policy
 from stacks.policy import PrivateRepository, Statement, account_condition, allow, cluster_arn, policy_document
 from stacks.role import LAMBDA
-from stacks.stack import acknowledge_findings
 from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -31,7 +30,6 @@ _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
-_WILDCARD_REASON = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
 class KubectlAccess(Construct):
@@ -69,7 +67,6 @@ class KubectlAccess(Construct):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
-        acknowledge_findings(handler, "the CDK pins the Python its handler is tested with", "AwsSolutions-L1")
         framework_role = _narrow_framework_role(children, handler.attr_arn, environment)
         groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]
         for group in groups:
@@ -93,7 +90,6 @@ def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, env
     role.assume_role_policy_document = policy_document(trust)
     vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
     role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
-    acknowledge_findings(role, _WILDCARD_REASON, "AwsSolutions-IAM5[Resource::*]")
     return role
 
 
@@ -104,12 +100,10 @@ def _add_handler_role(scope: Construct, environment: Environment, chart_reposito
         allow(["eks:DescribeCluster"], [cluster_arn(environment)]),
         *_allow_chart_pull(chart_repository),
     ]
-    role = iam.Role(
+    return iam.Role(
         scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=account_condition(environment)),
         inline_policies={"handler": iam.PolicyDocument.from_json(policy_document(*statements))},
     )  # fmt: skip
-    acknowledge_findings(role, _WILDCARD_REASON, "AwsSolutions-IAM5[Resource::*]")
-    return role
 
 
 def _allow_chart_pull(repository: str) -> list[Statement]:

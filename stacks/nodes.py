@@ -28,8 +28,6 @@ def add_node_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     return add_role(
         scope, "ec2.amazonaws.com", policy_name="first-pull", statements=allow_first_pulls(environment),
         managed_policy_arns=[aws_policy_arn(environment, policy) for policy in policies],
-        reason="EKS requires the one policy of every node, the other pulls and pushes nothing; a pull-through cache "
-        "names repositories after what is pulled, below the mirror's literal prefix",
     )  # fmt: skip
 
 

@@ -128,6 +128,4 @@ def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
         Construct(scope, "AgentRole"), environment=environment, namespace=agent.NAMESPACE,
         account=agent.SERVICE_ACCOUNT, policy_name="watch",
         statements=[allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])],
-        reason="a stream of the literal log group is named after its node, which is not known beforehand; reading tags "
-        "and volumes of instances takes no narrower resource",
     )  # fmt: skip

@@ -14,7 +14,6 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.policy import Conditions, Statement, allow, policy_document
-from stacks.stack import acknowledge_findings
 from tandem.ops.guard_config import build_arn
 from tandem.spec.environment import Environment
 
@@ -40,27 +39,22 @@ LOG_KEY_ACTIONS = (
 def add_role(
     scope: Construct, service: str, *, policy_name: str, statements: Sequence[Statement] = (),
     conditions: Conditions | None = None, actions: Sequence[str] = ("sts:AssumeRole",),
-    managed_policy_arns: Sequence[str] = (), name: str | None = None, reason: str | None = None,
+    managed_policy_arns: Sequence[str] = (), name: str | None = None,
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, which one service may have.
+
+    cdk-nag finds each policy of AWS and each resource with a `*`; tests/stacks/nag_reasons.yaml says why one stands.
 
     Args:
         policy_name: of the inline policy. statements: what it allows; none, no policy.
         conditions: under which the service may have the role. actions: how it takes it.
-        reason: why policies of AWS and resources with a `*` stand; None, and cdk-nag refuses them.
     """
     inline_policy = iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))
-    role = iam.CfnRole(
+    return iam.CfnRole(
         scope, "Role", role_name=name, managed_policy_arns=list(managed_policy_arns) or None,
         assume_role_policy_document=policy_document(allow(actions, service=service, conditions=conditions)),
         policies=[inline_policy] if statements else None,
     )  # fmt: skip
-    resources = [resource for statement in statements for resource in statement["Resource"] if "*" in resource]
-    findings = [f"AwsSolutions-IAM4[Policy::{arn}]" for arn in managed_policy_arns]
-    findings += [f"AwsSolutions-IAM5[Resource::{resource}]" for resource in dict.fromkeys(resources)]
-    if reason:
-        acknowledge_findings(role, reason, *findings)
-    return role
 
 
 def add_python_function(
@@ -68,13 +62,11 @@ def add_python_function(
     **properties: Any,
 ) -> lambda_.CfnFunction:  # fmt: skip
     """Add the function of `scope`, whose handler stands in `code`."""
-    function = lambda_.CfnFunction(
+    return lambda_.CfnFunction(
         scope, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn, timeout=timeout_s,
         memory_size=MEMORY_MIB, logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
         code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key), **properties,
     )  # fmt: skip
-    acknowledge_findings(function, "the Python of the tools image; ours to move", "AwsSolutions-L1")
-    return function
 
 
 def add_log_group(

@@ -1,4 +1,4 @@
-"""What the stacks of an environment have in common: their head, exports, packed files, reasons for findings."""
+"""What the stacks of an environment have in common: their head, exports, packed files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import aws_cdk as cdk
-from constructs import Construct, IConstruct
+from constructs import Construct
 
 from tandem.errors import InputError
 from tandem.spec import names
@@ -56,16 +56,6 @@ def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
     name = f"{stack.name}-{id_}"
     cdk.CfnOutput(stack, id_, value=value, export_name=name)
     return cdk.Fn.import_value(name)
-
-
-def acknowledge_findings(construct: IConstruct, reason: str, *findings: str) -> None:
-    """Record why findings of cdk-nag stand; no rule is switched off.
-
-    Args:
-        findings: full ids, such as `AwsSolutions-IAM4[Policy::...]`.
-    """
-    acknowledgments = [cdk.Acknowledgment(id=f"AwsSolutions::{finding}", reason=reason) for finding in findings]
-    cdk.Validations.of(construct).acknowledge(*acknowledgments)
 
 
 @cache

@@ -39,6 +39,8 @@ class DashboardArms:
         compared_variants = tuple(variant for variant in all_variants if variant is not self.baseline)
         self.variants, self.overflow_variants = compared_variants[:MAX_VARIANTS], compared_variants[MAX_VARIANTS:]
         self.visible_variants = ((self.baseline,) if self.baseline else ()) + self.variants
+        colors = (BASELINE_COLOR, *VARIANT_COLORS) if self.baseline else VARIANT_COLORS
+        self._colors = dict(zip((variant.name for variant in self.visible_variants), colors, strict=False))
         classes = (*experiment_scope.classes, ALL_VALUES)
         concurrencies = tuple(str(streams) for streams in reversed(experiment_scope.concurrencies))
         self.variables = {"PromptClass": classes, "Concurrency": concurrencies}
@@ -46,7 +48,7 @@ class DashboardArms:
 
     def color(self, variant: Variant) -> str:
         """Return the color that an arm has in every graph."""
-        return BASELINE_COLOR if variant is self.baseline else VARIANT_COLORS[self.variants.index(variant)]
+        return self._colors[variant.name]
 
     def line(
         self, name: str, variant: Variant, statistic: Statistic, id_: str | None = None, *,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from assemblies import COMMITTED, ROOT, Synth, Templates, environment, list_actions, of_type, places, variants
 from declared_environments import read_environments
 from wildcards import list_statements
@@ -62,16 +65,45 @@ def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
     assert [found["ruleName"] for plugin in reports(folder) for found in plugin["violations"]] == []
 
 
-@pytest.fixture
-def nag(assembly: Path) -> dict[str, Any]:
-    """The report of cdk-nag's AwsSolutions over every environment."""
+NagFinding = tuple[str, str]
+"""A construct below its environment, and what cdk-nag's AwsSolutions found there: rule, policy or resource."""
+
+
+@pytest.fixture(scope="session")
+def nag_findings(assembly: Path) -> set[NagFinding]:
+    """What cdk-nag found, over every environment."""
     (plugin,) = reports(assembly)
     assert plugin["pluginName"] == "AwsSolutions"
-    return plugin
+    return {
+        (found["constructPath"].partition("/")[2], re.sub(r"\[\w+::(.*)\]$", r" \1", rule))
+        for violation in plugin["violations"]
+        for rule in [violation["ruleName"].removeprefix("AwsSolutions-")]
+        for found in violation["violatingConstructs"]
+    }
 
 
-def test_cdk_nag_finds_nothing_without_a_written_reason(nag: dict[str, Any]) -> None:
-    assert nag["violations"] == []
+@pytest.fixture(scope="session")
+def nag_rows() -> set[NagFinding]:
+    """Each construct with each pattern of a finding that nag_reasons.yaml gives a reason for."""
+    rows = yaml.safe_load((Path(__file__).parent / "nag_reasons.yaml").read_text())
+    assert all(row["reason"] for row in rows)
+    return {(construct, finding) for row in rows for construct in row["constructs"] for finding in row["findings"]}
+
+
+def answers(row: NagFinding, found: NagFinding) -> bool:
+    return row[0] == found[0] and fnmatch.fnmatchcase(found[1], row[1])
+
+
+def test_cdk_nag_finds_nothing_without_a_written_reason(
+    nag_findings: set[NagFinding], nag_rows: set[NagFinding]
+) -> None:
+    assert [found for found in nag_findings if not any(answers(row, found) for row in nag_rows)] == []
+
+
+def test_each_written_reason_answers_what_cdk_nag_finds(
+    nag_findings: set[NagFinding], nag_rows: set[NagFinding]
+) -> None:
+    assert [row for row in nag_rows if not any(answers(row, found) for found in nag_findings)] == []
 
 
 def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
