@@ -10,7 +10,7 @@ from typing import Any
 
 from constructs import Construct
 
-from stacks.fragment import add_fragment, compute_logical_id
+from stacks.fragment import Fragment
 from tandem.monitoring.alarm import (
     SUPPRESSOR_EXTENSION_S,
     SUPPRESSOR_WAIT_S,
@@ -33,22 +33,16 @@ def add_alarms(stack: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> N
     Args:
         topic_arn: told when a composite alarm begins, and when it ends.
     """
-    resources: dict[str, Properties] = {
-        _logical_id(alarm.name): {"Type": "AWS::CloudWatch::Alarm", "Properties": build_alarm_properties(alarm)}
-        for alarm in (*alarms.alarms, alarms.suppressor)
-        if alarm
-    }
+    fragment, ids = Fragment(Topic=topic_arn), dict[str, str]()
+    for alarm in filter(None, (*alarms.alarms, alarms.suppressor)):
+        properties = build_alarm_properties(alarm)
+        ids[alarm.name] = fragment.add_resource((SCOPE, alarm.name), "AWS::CloudWatch::Alarm", properties)
     for composite in alarms.composites:
-        resources[_logical_id(composite.name)] = {
-            "Type": "AWS::CloudWatch::CompositeAlarm",
-            "Properties": _build_composite_properties(composite),
-            "DependsOn": [_logical_id(name) for name in (*composite.alarms, composite.suppressor) if name],
-        }
-    add_fragment(stack, SCOPE, resources, {"Topic": topic_arn})
-
-
-def _logical_id(alarm_name: str) -> str:
-    return compute_logical_id((SCOPE, alarm_name))
+        ids[composite.name] = fragment.add_resource(
+            (SCOPE, composite.name), "AWS::CloudWatch::CompositeAlarm", _build_composite_properties(composite),
+            waits_for=[ids[name] for name in (*composite.alarms, composite.suppressor) if name],
+        )  # fmt: skip
+    fragment.include(stack, SCOPE)
 
 
 def build_alarm_properties(alarm: MetricAlarm) -> Properties:

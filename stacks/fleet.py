@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Fn
+from aws_cdk import CfnTag, Fn
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from stacks.network import NetworkIds, loopback_egress_rule, name_tags
+from stacks.network import NetworkIds
 from stacks.nodes import add_node_template
 from stacks.stack import EnvironmentStack
 from tandem.guard.observe import CAPACITY_KIND_TAG
@@ -123,9 +123,11 @@ def _add_efa_interfaces(
     Returns:
         What the launch template adds.
     """
+    # without any rule EC2 adds one that reaches everything
+    nowhere = ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere")
     group = ec2.CfnSecurityGroup(
         scope, "SecurityGroup", vpc_id=network.vpc_id, group_description="EFA traffic between accelerator nodes",
-        security_group_egress=[loopback_egress_rule()], tags=name_tags(f"{names.node_group_name(environment)}-efa"),
+        security_group_egress=[nowhere], tags=[CfnTag(key="Name", value=f"{names.node_group_name(environment)}-efa")],
     )  # fmt: skip
     group_id = group.attr_group_id
     rule: dict[str, Any] = {"group_id": group_id, "ip_protocol": "-1", "description": "EFA"}

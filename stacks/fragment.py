@@ -17,21 +17,40 @@ from aws_cdk.cloudformation_include import CfnInclude
 from constructs import Construct
 
 
-def add_fragment(
-    scope: Construct, id_: str, resources: Mapping[str, Mapping[str, Any]], parameters: Mapping[str, str]
-) -> CfnInclude:
-    """Add resources written as a template writes them.
+class Fragment:
+    """Resources of a stack, written as a template writes them.
 
     Args:
-        resources: logical id -> type, properties and attributes.
         parameters: what `Ref` stands for in them: name -> value, such as another resource's attribute, or a long text,
             because the CDK reads a fragment as YAML, slowly.
     """
-    template = {"Parameters": {name: {"Type": "String"} for name in parameters}, "Resources": resources}
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "fragment.json"
-        path.write_text(json.dumps(template))
-        return CfnInclude(scope, id_, template_file=str(path), parameters=parameters)
+
+    def __init__(self, **parameters: str) -> None:
+        self.parameters, self.resources = parameters, dict[str, dict[str, Any]]()
+
+    def add_resource(
+        self, path: Sequence[str], type_: str, properties: Mapping[str, Any], *, waits_for: Sequence[str] = (),
+        **attributes: str,
+    ) -> str:  # fmt: skip
+        """Add a resource and return its logical id.
+
+        Args:
+            path: as in compute_logical_id.
+            waits_for: logical ids of resources that are made before it and deleted after it.
+            attributes: of the resource, such as DeletionPolicy.
+        """
+        logical_id = compute_logical_id(path)
+        dependencies = {"DependsOn": list(waits_for)} if waits_for else {}
+        self.resources[logical_id] = {"Type": type_, **attributes, **dependencies, "Properties": properties}
+        return logical_id
+
+    def include(self, scope: Construct, id_: str) -> CfnInclude:
+        """Hand all resources to the CDK."""
+        template = {"Parameters": {name: {"Type": "String"} for name in self.parameters}, "Resources": self.resources}
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "fragment.json"
+            path.write_text(json.dumps(template))
+            return CfnInclude(scope, id_, template_file=str(path), parameters=self.parameters)
 
 
 def compute_logical_id(path: Sequence[str]) -> str:

@@ -8,13 +8,16 @@ environment's bucket.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from typing import Any
 
-from aws_cdk import CfnTag
+import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.fragment import Fragment
 from stacks.policy import Statement, account_condition, allow, policy_document
 from stacks.role import add_log_group, add_role
 from stacks.stack import EnvironmentStack, export_value
@@ -65,15 +68,16 @@ class NetworkStack(EnvironmentStack):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork) -> None:
         description = "Tandem: VPC, private subnets, endpoints, flow logs"
         super().__init__(scope, id_, environment=environment, description=description)
-        # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
-        nat_zone = environment.capacity.zone
-        vpc = EnvironmentVpc(self, "Vpc", network=network, nat_zone=nat_zone, name=names.cluster_name(environment))
-        _add_endpoints(Construct(self, "Endpoints"), vpc, network, environment)
-        _add_flow_logs(Construct(self, "FlowLogs"), vpc.vpc_id, environment)
+        fragment = Fragment()
+        vpc_id, subnets = add_vpc(fragment, environment, network)
+        _add_endpoints(fragment, environment, network, vpc_id, subnets.values())
+        fragment.include(self, "Resources")
+        vpc_token = cdk.Fn.ref(vpc_id)
+        _add_flow_logs(Construct(self, "FlowLogs"), vpc_token, environment)
         self.network = NetworkIds(
-            vpc_id=export_value(self, "VpcId", vpc.vpc_id),
+            vpc_id=export_value(self, "VpcId", vpc_token),
             subnet_ids={
-                zone: [export_value(self, f"Subnet-{zone}", subnet.id)] for zone, subnet in vpc.private_subnets.items()
+                zone: [export_value(self, f"Subnet-{zone}", cdk.Fn.ref(subnet.id))] for zone, subnet in subnets.items()
             },
         )
 
@@ -90,105 +94,125 @@ def subnet_range(cidr: str, zone: str, *, public: bool = False) -> str:
     return slots[int(zone.rpartition("-az")[2])].with_prefixlen
 
 
-class EnvironmentVpc(Construct):
-    """A VPC with one private subnet per zone, and public ones only where a NAT gateway stands.
+def add_vpc(fragment: Fragment, environment: Environment, network: NewNetwork) -> tuple[str, dict[str, RoutedSubnet]]:
+    """Add a VPC with one private subnet per zone, and public ones only where a NAT gateway stands.
 
-    Args:
-        nat_zone: where a single NAT gateway stands.
-
-    Attributes:
-        vpc_id: the VPC.
-        private_subnets: zone id to private subnet.
+    Returns:
+        The logical id of the VPC, and zone id to private subnet.
     """
-
-    def __init__(self, scope: Construct, id_: str, *, network: NewNetwork, nat_zone: str, name: str) -> None:
-        super().__init__(scope, id_)
-        self.vpc_id = ec2.CfnVPC(
-            self, "Resource", cidr_block=network.cidr, tags=name_tags(name),
-            enable_dns_hostnames=True, enable_dns_support=True,  # interface endpoints need both for private DNS
-        ).ref  # fmt: skip
-        zones = sorted(network.zones)
-        self.private_subnets = {
-            zone: VpcSubnet(
-                self, f"Private-{zone}", vpc_id=self.vpc_id, zone=zone, cidr=subnet_range(network.cidr, zone), name=name
-            )
-            for zone in zones
-        }
-        nat_zones = {"none": [], "single": [nat_zone], "per-zone": zones}[network.nat]
-        if not nat_zones:
-            return
-        gateway_ids = _add_egress(Construct(self, "Egress"), self.vpc_id, nat_zones, network.cidr, name)
-        for zone, subnet in self.private_subnets.items():
+    name, zones = names.cluster_name(environment), sorted(network.zones)
+    vpc_id = fragment.add_resource(
+        ("Vpc", "Resource"), "AWS::EC2::VPC",
+        {
+            "CidrBlock": network.cidr, "Tags": [name_tag(name)],
+            "EnableDnsHostnames": True, "EnableDnsSupport": True,  # interface endpoints need both for private DNS
+        },
+    )  # fmt: skip
+    subnets = {
+        zone: RoutedSubnet(
+            fragment, ("Vpc", f"Private-{zone}"), vpc_id=vpc_id, zone=zone, cidr=subnet_range(network.cidr, zone),
+            name=name,
+        )
+        for zone in zones
+    }  # fmt: skip
+    # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
+    nat_zones = {"none": [], "single": [environment.capacity.zone], "per-zone": zones}[network.nat]
+    if nat_zones:
+        gateway_ids = _add_egress(fragment, vpc_id, nat_zones, network.cidr, name)
+        for zone, subnet in subnets.items():
             gateway_id = gateway_ids.get(zone, gateway_ids[nat_zones[0]])
-            subnet.add_default_route("ToNat", nat_gateway_id=gateway_id)
+            subnet.add_default_route("ToNat", {"NatGatewayId": {"Ref": gateway_id}})
+    return vpc_id, subnets
 
 
-class VpcSubnet(Construct):
+class RoutedSubnet:
     """One subnet with a route table of its own.
 
+    Args:
+        path: ids of the scopes that it stands in; the last is its own, and the end of its name.
+
     Attributes:
-        id, route_table_id: the resources.
+        id, table_id: logical ids.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zone: str, cidr: str, name: str) -> None:
-        super().__init__(scope, id_)
-        tags = name_tags(f"{name}-{id_.lower()}")
-        self.id = ec2.CfnSubnet(
-            self, "Subnet", vpc_id=vpc_id, availability_zone_id=zone, cidr_block=cidr,
-            map_public_ip_on_launch=False, tags=tags,
-        ).ref  # fmt: skip
-        self.route_table_id = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id, tags=tags).ref
-        ec2.CfnSubnetRouteTableAssociation(self, "Association", subnet_id=self.id, route_table_id=self.route_table_id)
+    def __init__(
+        self, fragment: Fragment, path: tuple[str, ...], *, vpc_id: str, zone: str, cidr: str, name: str
+    ) -> None:
+        self.fragment, self.path = fragment, path
+        properties = {"VpcId": {"Ref": vpc_id}, "Tags": [name_tag(f"{name}-{path[-1].lower()}")]}
+        placement = {"AvailabilityZoneId": zone, "CidrBlock": cidr, "MapPublicIpOnLaunch": False}
+        self.id = fragment.add_resource((*path, "Subnet"), "AWS::EC2::Subnet", properties | placement)
+        self.table_id = fragment.add_resource((*path, "RouteTable"), "AWS::EC2::RouteTable", properties)
+        association = {"SubnetId": {"Ref": self.id}, "RouteTableId": {"Ref": self.table_id}}
+        fragment.add_resource((*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", association)
 
-    def add_default_route(self, id_: str, **target: str) -> ec2.CfnRoute:
-        """Add the route to everywhere that no other route leads to, by `gateway_id` or `nat_gateway_id`."""
-        return ec2.CfnRoute(self, id_, route_table_id=self.route_table_id, destination_cidr_block=ANYWHERE, **target)
+    def add_default_route(self, id_: str, target: Mapping[str, Any], waits_for: Sequence[str] = ()) -> str:
+        """Add the route to everywhere that no other route leads to, and return its logical id."""
+        properties = {"RouteTableId": {"Ref": self.table_id}, "DestinationCidrBlock": ANYWHERE, **target}
+        return self.fragment.add_resource((*self.path, id_), "AWS::EC2::Route", properties, waits_for=waits_for)
 
 
-def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
+def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
     """Add an internet gateway and a NAT gateway in each of `zones`; return zone id to NAT gateway."""
-    gateway_id = ec2.CfnInternetGateway(scope, "InternetGateway", tags=name_tags(name)).ref
-    attachment = ec2.CfnVPCGatewayAttachment(scope, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id)
+    scope = ("Vpc", "Egress")
+    gateway = {"Tags": [name_tag(name)]}
+    gateway_id = fragment.add_resource((*scope, "InternetGateway"), "AWS::EC2::InternetGateway", gateway)
+    ends = {"VpcId": {"Ref": vpc_id}, "InternetGatewayId": {"Ref": gateway_id}}
+    attachment_id = fragment.add_resource((*scope, "Attachment"), "AWS::EC2::VPCGatewayAttachment", ends)
     nat_gateway_ids: dict[str, str] = {}
     for zone in zones:
+        path = (*scope, f"Public-{zone}")
         public_cidr = subnet_range(cidr, zone, public=True)
-        subnet = VpcSubnet(scope, f"Public-{zone}", vpc_id=vpc_id, zone=zone, cidr=public_cidr, name=name)
-        route = subnet.add_default_route("ToInternet", gateway_id=gateway_id)
-        route.add_resource_dependency(attachment)
-        tags = name_tags(f"{name}-{zone}")
-        address = ec2.CfnEIP(subnet, "Address", domain="vpc", tags=tags)
-        address.add_resource_dependency(attachment)
-        nat = ec2.CfnNatGateway(subnet, "Nat", subnet_id=subnet.id, allocation_id=address.attr_allocation_id, tags=tags)
-        nat.add_resource_dependency(route)  # also at deletion: the gateway needs its way out until it is gone
-        nat_gateway_ids[zone] = nat.ref
+        subnet = RoutedSubnet(fragment, path, vpc_id=vpc_id, zone=zone, cidr=public_cidr, name=name)
+        route_id = subnet.add_default_route("ToInternet", {"GatewayId": {"Ref": gateway_id}}, [attachment_id])
+        tags = {"Tags": [name_tag(f"{name}-{zone}")]}
+        address = {"Domain": "vpc", **tags}
+        address_id = fragment.add_resource((*path, "Address"), "AWS::EC2::EIP", address, waits_for=[attachment_id])
+        allocation_id = {"Fn::GetAtt": [address_id, "AllocationId"]}
+        nat_gateway = {"SubnetId": {"Ref": subnet.id}, "AllocationId": allocation_id, **tags}
+        nat_gateway_ids[zone] = fragment.add_resource(
+            (*path, "Nat"), "AWS::EC2::NatGateway", nat_gateway,
+            waits_for=[route_id],  # also at deletion: the gateway needs its way out until it is gone
+        )  # fmt: skip
     return nat_gateway_ids
 
 
-def _add_endpoints(scope: Construct, vpc: EnvironmentVpc, network: NewNetwork, environment: Environment) -> None:
+def _add_endpoints(
+    fragment: Fragment, environment: Environment, network: NewNetwork, vpc_id: str, subnets: Collection[RoutedSubnet]
+) -> None:
     """Add a free S3 gateway endpoint, and the interface endpoints that the environment has."""
-    name, prefix = names.cluster_name(environment), f"com.amazonaws.{environment.region}"
-    subnets, services = vpc.private_subnets.values(), list_endpoint_services(environment)
-    ec2.CfnVPCEndpoint(
-        scope, "S3", vpc_id=vpc.vpc_id, service_name=f"{prefix}.s3", vpc_endpoint_type="Gateway",
-        route_table_ids=[subnet.route_table_id for subnet in subnets],
-        policy_document=policy_document(*_list_s3_statements(environment)), tags=name_tags(f"{name}-s3"),
-    )  # fmt: skip
+    name, vpc = names.cluster_name(environment), {"VpcId": {"Ref": vpc_id}}
+
+    def add_endpoint(service: str, kind: str, properties: dict[str, Any]) -> None:
+        common = {
+            **vpc, "ServiceName": f"com.amazonaws.{environment.region}.{service}", "VpcEndpointType": kind,
+            "Tags": [name_tag(f"{name}-{service}")],
+        }  # fmt: skip
+        id_ = "S3" if service == "s3" else service.replace(".", "-")
+        fragment.add_resource(("Endpoints", id_), "AWS::EC2::VPCEndpoint", common | properties)
+
+    tables = [{"Ref": subnet.table_id} for subnet in subnets]
+    document = policy_document(*_list_s3_statements(environment))
+    add_endpoint("s3", "Gateway", {"RouteTableIds": tables, "PolicyDocument": document})
+    services = list_endpoint_services(environment)
     if not services:
         return
-    https_rule = ec2.CfnSecurityGroup.IngressProperty(
-        ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=network.cidr, description="HTTPS from the VPC"
-    )
-    group = ec2.CfnSecurityGroup(
-        scope, "SecurityGroup", vpc_id=vpc.vpc_id, group_description="HTTPS from the VPC to AWS services",
-        security_group_ingress=[https_rule], security_group_egress=[loopback_egress_rule()],
-        tags=name_tags(f"{name}-endpoints"),
+    https = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443}
+    group_id = fragment.add_resource(
+        ("Endpoints", "SecurityGroup"), "AWS::EC2::SecurityGroup",
+        {
+            **vpc, "GroupDescription": "HTTPS from the VPC to AWS services", "Tags": [name_tag(f"{name}-endpoints")],
+            "SecurityGroupIngress": [{**https, "CidrIp": network.cidr, "Description": "HTTPS from the VPC"}],
+            # it reaches nothing; without any rule EC2 adds one that reaches everything
+            "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32", "Description": "nowhere"}],
+        },
     )  # fmt: skip
+    interface = {
+        "PrivateDnsEnabled": True, "SubnetIds": [{"Ref": subnet.id} for subnet in subnets],
+        "SecurityGroupIds": [{"Fn::GetAtt": [group_id, "GroupId"]}],
+    }  # fmt: skip
     for service in services:
-        ec2.CfnVPCEndpoint(
-            scope, service.replace(".", "-"), vpc_id=vpc.vpc_id, service_name=f"{prefix}.{service}",
-            vpc_endpoint_type="Interface", private_dns_enabled=True, subnet_ids=[subnet.id for subnet in subnets],
-            security_group_ids=[group.attr_group_id], tags=name_tags(f"{name}-{service}"),
-        )  # fmt: skip
+        add_endpoint(service, "Interface", interface)
 
 
 def _list_s3_statements(environment: Environment) -> list[Statement]:
@@ -223,11 +247,6 @@ def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> N
     )  # fmt: skip
 
 
-def loopback_egress_rule() -> ec2.CfnSecurityGroup.EgressProperty:
-    """Return an egress rule that reaches nothing; without any rule EC2 adds one that reaches everything."""
-    return ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere")
-
-
-def name_tags(name: str) -> list[CfnTag]:
+def name_tag(name: str) -> dict[str, str]:
     """Return the tag that the console shows as a resource's name; an aspect for it would walk the tree for one word."""
-    return [CfnTag(key="Name", value=name)]
+    return {"Key": "Name", "Value": name}

@@ -17,7 +17,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, IDependable
 
-from stacks.fragment import add_fragment, compute_address, compute_logical_id
+from stacks.fragment import Fragment, compute_address
 from stacks.identity import add_chart_reader, add_pod_identities
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
@@ -111,24 +111,27 @@ def _add_manifests(
     its resource would be deleted by the one before it is made by the other.
     """
     path = scope.node.path.split("/")
-    resources, parameters, earlier_ids = dict[str, Any](), {"ServiceToken": kubectl.service_token}, list[str]()
+    fragment, earlier_ids = Fragment(ServiceToken=kubectl.service_token), list[str]()
     for stage, objects in stages.items():
-        pieces = split_chart(stage, objects)
-        stage_ids = [compute_logical_id((path[-1], piece_id, "Resource")) for piece_id in pieces]
-        for logical_id, (piece_id, piece_objects) in zip(stage_ids, pieces.items(), strict=True):
+        stage_ids = []
+        for piece_id, piece_objects in split_chart(stage, objects).items():
             prune_label = f"{PRUNE_PREFIX}{compute_address((*path, piece_id))}"
             bodies = [_add_label(body, prune_label) for body in piece_objects]
-            parameters[f"{logical_id}Manifest"] = json.dumps(bodies, separators=(",", ":"), ensure_ascii=False)
-            resources[logical_id] = {  # as eks.KubernetesManifest writes it
-                "Type": MANIFEST_TYPE, "UpdateReplacePolicy": "Delete", "DeletionPolicy": "Delete",
-                "DependsOn": earlier_ids, "Properties": {
-                    "ServiceToken": {"Ref": "ServiceToken"}, "Manifest": {"Ref": f"{logical_id}Manifest"},
-                    "ClusterName": kubectl.cluster_name, "PruneLabel": prune_label,  # deletes what is not rendered
-                    "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
-                },
+            manifest = f"Manifest{len(fragment.parameters)}"
+            fragment.parameters[manifest] = json.dumps(bodies, separators=(",", ":"), ensure_ascii=False)
+            properties = {
+                "ServiceToken": {"Ref": "ServiceToken"}, "Manifest": {"Ref": manifest},
+                "ClusterName": kubectl.cluster_name, "PruneLabel": prune_label,  # deletes what is not rendered
+                "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
             }  # fmt: skip
+            stage_ids.append(
+                fragment.add_resource(  # as eks.KubernetesManifest writes it
+                    (path[-1], piece_id, "Resource"), MANIFEST_TYPE, properties, waits_for=earlier_ids,
+                    UpdateReplacePolicy="Delete", DeletionPolicy="Delete",
+                )
+            )  # fmt: skip
         earlier_ids = stage_ids or earlier_ids
-    manifests = add_fragment(scope, "Manifests", resources, parameters)
+    manifests = fragment.include(scope, "Manifests")
     manifests.node.add_dependency(kubectl.ready, *earlier)
     return manifests
 

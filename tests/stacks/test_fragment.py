@@ -7,7 +7,7 @@ import pytest
 from aws_cdk import assertions
 from constructs import Construct
 
-from stacks.fragment import add_fragment, compute_address, compute_logical_id
+from stacks.fragment import Fragment, compute_address, compute_logical_id
 
 TOPIC_TYPE = "AWS::SNS::Topic"
 PATHS = [
@@ -40,6 +40,7 @@ def test_address_is_that_of_the_cdk(stack):
 
 def test_resource_gets_its_parameter():
     stack = cdk.Stack(cdk.App(), "parameters")
-    resources = {"One": {"Type": TOPIC_TYPE, "Properties": {"TopicName": {"Ref": "Name"}}}}
-    add_fragment(stack, "Fragment", resources, {"Name": "a"})
+    fragment = Fragment(Name="a")
+    fragment.add_resource(("One",), TOPIC_TYPE, {"TopicName": {"Ref": "Name"}})
+    fragment.include(stack, "Fragment")
     assertions.Template.from_stack(stack).has_resource_properties(TOPIC_TYPE, {"TopicName": "a"})
