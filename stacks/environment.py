@@ -42,6 +42,7 @@ class EnvironmentStage(cdk.Stage):
             env=cdk.Environment(account=environment.account, region=environment.region),
             permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
         )
+        self.node.set_context("@aws-cdk/core:bootstrapQualifier", environment.bootstrap.qualifier)
         # on the stage: what is put on the App does not enter stages
         tags = cdk.Tags.of(self)
         for key, value in sorted(names.resource_tags(environment).items()):

@@ -40,7 +40,6 @@ class EnvironmentStack(cdk.Stack):
             description=description,
             tags=names.resource_tags(environment),  # the stack itself; what stands in it is tagged by the stage
             termination_protection=environment.termination_protection,
-            synthesizer=cdk.DefaultStackSynthesizer(qualifier=environment.bootstrap.qualifier),
             suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources
             analytics_reporting=False,
         )

@@ -30,6 +30,8 @@ def clean_text(text: str) -> str:
     Args:
         text: of a service, a file or a server.
     """
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else REPLACEMENT for character in text)
 
 

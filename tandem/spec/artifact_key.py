@@ -13,6 +13,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, Self
 
 from tandem.spec.names import model_slug
@@ -22,7 +23,7 @@ KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # carries `as_fields` as JSON to pods
 KEY_ENTRY = "fields.json"  # where it comes from: this entry of the key's own ConfigMap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ArtifactKey:
     """Every field that a compiled artifact depends on.
 
@@ -66,7 +67,7 @@ class ArtifactKey:
     neuron_config: dict[str, bool | int | str]
     environment: dict[str, str]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Return the first characters of the SHA-256 over the canonical JSON of all fields."""
         return hashlib.sha256(self._canonical().encode()).hexdigest()[:DIGEST_CHARACTERS]

@@ -6,6 +6,7 @@ experiment can differ in nothing else.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import product
 from typing import Annotated, Literal
 
@@ -101,14 +102,19 @@ class Sweep(SpecRecord):
 
     def variants(self) -> tuple[Variant, ...]:
         """Return one variant per draft and window, in the order written."""
-        # no check here: a rule says when a name is too long
-        return tuple(
-            Variant.model_construct(
-                name=f"{self.prefix}-{model_slug(draft)}-k{window}", mode=self.mode, draft=draft,
-                num_speculative_tokens=window,
-            )
-            for draft, window in product(self.drafts, self.num_speculative_tokens)
-        )  # fmt: skip
+        return _multiply_sweep(self)
+
+
+@cache
+def _multiply_sweep(sweep: Sweep) -> tuple[Variant, ...]:
+    # no check here: a rule says when a name is too long
+    return tuple(
+        Variant.model_construct(
+            name=f"{sweep.prefix}-{model_slug(draft)}-k{window}", mode=sweep.mode, draft=draft,
+            num_speculative_tokens=window,
+        )
+        for draft, window in product(sweep.drafts, sweep.num_speculative_tokens)
+    )  # fmt: skip
 
 
 class Experiment(SpecRecord):
