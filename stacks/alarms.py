@@ -6,11 +6,9 @@ a rule of alarms that do not exist and keeps an alarm that a rule still names.
 
 from __future__ import annotations
 
-from typing import Any
-
 from constructs import Construct
 
-from stacks.fragment import Fragment
+from stacks.fragment import Fragment, Properties
 from tandem.monitoring.alarm import (
     SUPPRESSOR_EXTENSION_S,
     SUPPRESSOR_WAIT_S,
@@ -23,9 +21,6 @@ from tandem.monitoring.widget import MathExpression, MetricLine
 SCOPE = "Alarms"  # in every stack with alarms
 COMPARISONS = {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}
 
-Properties = dict[str, Any]
-"""As CloudFormation writes them."""
-
 
 def add_alarms(stack: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> None:
     """Add all alarms of an environment, in one fragment.
@@ -33,15 +28,16 @@ def add_alarms(stack: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> N
     Args:
         topic_arn: told when a composite alarm begins, and when it ends.
     """
-    fragment, ids = Fragment(Topic=topic_arn), dict[str, str]()
+    fragment, ids = Fragment(), dict[str, str]()
     for alarm in filter(None, (*alarms.alarms, alarms.suppressor)):
         properties = build_alarm_properties(alarm)
         ids[alarm.name] = fragment.add_resource((SCOPE, alarm.name), "AWS::CloudWatch::Alarm", properties)
     for composite in alarms.composites:
+        properties = _build_composite_properties(composite, topic_arn)
+        named_ids = [ids[name] for name in (*composite.alarms, composite.suppressor) if name]
         ids[composite.name] = fragment.add_resource(
-            (SCOPE, composite.name), "AWS::CloudWatch::CompositeAlarm", _build_composite_properties(composite),
-            waits_for=[ids[name] for name in (*composite.alarms, composite.suppressor) if name],
-        )  # fmt: skip
+            (SCOPE, composite.name), "AWS::CloudWatch::CompositeAlarm", properties, waits_for=named_ids
+        )
     fragment.include(stack, SCOPE)
 
 
@@ -74,13 +70,13 @@ def _build_metric(line: MetricLine) -> Properties:
     return {"Namespace": line.namespace, "MetricName": line.metric, "Dimensions": dimensions}
 
 
-def _build_composite_properties(composite: CompositeAlarm) -> Properties:
+def _build_composite_properties(composite: CompositeAlarm, topic_arn: str) -> Properties:
     suppression = {
         "ActionsSuppressor": composite.suppressor, "ActionsSuppressorWaitPeriod": SUPPRESSOR_WAIT_S,
         "ActionsSuppressorExtensionPeriod": SUPPRESSOR_EXTENSION_S,
     }  # fmt: skip
     return {
         "AlarmName": composite.name, "AlarmDescription": composite.description, "AlarmRule": composite.rule,
-        "AlarmActions": [{"Ref": "Topic"}], "OKActions": [{"Ref": "Topic"}],
+        "AlarmActions": [topic_arn], "OKActions": [topic_arn],
         **(suppression if composite.suppressor else {}),
     }  # fmt: skip

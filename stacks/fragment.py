@@ -9,48 +9,53 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from aws_cdk.cloudformation_include import CfnInclude
 from constructs import Construct
 
+Properties = dict[str, Any]
+"""As CloudFormation writes them."""
+
 
 class Fragment:
-    """Resources of a stack, written as a template writes them.
+    """Resources of a stack, written as a template writes them."""
 
-    Args:
-        parameters: what `Ref` stands for in them: name -> value, such as another resource's attribute, or a long text,
-            because the CDK reads a fragment as YAML, slowly.
-    """
-
-    def __init__(self, **parameters: str) -> None:
-        self.parameters, self.resources = parameters, dict[str, dict[str, Any]]()
+    def __init__(self) -> None:
+        self._template: dict[str, Any] = {"Parameters": {}, "Resources": {}}
+        self._values = dict[str, Properties]()
 
     def add_resource(
-        self, path: Sequence[str], type_: str, properties: Mapping[str, Any], *, waits_for: Sequence[str] = (),
-        **attributes: str,
+        self, path: Sequence[str], type_: str, properties: Properties, *, references: Properties | None = None,
+        waits_for: Sequence[str] = (), **attributes: str,
     ) -> str:  # fmt: skip
         """Add a resource and return its logical id.
 
         Args:
             path: as in compute_logical_id.
+            references: further properties, which name resources of this fragment.
             waits_for: logical ids of resources that are made before it and deleted after it.
             attributes: of the resource, such as DeletionPolicy.
         """
         logical_id = compute_logical_id(path)
-        dependencies = {"DependsOn": list(waits_for)} if waits_for else {}
-        self.resources[logical_id] = {"Type": type_, **attributes, **dependencies, "Properties": properties}
+        resource: Properties = {"Type": type_, **attributes, **({"DependsOn": list(waits_for)} if waits_for else {})}
+        if references:
+            resource["Properties"] = {**properties, **references}
+        else:  # beside the text, because the CDK reads that as YAML, slowly
+            parameter = f"{logical_id}Properties"
+            resource["Properties"], self._values[parameter] = {"Ref": parameter}, properties
+            self._template["Parameters"][parameter] = {"Type": "String"}
+        self._template["Resources"][logical_id] = resource
         return logical_id
 
     def include(self, scope: Construct, id_: str) -> CfnInclude:
         """Hand all resources to the CDK."""
-        template = {"Parameters": {name: {"Type": "String"} for name in self.parameters}, "Resources": self.resources}
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "fragment.json"
-            path.write_text(json.dumps(template))
-            return CfnInclude(scope, id_, template_file=str(path), parameters=self.parameters)
+            path.write_text(json.dumps(self._template, separators=(",", ":")))
+            return CfnInclude(scope, id_, template_file=str(path), parameters=self._values)
 
 
 def compute_logical_id(path: Sequence[str]) -> str:

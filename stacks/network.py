@@ -8,16 +8,15 @@ environment's bucket.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
-from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from stacks.fragment import Fragment
+from stacks.fragment import Fragment, Properties
 from stacks.policy import Statement, account_condition, allow, policy_document
 from stacks.role import add_log_group, add_role
 from stacks.stack import EnvironmentStack, export_value
@@ -139,17 +138,21 @@ class RoutedSubnet:
         self, fragment: Fragment, path: tuple[str, ...], *, vpc_id: str, zone: str, cidr: str, name: str
     ) -> None:
         self.fragment, self.path = fragment, path
-        properties = {"VpcId": {"Ref": vpc_id}, "Tags": [name_tag(f"{name}-{path[-1].lower()}")]}
+        vpc, tags = {"VpcId": {"Ref": vpc_id}}, {"Tags": [name_tag(f"{name}-{path[-1].lower()}")]}
         placement = {"AvailabilityZoneId": zone, "CidrBlock": cidr, "MapPublicIpOnLaunch": False}
-        self.id = fragment.add_resource((*path, "Subnet"), "AWS::EC2::Subnet", properties | placement)
-        self.table_id = fragment.add_resource((*path, "RouteTable"), "AWS::EC2::RouteTable", properties)
-        association = {"SubnetId": {"Ref": self.id}, "RouteTableId": {"Ref": self.table_id}}
-        fragment.add_resource((*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", association)
+        self.id = fragment.add_resource((*path, "Subnet"), "AWS::EC2::Subnet", placement | tags, references=vpc)
+        self.table_id = fragment.add_resource((*path, "RouteTable"), "AWS::EC2::RouteTable", tags, references=vpc)
+        fragment.add_resource(
+            (*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", {},
+            references={"SubnetId": {"Ref": self.id}, "RouteTableId": {"Ref": self.table_id}},
+        )  # fmt: skip
 
-    def add_default_route(self, id_: str, target: Mapping[str, Any], waits_for: Sequence[str] = ()) -> str:
+    def add_default_route(self, id_: str, target: Properties, waits_for: Sequence[str] = ()) -> str:
         """Add the route to everywhere that no other route leads to, and return its logical id."""
-        properties = {"RouteTableId": {"Ref": self.table_id}, "DestinationCidrBlock": ANYWHERE, **target}
-        return self.fragment.add_resource((*self.path, id_), "AWS::EC2::Route", properties, waits_for=waits_for)
+        return self.fragment.add_resource(
+            (*self.path, id_), "AWS::EC2::Route", {"DestinationCidrBlock": ANYWHERE},
+            references={"RouteTableId": {"Ref": self.table_id}, **target}, waits_for=waits_for,
+        )  # fmt: skip
 
 
 def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
@@ -158,7 +161,7 @@ def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, na
     gateway = {"Tags": [name_tag(name)]}
     gateway_id = fragment.add_resource((*scope, "InternetGateway"), "AWS::EC2::InternetGateway", gateway)
     ends = {"VpcId": {"Ref": vpc_id}, "InternetGatewayId": {"Ref": gateway_id}}
-    attachment_id = fragment.add_resource((*scope, "Attachment"), "AWS::EC2::VPCGatewayAttachment", ends)
+    attachment_id = fragment.add_resource((*scope, "Attachment"), "AWS::EC2::VPCGatewayAttachment", {}, references=ends)
     nat_gateway_ids: dict[str, str] = {}
     for zone in zones:
         path = (*scope, f"Public-{zone}")
@@ -166,12 +169,12 @@ def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, na
         subnet = RoutedSubnet(fragment, path, vpc_id=vpc_id, zone=zone, cidr=public_cidr, name=name)
         route_id = subnet.add_default_route("ToInternet", {"GatewayId": {"Ref": gateway_id}}, [attachment_id])
         tags = {"Tags": [name_tag(f"{name}-{zone}")]}
-        address = {"Domain": "vpc", **tags}
-        address_id = fragment.add_resource((*path, "Address"), "AWS::EC2::EIP", address, waits_for=[attachment_id])
-        allocation_id = {"Fn::GetAtt": [address_id, "AllocationId"]}
-        nat_gateway = {"SubnetId": {"Ref": subnet.id}, "AllocationId": allocation_id, **tags}
+        address_id = fragment.add_resource(
+            (*path, "Address"), "AWS::EC2::EIP", {"Domain": "vpc", **tags}, waits_for=[attachment_id]
+        )
         nat_gateway_ids[zone] = fragment.add_resource(
-            (*path, "Nat"), "AWS::EC2::NatGateway", nat_gateway,
+            (*path, "Nat"), "AWS::EC2::NatGateway", tags,
+            references={"SubnetId": {"Ref": subnet.id}, "AllocationId": {"Fn::GetAtt": [address_id, "AllocationId"]}},
             waits_for=[route_id],  # also at deletion: the gateway needs its way out until it is gone
         )  # fmt: skip
     return nat_gateway_ids
@@ -183,17 +186,18 @@ def _add_endpoints(
     """Add a free S3 gateway endpoint, and the interface endpoints that the environment has."""
     name, vpc = names.cluster_name(environment), {"VpcId": {"Ref": vpc_id}}
 
-    def add_endpoint(service: str, kind: str, properties: dict[str, Any]) -> None:
+    def add_endpoint(id_: str, service: str, kind: str, properties: Properties, references: Properties) -> None:
         common = {
-            **vpc, "ServiceName": f"com.amazonaws.{environment.region}.{service}", "VpcEndpointType": kind,
+            "ServiceName": f"com.amazonaws.{environment.region}.{service}", "VpcEndpointType": kind,
             "Tags": [name_tag(f"{name}-{service}")],
         }  # fmt: skip
-        id_ = "S3" if service == "s3" else service.replace(".", "-")
-        fragment.add_resource(("Endpoints", id_), "AWS::EC2::VPCEndpoint", common | properties)
+        fragment.add_resource(
+            ("Endpoints", id_), "AWS::EC2::VPCEndpoint", {**common, **properties}, references=vpc | references
+        )
 
-    tables = [{"Ref": subnet.table_id} for subnet in subnets]
+    tables = {"RouteTableIds": [{"Ref": subnet.table_id} for subnet in subnets]}
     document = policy_document(*_list_s3_statements(environment))
-    add_endpoint("s3", "Gateway", {"RouteTableIds": tables, "PolicyDocument": document})
+    add_endpoint("S3", "s3", "Gateway", {"PolicyDocument": document}, tables)
     services = list_endpoint_services(environment)
     if not services:
         return
@@ -201,18 +205,19 @@ def _add_endpoints(
     group_id = fragment.add_resource(
         ("Endpoints", "SecurityGroup"), "AWS::EC2::SecurityGroup",
         {
-            **vpc, "GroupDescription": "HTTPS from the VPC to AWS services", "Tags": [name_tag(f"{name}-endpoints")],
+            "GroupDescription": "HTTPS from the VPC to AWS services", "Tags": [name_tag(f"{name}-endpoints")],
             "SecurityGroupIngress": [{**https, "CidrIp": network.cidr, "Description": "HTTPS from the VPC"}],
             # it reaches nothing; without any rule EC2 adds one that reaches everything
             "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32", "Description": "nowhere"}],
         },
+        references=vpc,
     )  # fmt: skip
-    interface = {
-        "PrivateDnsEnabled": True, "SubnetIds": [{"Ref": subnet.id} for subnet in subnets],
+    interfaces = {
+        "SubnetIds": [{"Ref": subnet.id} for subnet in subnets],
         "SecurityGroupIds": [{"Fn::GetAtt": [group_id, "GroupId"]}],
-    }  # fmt: skip
+    }
     for service in services:
-        add_endpoint(service, "Interface", interface)
+        add_endpoint(service.replace(".", "-"), service, "Interface", {"PrivateDnsEnabled": True}, interfaces)
 
 
 def _list_s3_statements(environment: Environment) -> list[Statement]:

@@ -111,19 +111,19 @@ def _add_manifests(
     its resource would be deleted by the one before it is made by the other.
     """
     path = scope.node.path.split("/")
-    fragment, earlier_ids = Fragment(ServiceToken=kubectl.service_token), list[str]()
+    fragment, earlier_ids = Fragment(), list[str]()
     for stage, objects in stages.items():
         stage_ids = []
         for piece_id, piece_objects in split_chart(stage, objects).items():
             prune_label = f"{PRUNE_PREFIX}{compute_address((*path, piece_id))}"
             bodies = [_add_label(body, prune_label) for body in piece_objects]
-            manifest = f"Manifest{len(fragment.parameters)}"
-            fragment.parameters[manifest] = json.dumps(bodies, separators=(",", ":"), ensure_ascii=False)
             properties = {
-                "ServiceToken": {"Ref": "ServiceToken"}, "Manifest": {"Ref": manifest},
-                "ClusterName": kubectl.cluster_name, "PruneLabel": prune_label,  # deletes what is not rendered
+                "ServiceToken": kubectl.service_token,
+                "ClusterName": kubectl.cluster_name,
+                "Manifest": json.dumps(bodies, separators=(",", ":"), ensure_ascii=False),
+                "PruneLabel": prune_label,  # deletes what is not rendered
                 "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
-            }  # fmt: skip
+            }
             stage_ids.append(
                 fragment.add_resource(  # as eks.KubernetesManifest writes it
                     (path[-1], piece_id, "Resource"), MANIFEST_TYPE, properties, waits_for=earlier_ids,

@@ -38,9 +38,9 @@ def test_address_is_that_of_the_cdk(stack):
     assert compute_address(("bench-0", "Workloads", "addressed")) == scope.node.addr
 
 
-def test_resource_gets_its_parameter():
-    stack = cdk.Stack(cdk.App(), "parameters")
-    fragment = Fragment(Name="a")
-    fragment.add_resource(("One",), TOPIC_TYPE, {"TopicName": {"Ref": "Name"}})
+def test_resource_gets_its_properties():
+    stack = cdk.Stack(cdk.App(), "properties")
+    fragment = Fragment()
+    fragment.add_resource(("One",), TOPIC_TYPE, {"TopicName": "a"})
     fragment.include(stack, "Fragment")
     assertions.Template.from_stack(stack).has_resource_properties(TOPIC_TYPE, {"TopicName": "a"})
