@@ -80,6 +80,7 @@ def synthesis(runs: int, folder: Path) -> list[tuple[str, float, str]]:
             "each of environments 6 to 10",
             *compare_turns([(one_s, (ten_s - five_s) / 5) for one_s, five_s, ten_s in turns]),
         ),
+        ("each of environments 2 to 10", *compare_turns([(one_s, (ten_s - one_s) / 9) for one_s, _, ten_s in turns])),
     ]
 
 
