@@ -142,10 +142,8 @@ class RoutedSubnet:
         placement = {"AvailabilityZoneId": zone, "CidrBlock": cidr, "MapPublicIpOnLaunch": False}
         self.id = fragment.add_resource((*path, "Subnet"), "AWS::EC2::Subnet", placement | tags, references=vpc)
         self.table_id = fragment.add_resource((*path, "RouteTable"), "AWS::EC2::RouteTable", tags, references=vpc)
-        fragment.add_resource(
-            (*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", {},
-            references={"SubnetId": {"Ref": self.id}, "RouteTableId": {"Ref": self.table_id}},
-        )  # fmt: skip
+        ends = {"SubnetId": {"Ref": self.id}, "RouteTableId": {"Ref": self.table_id}}
+        fragment.add_resource((*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", {}, references=ends)
 
     def add_default_route(self, id_: str, target: Properties, waits_for: Sequence[str] = ()) -> str:
         """Add the route to everywhere that no other route leads to, and return its logical id."""

@@ -30,9 +30,7 @@ def clean_text(text: str) -> str:
     Args:
         text: of a service, a file or a server.
     """
-    if text.isprintable():
-        return text
-    return "".join(character if character.isprintable() else REPLACEMENT for character in text)
+    return text if text.isprintable() else "".join(one if one.isprintable() else REPLACEMENT for one in text)
 
 
 def build_cdk_command(verb: str, environment: str, stack: str = "*", *flags: str) -> str:

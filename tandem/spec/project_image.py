@@ -66,7 +66,13 @@ class ProjectImage:
         Raises:
             FileNotFoundError: a line of the allow list admits no file.
         """
-        return _list_source_files(root, root / self.allow_list)
+        allow_list, paths = root / self.allow_list, set()
+        for pattern in (line[1:] for line in allow_list.read_text().splitlines() if line.startswith("!")):
+            files = [path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()]
+            if not files:
+                raise FileNotFoundError(f"{allow_list}: {pattern} is no file; remove the line or add the file")
+            paths.update(files)
+        return tuple(sorted(paths))
 
     def tag(self, root: Path = ROOT) -> str:
         """Return the image's tag: 16 hexadecimal digits of the SHA-256 over paths and bytes of its source."""
@@ -95,17 +101,6 @@ def has_llmperf(experiment: Experiment) -> bool:
     post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.
     """
     return "post" in experiment.suites and len(experiment.all_variants()) == PAIR_SIZE
-
-
-@cache
-def _list_source_files(root: Path, allow_list: Path) -> tuple[str, ...]:
-    paths = set()
-    for pattern in (line[1:] for line in allow_list.read_text().splitlines() if line.startswith("!")):
-        files = [path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()]
-        if not files:
-            raise FileNotFoundError(f"{allow_list}: {pattern} is no file; remove the line or add the file")
-        paths.update(files)
-    return tuple(sorted(paths))
 
 
 @cache
