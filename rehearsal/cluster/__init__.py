@@ -1,0 +1,1 @@
+"""A small Kubernetes API for rehearsals (docs/rehearsal-cluster.md)."""

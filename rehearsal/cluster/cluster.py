@@ -1,0 +1,65 @@
+"""A whole cluster in virtual time: its clock, its objects, what runs its pods; the server puts it behind HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from rehearsal.cluster.controllers import run_controllers
+from rehearsal.cluster.pods import PodRuntime
+from rehearsal.cluster.store import ObjectStore
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+PASSES = 20  # far more than one change needs to have all its effects
+
+
+class ClusterClock:
+    """A clock that stands still until it is told."""
+
+    def __init__(self, begin: datetime = BEGIN) -> None:
+        self._now = begin
+
+    def now(self) -> datetime:
+        """Return the moment, UTC."""
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock on."""
+        self._now += timedelta(seconds=seconds)
+
+
+class RehearsalCluster:
+    """Objects, controllers and pods.
+
+    Args:
+        clock: what all of them call now.
+        build_runtime: makes what runs the pods, of the clock's now.
+
+    Attributes:
+        store: the objects, for a server or a test.
+    """
+
+    def __init__(self, clock: ClusterClock, build_runtime: Callable[[Callable[[], datetime]], PodRuntime]) -> None:
+        self.clock, self.store = clock, ObjectStore(clock.now)
+        self._runtime = build_runtime(clock.now)
+
+    def settle(self) -> None:
+        """Let the controllers work until nothing changes any more at this moment.
+
+        Raises:
+            RuntimeError: two controllers undo each other's work.
+        """
+        for _ in range(PASSES):
+            version = self.store.version
+            run_controllers(self.store, self._runtime)
+            if self.store.version == version:
+                return
+        raise RuntimeError(f"objects still change after {PASSES} passes at {self.clock.now():%H:%M:%S}")
+
+    def advance(self, seconds: float, step_s: float = 1.0) -> None:
+        """Let time go by, in steps, and the controllers work after each."""
+        self.settle()
+        while seconds > 0:
+            self.clock.advance(min(step_s, seconds))
+            seconds -= step_s
+            self.settle()

@@ -1,0 +1,467 @@
+"""What a cluster does by itself: garbage collection, Deployments, Jobs, EndpointSlices, and what a kubelet does.
+
+Left out: ReplicaSets (a Deployment owns its pods), minReadySeconds, progress deadlines and pausing of Deployments;
+parallelism and completions above 1, indexed Jobs, podReplacementPolicy and onPodConditions of Jobs; CronJobs; the
+eviction of pods from nodes that fail; deletion in the foreground.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from rehearsal.cluster.pods import PodRuntime, PodState
+from rehearsal.cluster.scheduling import (
+    has_condition,
+    is_active,
+    is_unfinished,
+    schedule_pods,
+    set_condition,
+    write_status,
+)
+from rehearsal.cluster.store import KINDS, Object, ObjectStore, format_time
+
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"  # a Job's pod carries it until the Job has counted the pod
+FIRST_RETRY_S = 10.0
+LONGEST_RETRY_S = 360.0
+DEFAULT_BACKOFF_LIMIT = 6
+TERMINATED_EXIT_CODE = 143  # SIGTERM
+
+
+def run_controllers(store: ObjectStore, runtime: PodRuntime) -> None:
+    """Make one pass of all controllers; what one of them changes may need further passes to have its effect."""
+    collect_garbage(store)
+    sync_deployments(store)
+    sync_jobs(store)
+    sync_endpoint_slices(store)
+    schedule_pods(store)
+    run_pods(store, runtime)
+
+
+def collect_garbage(store: ObjectStore) -> None:
+    """Delete each object all of whose owners are gone."""
+    rows = [(plural, body["metadata"]) for plural in KINDS for body in store.list_objects(plural)]
+    uids = {metadata["uid"] for _, metadata in rows}
+    for plural, metadata in rows:
+        owners = {owner["uid"] for owner in metadata.get("ownerReferences", [])}
+        if owners and not owners & uids:
+            store.delete_object(plural, metadata.get("namespace", ""), metadata["name"])
+
+
+def sync_deployments(store: ObjectStore) -> None:
+    """Give each Deployment its pods and its status."""
+    for deployment in store.list_objects("deployments"):
+        template_hash = compute_hash(deployment["spec"]["template"])
+        _replace_pods(store, deployment, template_hash)
+        pods = [pod for pod in list_children(store, deployment) if is_active(pod)]
+        status = _describe_deployment(store, deployment, pods, template_hash)
+        write_status(store, "deployments", deployment, status)
+
+
+def sync_jobs(store: ObjectStore) -> None:
+    """Count each Job's pods, start and retry them, end the Job, and delete it when its time is over."""
+    for job in store.list_objects("jobs"):
+        if not is_finished(job):
+            _sync_job(store, job)
+            continue
+        spec, conditions = job["spec"], job["status"]["conditions"]
+        end = datetime.fromisoformat(conditions[-1]["lastTransitionTime"])
+        if "ttlSecondsAfterFinished" in spec and store.now() >= end + timedelta(
+            seconds=spec["ttlSecondsAfterFinished"]
+        ):
+            store.delete_object("jobs", job["metadata"]["namespace"], job["metadata"]["name"])
+    job_uids = {job["metadata"]["uid"] for job in store.list_objects("jobs") if not is_finished(job)}
+    for pod in store.list_objects("pods"):
+        if is_tracked(pod) and not job_uids & {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}:
+            _release_pod(store, pod)
+
+
+def sync_endpoint_slices(store: ObjectStore) -> None:
+    """Keep one EndpointSlice for each Service with a selector: the addresses of its pods, ready or not."""
+    for service in store.list_objects("services"):
+        if not service["spec"].get("selector"):
+            continue
+        namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+        selector = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
+        pods = store.list_objects("pods", namespace, label_selector=selector)
+        pods = [pod for pod in pods if pod.get("status", {}).get("podIP") and is_unfinished(pod)]
+        content = {
+            "addressType": "IPv4",
+            "endpoints": [_describe_endpoint(service, pod) for pod in pods],
+            "ports": _list_ports(service, pods),
+        }
+        slices = list_children(store, service, "endpointslices")
+        if slices:
+            metadata = slices[0]["metadata"]
+            store.replace_object("endpointslices", namespace, metadata["name"], slices[0] | content)
+            continue
+        labels = {
+            "kubernetes.io/service-name": name,
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+        }
+        metadata = {"generateName": f"{name}-", "labels": labels, "ownerReferences": [build_owner(service)]}
+        store.create_object("endpointslices", namespace, {"metadata": metadata} | content)
+
+
+def run_pods(store: ObjectStore, runtime: PodRuntime) -> None:
+    """Start the pods that are bound, write their status, stop those that are deleted."""
+    for pod in store.list_objects("pods"):
+        if "deletionTimestamp" in pod["metadata"]:
+            _stop_pod(store, runtime, pod)
+        elif pod["spec"].get("nodeName") and is_unfinished(pod):
+            if "startTime" not in pod.get("status", {}):
+                runtime.start_pod(pod)
+            status = _describe_pod(store, pod, runtime.look_at_pod(pod))
+            write_status(store, "pods", pod, status)
+
+
+def list_children(store: ObjectStore, owner: Object, plural: str = "pods") -> list[Object]:
+    """Return the objects that an object owns."""
+    uid, rows = owner["metadata"]["uid"], store.list_objects(plural, owner["metadata"]["namespace"])
+    return [row for row in rows if any(ref["uid"] == uid for ref in row["metadata"].get("ownerReferences", []))]
+
+
+def build_owner(body: Object) -> Object:
+    """Return the reference by which a child names the object that controls it."""
+    reference = {key: body["metadata"][key] for key in ("name", "uid")}
+    flags = {"controller": True, "blockOwnerDeletion": True}
+    return {"apiVersion": body["apiVersion"], "kind": body["kind"]} | reference | flags
+
+
+def compute_hash(template: Object) -> str:
+    """Return the label value that tells the pods of one template from those of another."""
+    return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
+
+
+def is_finished(job: Object) -> bool:
+    """Tell whether a Job is Complete or Failed."""
+    conditions = job.get("status", {}).get("conditions", [])
+    return has_condition(conditions, "Complete") or has_condition(conditions, "Failed")
+
+
+def is_ready(pod: Object) -> bool:
+    """Tell whether a pod is ready."""
+    return has_condition(pod.get("status", {}).get("conditions", []), "Ready")
+
+
+def is_tracked(pod: Object) -> bool:
+    """Tell whether a Job has still to count a pod."""
+    return TRACKING_FINALIZER in pod["metadata"].get("finalizers", [])
+
+
+def match_failure_rule(job: Object, pod: Object) -> tuple[int, Object] | None:
+    """Return the first rule of a Job's podFailurePolicy that a failed pod's exit codes match, with its index."""
+    rows = [row for row in pod.get("status", {}).get("containerStatuses", []) if "terminated" in row["state"]]
+    for index, rule in enumerate(job["spec"].get("podFailurePolicy", {}).get("rules", [])):
+        wish = rule.get("onExitCodes", {})
+        container = wish.get("containerName")
+        codes = [row["state"]["terminated"]["exitCode"] for row in rows if container in {None, row["name"]}]
+        if wish and any(code and (code in wish["values"]) == (wish["operator"] == "In") for code in codes):
+            return index, rule
+    return None
+
+
+def _replace_pods(store: ObjectStore, deployment: Object, template_hash: str) -> None:
+    """Create and delete pods as far as the Deployment's strategy allows at this moment."""
+    spec, children = deployment["spec"], list_children(store, deployment)
+    desired, strategy = spec.get("replicas", 1), spec.get("strategy", {})
+    active = [pod for pod in children if is_active(pod)]
+    new = [pod for pod in active if pod["metadata"]["labels"].get("pod-template-hash") == template_hash]
+    old = [pod for pod in active if pod not in new]
+    if strategy.get("type", "RollingUpdate") == "Recreate":
+        surge, spare, least = 0, len(old), 0
+        leaving = [pod for pod in children if pod not in active and is_unfinished(pod)]
+        if old or any(pod["metadata"]["labels"].get("pod-template-hash") != template_hash for pod in leaving):
+            desired = min(desired, len(new))
+    else:
+        limits = strategy.get("rollingUpdate", {})
+        surge = _count_share(limits.get("maxSurge", "25%"), desired, math.ceil)
+        unavailable = _count_share(limits.get("maxUnavailable", "25%"), desired, math.floor)
+        least = max(0, desired - (unavailable or (0 if surge else 1)))
+        spare = len(active) - least - sum(not is_ready(pod) for pod in new)
+    for _ in range(min(desired - len(new), desired + surge - len(active))):
+        _create_pod(store, deployment, f"{template_hash}-", {"pod-template-hash": template_hash})
+    unready = [pod for pod in old if not is_ready(pod)]
+    leaving = unready[: max(0, spare)]
+    ready_count = sum(is_ready(pod) for pod in active)
+    leaving += [pod for pod in old if is_ready(pod)][: max(0, ready_count - least)]
+    leaving += sorted(new, key=is_ready)[: max(0, len(new) - desired)]
+    for pod in leaving:
+        store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _count_share(value: int | str, desired: int, round_number: Any) -> int:
+    """Return a number of pods that is given as such or as a share such as `25%`."""
+    return int(round_number(int(value.rstrip("%")) * desired / 100)) if isinstance(value, str) else value
+
+
+def _describe_deployment(store: ObjectStore, deployment: Object, pods: list[Object], template_hash: str) -> Object:
+    desired = deployment["spec"].get("replicas", 1)
+    ready = sum(is_ready(pod) for pod in pods)
+    updated = sum(pod["metadata"]["labels"].get("pod-template-hash") == template_hash for pod in pods)
+    counts = {
+        "replicas": len(pods),
+        "updatedReplicas": updated,
+        "readyReplicas": ready,
+        "availableReplicas": ready,
+        "unavailableReplicas": max(0, desired - ready),
+    }
+    status = {"observedGeneration": deployment["metadata"]["generation"]}
+    status |= {name: count for name, count in counts.items() if count}
+    status |= {"conditions": deployment.get("status", {}).get("conditions", [])}
+    name = "MinimumReplicasAvailable" if ready >= desired else "MinimumReplicasUnavailable"
+    text = "has" if ready >= desired else "does not have"
+    message = f"Deployment {text} minimum availability."
+    set_condition(store, status, "Available", value=ready >= desired, reason=name, message=message)
+    return status
+
+
+def _create_pod(store: ObjectStore, owner: Object, suffix: str, labels: dict[str, str], *finalizers: str) -> None:
+    """Create a pod from its owner's template."""
+    template, metadata = owner["spec"]["template"], owner["metadata"]
+    own = template.get("metadata", {})
+    body = {
+        "metadata": {
+            "generateName": f"{metadata['name']}-{suffix}",
+            "labels": own.get("labels", {}) | labels,
+            "annotations": own.get("annotations", {}),
+            "ownerReferences": [build_owner(owner)],
+        },
+        "spec": template["spec"],
+        "status": {"phase": "Pending"},
+    }
+    if finalizers:
+        body["metadata"]["finalizers"] = list(finalizers)
+    store.create_object("pods", metadata["namespace"], body)
+
+
+def _sync_job(store: ObjectStore, job: Object) -> None:
+    status = job.get("status", {})
+    status.setdefault("conditions", [])
+    is_suspended = job["spec"].get("suspend", False)
+    _resume_job(store, job, status)
+    pods = list_children(store, job)
+    rule_message = _count_pods(store, job, status, pods)
+    active = [pod for pod in pods if is_active(pod)]
+    is_done = status.get("succeeded", 0) >= job["spec"].get("completions", 1)
+    failure = _find_failure(store, job, status, active, rule_message)
+    if is_done and not has_condition(status["conditions"], "FailureTarget"):
+        message = "Reached expected number of succeeded pods"
+        _end_job(store, job, status, ("SuccessCriteriaMet", "Complete", "CompletionsReached", message))
+    elif failure:
+        _end_job(store, job, status, ("FailureTarget", "Failed", *failure))
+    elif is_suspended:
+        for pod in active:
+            _release_pod(store, pod)  # so that the Job does not count it as failed
+            store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    elif not active and store.now() >= _find_retry_time(store, status, pods):
+        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+        labels = {"job-name": name, "controller-uid": uid}
+        labels |= {f"batch.kubernetes.io/{key}": value for key, value in labels.items()}
+        _create_pod(store, job, "", labels, TRACKING_FINALIZER)
+    pods = [pod for pod in list_children(store, job) if is_unfinished(pod)]
+    active = [pod for pod in pods if is_active(pod)]
+    counts = {"active": len(active), "succeeded": status.get("succeeded"), "failed": status.get("failed")}
+    status = {key: value for key, value in status.items() if key not in counts}
+    status |= {key: count for key, count in counts.items() if count}
+    status |= {"ready": sum(is_ready(pod) for pod in active), "terminating": len(pods) - len(active)}
+    if not status["conditions"]:
+        del status["conditions"]
+    write_status(store, "jobs", job, status)
+
+
+def _resume_job(store: ObjectStore, job: Object, status: Object) -> None:
+    """Set the time at which a Job starts, or take it away while the Job is suspended."""
+    was_suspended = any(row["type"] == "Suspended" for row in status["conditions"])
+    if job["spec"].get("suspend", False):
+        status.pop("startTime", None)
+        set_condition(store, status, "Suspended", reason="JobSuspended", message="Job suspended")
+        return
+    if was_suspended:
+        set_condition(store, status, "Suspended", value=False, reason="JobResumed", message="Job resumed")
+    status.setdefault("startTime", format_time(store.now()))
+
+
+def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Object]) -> str:
+    """Count the pods that ended since the last pass, each once; return the message of a FailJob rule that matched."""
+    message = ""
+    for pod in pods:
+        phase = pod.get("status", {}).get("phase")
+        # a deleted pod counts at once, as it may never say Failed; with a podFailurePolicy its exit code is awaited
+        is_leaving = "deletionTimestamp" in pod["metadata"] and "podFailurePolicy" not in job["spec"]
+        if not is_tracked(pod) or not (is_leaving or phase in {"Succeeded", "Failed"}):
+            continue
+        match = match_failure_rule(job, pod) if phase == "Failed" else None
+        action = match[1]["action"] if match else "Count"
+        if match and action == "FailJob":
+            message = message or _describe_match(pod, match[0])
+        if phase == "Succeeded":
+            status["succeeded"] = status.get("succeeded", 0) + 1
+        elif action != "Ignore":
+            status["failed"] = status.get("failed", 0) + 1
+        _release_pod(store, pod)
+    return message
+
+
+def _describe_match(pod: Object, index: int) -> str:
+    metadata = pod["metadata"]
+    row = next(row for row in pod["status"]["containerStatuses"] if row["state"]["terminated"]["exitCode"])
+    code = row["state"]["terminated"]["exitCode"]
+    subject = f"Container {row['name']} for pod {metadata['namespace']}/{metadata['name']}"
+    return f"{subject} failed with exit code {code} matching FailJob rule at index {index}"
+
+
+def _find_failure(
+    store: ObjectStore, job: Object, status: Object, active: Iterable[Object], rule_message: str
+) -> tuple[str, str] | None:
+    """Return why a Job fails, as reason and message; None while it does not."""
+    target = next((row for row in status["conditions"] if row["type"] == "FailureTarget"), None)
+    if target:
+        return target["reason"], target["message"]
+    if rule_message:
+        return "PodFailurePolicy", rule_message
+    limit, restarts = job["spec"].get("backoffLimit", DEFAULT_BACKOFF_LIMIT), 0
+    if job["spec"]["template"]["spec"].get("restartPolicy") == "OnFailure":
+        rows = [row for pod in active for row in pod.get("status", {}).get("containerStatuses", [])]
+        restarts = sum(row["restartCount"] for row in rows)
+    if status.get("failed", 0) > limit or (restarts and restarts >= limit):
+        return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
+    deadline_s = job["spec"].get("activeDeadlineSeconds")
+    start = datetime.fromisoformat(status["startTime"]) if "startTime" in status else store.now()
+    if deadline_s is not None and store.now() >= start + timedelta(seconds=deadline_s):
+        return "DeadlineExceeded", "Job was active longer than specified deadline"
+    return None
+
+
+def _end_job(store: ObjectStore, job: Object, status: Object, end: tuple[str, str, str, str]) -> None:
+    """Say how a Job will end, delete its pods that still run, and end it once none is left.
+
+    Args:
+        store: the cluster.
+        job: which ends.
+        status: of the Job; gets the conditions.
+        end: the condition that comes first, the one that ends the Job, their reason and message.
+    """
+    first, last, reason, message = end
+    set_condition(store, status, first, reason=reason, message=message)
+    pods = [pod for pod in list_children(store, job) if is_unfinished(pod)]
+    for pod in pods:
+        store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+    if not pods:
+        set_condition(store, status, last, reason=reason, message=message)
+        if last == "Complete":
+            status["completionTime"] = format_time(store.now())
+
+
+def _find_retry_time(store: ObjectStore, status: Object, pods: Iterable[Object]) -> datetime:
+    """Return when a Job may start its next pod; a failed pod that was removed delays it no more."""
+    rows = [row for pod in pods for row in pod.get("status", {}).get("containerStatuses", [])]
+    ends = [row["state"]["terminated"] for row in rows if "terminated" in row["state"]]
+    times = [datetime.fromisoformat(end["finishedAt"]) for end in ends if end["exitCode"]]
+    failures = status.get("failed", 0)
+    if not failures or not times:
+        return store.now()
+    return max(times) + timedelta(seconds=min(FIRST_RETRY_S * 2 ** (failures - 1), LONGEST_RETRY_S))
+
+
+def _release_pod(store: ObjectStore, pod: Object) -> None:
+    """Take the Job's mark from a pod, which then may be removed."""
+    finalizers = [name for name in pod["metadata"].get("finalizers", []) if name != TRACKING_FINALIZER]
+    change = {"metadata": {"finalizers": finalizers or None}}
+    store.patch_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], change)
+
+
+def _describe_endpoint(service: Object, pod: Object) -> Object:
+    is_leaving = "deletionTimestamp" in pod["metadata"]
+    is_published = service["spec"].get("publishNotReadyAddresses", False)
+    conditions = {
+        "ready": is_published or (is_ready(pod) and not is_leaving),
+        "serving": is_ready(pod),
+        "terminating": is_leaving,
+    }
+    return {
+        "addresses": [pod["status"]["podIP"]],
+        "conditions": conditions,
+        "nodeName": pod["spec"]["nodeName"],
+        "targetRef": {"kind": "Pod"} | {key: pod["metadata"][key] for key in ("namespace", "name", "uid")},
+    }
+
+
+def _list_ports(service: Object, pods: list[Object]) -> list[Object]:
+    """Return a Service's ports as its pods have them; a name is looked up in the first pod."""
+    containers = pods[0]["spec"]["containers"] if pods else []
+    numbers = {row["name"]: row["containerPort"] for box in containers for row in box.get("ports", []) if "name" in row}
+    ports = []
+    for row in service["spec"].get("ports", []):
+        target = row.get("targetPort", row["port"])
+        number = numbers.get(target) if isinstance(target, str) else target
+        if number is not None:
+            ports.append({"name": row.get("name", ""), "port": number, "protocol": row.get("protocol", "TCP")})
+    return ports
+
+
+def _stop_pod(store: ObjectStore, runtime: PodRuntime, pod: Object) -> None:
+    """Stop a deleted pod; remove it when it is gone and its Job has counted it."""
+    metadata = pod["metadata"]
+    if pod["spec"].get("nodeName") and not runtime.stop_pod(pod):
+        return
+    if not metadata.get("finalizers"):
+        store.remove_object("pods", metadata["namespace"], metadata["name"])
+    elif is_unfinished(pod):
+        state = runtime.look_at_pod(pod)
+        if state.phase not in {"Succeeded", "Failed"}:
+            state = PodState(phase="Failed", exit_code=TERMINATED_EXIT_CODE, restarts=state.restarts)
+        write_status(store, "pods", pod, _describe_pod(store, pod, state))
+
+
+def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
+    """Return a pod's status as what runs it says; the moments of the status before stay."""
+    status: Object = pod.get("status", {}) | {"phase": state.phase}
+    status.setdefault("startTime", format_time(store.now()))
+    rows = {row["name"]: row for row in status.get("containerStatuses", [])}
+    status["containerStatuses"] = [
+        _describe_container(store, box, rows.get(box["name"], {}), state) for box in pod["spec"]["containers"]
+    ]
+    details = {} if state.is_ready else {"reason": "ContainersNotReady"}
+    if state.phase in {"Succeeded", "Failed"}:
+        details = {"reason": "PodCompleted" if state.phase == "Succeeded" else "PodFailed"}
+    set_condition(store, status, "Initialized")
+    set_condition(store, status, "ContainersReady", value=state.is_ready, **details)
+    set_condition(store, status, "Ready", value=state.is_ready, **details)
+    if state.phase != "Pending" and "podIP" not in status:
+        status["podIP"] = state.pod_ip or _choose_address(store)
+        status["podIPs"] = [{"ip": status["podIP"]}]
+    return status
+
+
+def _describe_container(store: ObjectStore, container: Object, old: Object, state: PodState) -> Object:
+    now = store.now()
+    was_running = old.get("state", {}).get("running", {}) if old.get("restartCount") == state.restarts else {}
+    started_at = format_time(state.started_at) if state.started_at else was_running.get("startedAt", format_time(now))
+    row: Object = {
+        "name": container["name"],
+        "image": container.get("image", ""),
+        "imageID": container.get("image", ""),
+    }
+    row |= {"ready": state.is_ready, "restartCount": state.restarts, "lastState": {}}
+    code = state.exit_code or 0
+    end = {"exitCode": code, "reason": "Error" if code else "Completed"}
+    if state.phase in {"Succeeded", "Failed"}:
+        end |= {"startedAt": started_at, "finishedAt": format_time(state.finished_at or now)}
+        return row | {"started": False, "state": {"terminated": end}}
+    if state.exit_code is not None:
+        row["lastState"] = {"terminated": end}
+    if state.waiting_reason:
+        return row | {"started": False, "state": {"waiting": {"reason": state.waiting_reason}}}
+    return row | {"started": True, "state": {"running": {"startedAt": started_at}}}
+
+
+def _choose_address(store: ObjectStore) -> str:
+    """Return the lowest address of 10.244.0.0/16 that no pod has."""
+    used = {pod.get("status", {}).get("podIP") for pod in store.list_objects("pods")}
+    addresses = (f"10.244.{number // 256}.{number % 256}" for number in range(1, 2**16))
+    return next(address for address in addresses if address not in used)

@@ -1,0 +1,406 @@
+"""Which node a pod gets, and which devices its resource claims get (dynamic resource allocation, resource.k8s.io/v1).
+
+Left out: preemption and priorities, sidecars, preferred and pod affinity, topology spread, volumes, matchFields, the
+operators Gt and Lt. Of resource claims: claims named by resourceClaimName, DeviceClass objects (a device is of the
+class that has its driver's name), allocationMode All, firstAvailable, adminAccess, device taints, shared counters,
+slices without nodeName, older pool generations, and CEL but for one attribute's equality: others match no device.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from rehearsal.cluster.store import ApiError, Object, ObjectStore, format_time
+
+POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+_UNITS = {"m": Fraction(1, 1000), "": Fraction(1)} | {
+    name + binary: Fraction(1024 if binary else 1000) ** power
+    for power, name in enumerate(("K", "M", "G", "T", "P", "E"), start=1)
+    for binary in ("i", "")
+}
+_UNITS["k"] = _UNITS.pop("K")
+_QUANTITY = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)")
+_EQUALITY = re.compile(r"""device\.attributes\[["']([^"']+)["']\]\.(\w+)\s*==\s*("[^"]*"|'[^']*'|\w+)""")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDevice:
+    """One device of a node: its driver, pool and name, and its attributes by qualified name (`domain/name`)."""
+
+    driver: str
+    pool: str
+    name: str
+    attributes: Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class NodeRoom:
+    """A node and what is left of it.
+
+    Args:
+        node: the object.
+        used: requests of its pods by resource.
+        devices: those that no claim holds.
+    """
+
+    node: Object
+    used: dict[str, Fraction] = field(default_factory=dict)
+    devices: list[NodeDevice] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Return the node's name."""
+        return str(self.node["metadata"]["name"])
+
+    def find_shortage(self, requests: Mapping[str, Fraction]) -> str:
+        """Return the first resource of which too little is left, or nothing."""
+        allocatable = self.node.get("status", {}).get("allocatable", {})
+        for resource, amount in requests.items():
+            if amount and self.used.get(resource, 0) + amount > parse_quantity(allocatable.get(resource, "0")):
+                return resource
+        return ""
+
+    def compute_fullness(self, requests: Mapping[str, Fraction]) -> Fraction:
+        """Return the mean share of cpu and memory that is taken once the pod is there."""
+        allocatable = self.node.get("status", {}).get("allocatable", {})
+        sizes = {resource: parse_quantity(allocatable.get(resource, "0")) for resource in ("cpu", "memory")}
+        taken = [
+            (self.used.get(name, Fraction(0)) + requests.get(name, Fraction(0))) / size
+            for name, size in sizes.items()
+            if size
+        ]
+        return sum(taken, Fraction(0)) / 2
+
+
+def schedule_pods(store: ObjectStore) -> None:
+    """Bind each pod that waits to the fullest node that takes it; say why where none does."""
+    release_claims(store)
+    rooms = measure_nodes(store)
+    pods = [pod for pod in store.list_objects("pods") if is_active(pod) and not pod["spec"].get("nodeName")]
+    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+        try:
+            claims = list_claims(store, pod)
+        except ApiError as error:
+            _refuse_pod(store, pod, str(error))
+            continue
+        _place_pod(store, pod, claims, rooms)
+
+
+def measure_nodes(store: ObjectStore) -> list[NodeRoom]:
+    """Return what is left of each node."""
+    rooms = {node["metadata"]["name"]: NodeRoom(node) for node in store.list_objects("nodes")}
+    for pod in store.list_objects("pods"):
+        if is_unfinished(pod) and pod["spec"].get("nodeName") in rooms:
+            _add_amounts(rooms[pod["spec"]["nodeName"]].used, sum_requests(pod))
+    held = {
+        (result["driver"], result["pool"], result["device"])
+        for claim in store.list_objects("resourceclaims")
+        for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+    }
+    for row in store.list_objects("resourceslices"):
+        spec = row["spec"]
+        devices = (_read_device(spec, device) for device in spec.get("devices", []))
+        if spec.get("nodeName") in rooms:
+            rooms[spec["nodeName"]].devices += [
+                device for device in devices if (device.driver, device.pool, device.name) not in held
+            ]
+    return list(rooms.values())
+
+
+def release_claims(store: ObjectStore) -> None:
+    """Delete the claims of pods that have ended, as the real controller does, so that others get their devices."""
+    unfinished = {pod["metadata"]["uid"] for pod in store.list_objects("pods") if is_unfinished(pod)}
+    for claim in store.list_objects("resourceclaims"):
+        metadata = claim["metadata"]
+        owners = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"}
+        if owners and not owners & unfinished:
+            store.remove_object("resourceclaims", metadata["namespace"], metadata["name"])
+
+
+def list_claims(store: ObjectStore, pod: Object) -> list[Object]:
+    """Return the claims of a pod; make those that are not there from their templates.
+
+    Raises:
+        ApiError: 404 for a template that is not there.
+    """
+    status, entries = pod.get("status", {}), pod["spec"].get("resourceClaims", [])
+    names = {row["name"]: row["resourceClaimName"] for row in status.get("resourceClaimStatuses", [])}
+    for entry in entries:
+        if entry["name"] not in names:
+            names[entry["name"]] = _make_claim(store, pod, entry)
+    if entries:
+        rows = [{"name": name, "resourceClaimName": claim_name} for name, claim_name in names.items()]
+        pod["status"] = status | {"resourceClaimStatuses": rows}
+        write_status(store, "pods", pod, pod["status"])
+    return [store.get_object("resourceclaims", pod["metadata"]["namespace"], name) for name in names.values()]
+
+
+def find_obstacle(pod: Object, room: NodeRoom, requests: Mapping[str, Fraction]) -> str:
+    """Return why a node does not take a pod, devices left aside, in the scheduler's words; empty if it does."""
+    spec = room.node.get("spec", {})
+    conditions = room.node.get("status", {}).get("conditions", [])
+    if not has_condition(conditions, "Ready"):
+        return "node(s) were not ready"
+    if spec.get("unschedulable"):
+        return "node(s) were unschedulable"
+    for taint in spec.get("taints", []):
+        tolerations = pod["spec"].get("tolerations", [])
+        if taint["effect"] != "PreferNoSchedule" and not any(is_tolerated(taint, row) for row in tolerations):
+            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+    if not is_node_selected(pod, room.node["metadata"].get("labels", {})):
+        return "node(s) didn't match Pod's node affinity/selector"
+    shortage = room.find_shortage(requests)
+    return f"Insufficient {shortage}" if shortage else ""
+
+
+def is_tolerated(taint: Mapping[str, str], toleration: Mapping[str, str]) -> bool:
+    """Tell whether a toleration covers a taint."""
+    is_same_effect = toleration.get("effect", "") in {"", taint["effect"]}
+    is_same_key = toleration.get("key", "") in {"", taint["key"]}
+    if toleration.get("operator", "Equal") == "Exists":
+        return is_same_effect and is_same_key
+    is_same_value = toleration.get("value", "") == taint.get("value", "")
+    return is_same_effect and toleration.get("key") == taint["key"] and is_same_value
+
+
+def is_node_selected(pod: Object, labels: Mapping[str, str]) -> bool:
+    """Tell whether a node's labels match the pod's nodeSelector and its required node affinity."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    terms = [term.get("matchExpressions", []) for term in required["nodeSelectorTerms"]] if required else []
+    is_near = not required or any(term and all(_match_expression(row, labels) for row in term) for term in terms)
+    return is_near and pod["spec"].get("nodeSelector", {}).items() <= labels.items()
+
+
+def sum_requests(pod: Object) -> dict[str, Fraction]:
+    """Return what a pod takes of each resource: all its containers, or its largest init container if that is more."""
+    total, largest = dict[str, Fraction](), dict[str, Fraction]()
+    for container in pod["spec"].get("initContainers", []):
+        largest |= {name: max(amount, largest.get(name, amount)) for name, amount in _read_requests(container).items()}
+    for container in pod["spec"]["containers"]:
+        _add_amounts(total, _read_requests(container))
+    return total | {name: max(amount, total.get(name, amount)) for name, amount in largest.items()}
+
+
+def parse_quantity(text: str | float) -> Fraction:
+    """Return a quantity such as `500m`, `1.5` or `2Gi` as a number.
+
+    Raises:
+        ValueError: where it is no quantity.
+    """
+    match = _QUANTITY.fullmatch(str(text))
+    if not match or match[2] not in _UNITS:
+        message = f"not a quantity: {text}"
+        raise ValueError(message)
+    return Fraction(match[1]) * _UNITS[match[2]]
+
+
+def choose_devices(claim: Object, devices: list[NodeDevice]) -> list[tuple[str, NodeDevice]] | None:
+    """Return a device for each one that a claim requests, with the request's name; None if there are too few."""
+    spec = claim["spec"].get("devices", {})
+    slots = [
+        (request["name"], request["exactly"])
+        for request in spec.get("requests", [])
+        for _ in range(request["exactly"].get("count", 1))
+    ]
+    constraints = [row for row in spec.get("constraints", []) if "matchAttribute" in row]
+    return next(_fill_slots(slots, devices, constraints, []), None)
+
+
+def is_active(pod: Object) -> bool:
+    """Tell whether a pod has neither ended nor been deleted."""
+    return is_unfinished(pod) and "deletionTimestamp" not in pod["metadata"]
+
+
+def is_unfinished(pod: Object) -> bool:
+    """Tell whether a pod still may use its node."""
+    return pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
+
+
+def has_condition(conditions: Iterable[Object], type_: str) -> bool:
+    """Tell whether a condition is there and true."""
+    return any(row["type"] == type_ and row["status"] == "True" for row in conditions)
+
+
+def set_condition(store: ObjectStore, status: Object, type_: str, *, value: bool = True, **details: str) -> None:
+    """Set a condition of a status; its transition time moves only with its value."""
+    rows = status.setdefault("conditions", [])
+    old: Object = next((row for row in rows if row["type"] == type_), {})
+    text = "True" if value else "False"
+    moment = old["lastTransitionTime"] if old.get("status") == text else format_time(store.now())
+    new = {"type": type_, "status": text, "lastTransitionTime": moment, **details}
+    if old:
+        rows[rows.index(old)] = new
+    else:
+        rows.append(new)
+
+
+def write_status(store: ObjectStore, plural: str, body: Object, status: Object) -> None:
+    """Replace the status of an object."""
+    metadata = body["metadata"]
+    name = metadata["name"]
+    store.replace_object(plural, metadata["namespace"], name, {"status": status}, subresource="status")
+
+
+def _place_pod(store: ObjectStore, pod: Object, claims: list[Object], rooms: list[NodeRoom]) -> None:
+    requests, obstacles = sum_requests(pod), Counter[str]()
+    for room in sorted(rooms, key=lambda room: (-room.compute_fullness(requests), room.name)):
+        obstacle = find_obstacle(pod, room, requests)
+        choices = None if obstacle else _choose_all(claims, room)
+        if choices is None:
+            obstacles[obstacle or "cannot allocate all claims"] += 1
+            continue
+        for claim, results in zip(claims, choices, strict=True):
+            _reserve_claim(store, claim, pod, room, results)
+        _add_amounts(room.used, requests)
+        _bind_pod(store, pod, room.name)
+        return
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(obstacles.items()))
+    _refuse_pod(store, pod, f"0/{len(rooms)} nodes are available: {reasons or 'no nodes'}.")
+
+
+def _choose_all(claims: list[Object], room: NodeRoom) -> list[list[tuple[str, NodeDevice]]] | None:
+    """Return the devices of each claim; None if one cannot have any."""
+    left, choices = list(room.devices), list[list[tuple[str, NodeDevice]]]()
+    for claim in claims:
+        results = choose_devices(claim, left)
+        if results is None:
+            return None
+        choices.append(results)
+        left = [device for device in left if device not in [choice for _, choice in results]]
+    return choices
+
+
+def _reserve_claim(
+    store: ObjectStore, claim: Object, pod: Object, room: NodeRoom, choices: list[tuple[str, NodeDevice]]
+) -> None:
+    metadata = pod["metadata"]
+    results = [
+        {"request": request, "driver": device.driver, "pool": device.pool, "device": device.name}
+        for request, device in choices
+    ]
+    node = {"key": "metadata.name", "operator": "In", "values": [room.name]}
+    allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]}}
+    user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
+    status = {"allocation": allocation, "reservedFor": [user]}
+    write_status(store, "resourceclaims", claim, status)
+    room.devices = [device for device in room.devices if device not in [choice for _, choice in choices]]
+
+
+def _bind_pod(store: ObjectStore, pod: Object, node_name: str) -> None:
+    metadata, status = pod["metadata"], pod.get("status", {})
+    store.patch_object("pods", metadata["namespace"], metadata["name"], {"spec": {"nodeName": node_name}})
+    set_condition(store, status, "PodScheduled")
+    write_status(store, "pods", pod, {"phase": "Pending"} | status)
+
+
+def _refuse_pod(store: ObjectStore, pod: Object, message: str) -> None:
+    """Say in the pod's status and in one event, counted at most once a second, why no node takes the pod."""
+    metadata, status = pod["metadata"], pod.get("status", {})
+    set_condition(store, status, "PodScheduled", value=False, reason="Unschedulable", message=message)
+    write_status(store, "pods", pod, {"phase": "Pending"} | status)
+    namespace, name, now = metadata["namespace"], f"{metadata['name']}.{metadata['uid'][:8]}", format_time(store.now())
+    events = store.list_objects("events", namespace, field_selector=f"metadata.name={name}")
+    if not events:
+        subject = {"kind": "Pod", "apiVersion": "v1"} | {key: metadata[key] for key in ("namespace", "name", "uid")}
+        event = {"metadata": {"name": name}, "involvedObject": subject, "reason": "FailedScheduling", "type": "Warning"}
+        event |= {"source": {"component": "default-scheduler"}, "firstTimestamp": now}
+        store.create_object("events", namespace, event | {"message": message, "count": 1, "lastTimestamp": now})
+    elif events[0]["lastTimestamp"] != now:
+        change = {"message": message, "count": events[0]["count"] + 1, "lastTimestamp": now}
+        store.patch_object("events", namespace, name, change)
+
+
+def _make_claim(store: ObjectStore, pod: Object, entry: Object) -> str:
+    """Make the claim that a template describes and return its name."""
+    metadata = pod["metadata"]
+    template = store.get_object("resourceclaimtemplates", metadata["namespace"], entry["resourceClaimTemplateName"])
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+    own = template["spec"].get("metadata", {})
+    claim = {
+        "metadata": {
+            "generateName": f"{metadata['name']}-{entry['name']}-",
+            "labels": own.get("labels", {}),
+            "annotations": own.get("annotations", {}) | {POD_CLAIM_ANNOTATION: entry["name"]},
+            "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
+        },
+        "spec": template["spec"]["spec"],
+    }
+    return str(store.create_object("resourceclaims", metadata["namespace"], claim)["metadata"]["name"])
+
+
+def _fill_slots(
+    slots: list[tuple[str, Object]],
+    devices: list[NodeDevice],
+    constraints: list[Object],
+    chosen: list[tuple[str, NodeDevice]],
+) -> Iterator[list[tuple[str, NodeDevice]]]:
+    """Yield each way to give the slots devices; within a request in the devices' order, as others are the same way."""
+    if len(chosen) == len(slots):
+        yield chosen
+        return
+    request, wish = slots[len(chosen)]
+    taken = [device for _, device in chosen]
+    first = devices.index(chosen[-1][1]) + 1 if chosen and chosen[-1][0] == request else 0
+    for device in devices[first:]:
+        grown = [*chosen, (request, device)]
+        if device not in taken and _is_wanted(wish, device) and _is_consistent(grown, constraints):
+            yield from _fill_slots(slots, devices, constraints, grown)
+
+
+def _is_wanted(wish: Object, device: NodeDevice) -> bool:
+    expressions = [row["cel"]["expression"] for row in wish.get("selectors", [])]
+    return wish["deviceClassName"] == device.driver and all(_match_equality(row, device) for row in expressions)
+
+
+def _match_equality(expression: str, device: NodeDevice) -> bool:
+    match = _EQUALITY.fullmatch(expression.strip())
+    actual = device.attributes.get(f"{match[1]}/{match[2]}") if match else None
+    return match is not None and json.dumps(actual) == match[3].replace("'", '"')
+
+
+def _is_consistent(chosen: list[tuple[str, NodeDevice]], constraints: list[Object]) -> bool:
+    """Tell whether the devices share the attributes that they must; a device without the attribute shares none."""
+    for constraint in constraints:
+        names = constraint.get("requests") or [request for request, _ in chosen]
+        devices = [device for request, device in chosen if request in names]
+        values = {json.dumps(device.attributes.get(constraint["matchAttribute"])) for device in devices}
+        if len(values) > 1 or "null" in values:
+            return False
+    return True
+
+
+def _read_device(spec: Object, device: Object) -> NodeDevice:
+    attributes = {
+        key if "/" in key else f"{spec['driver']}/{key}": next(iter(value.values()))
+        for key, value in device.get("attributes", {}).items()
+    }
+    return NodeDevice(spec["driver"], spec["pool"]["name"], device["name"], attributes)
+
+
+def _read_requests(container: Object) -> dict[str, Fraction]:
+    """Return a container's requests; the API takes a limit for a request that is not given."""
+    resources = container.get("resources", {})
+    amounts = resources.get("limits", {}) | resources.get("requests", {})
+    return {name: parse_quantity(amount) for name, amount in amounts.items()}
+
+
+def _add_amounts(total: dict[str, Fraction], amounts: Mapping[str, Fraction]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, Fraction(0)) + amount
+
+
+def _match_expression(row: Object, labels: Mapping[str, str]) -> bool:
+    key, values = row["key"], row.get("values", [])
+    return {
+        "In": labels.get(key) in values,
+        "NotIn": labels.get(key) not in values,
+        "Exists": key in labels,
+        "DoesNotExist": key not in labels,
+    }.get(row["operator"], False)

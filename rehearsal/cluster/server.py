@@ -1,0 +1,328 @@
+"""The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, who may do what, and faults to order.
+
+Left out: discovery, `limit` and `continue`, strategic and JSON patches, dry runs, and TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+
+from rehearsal.cluster.store import KINDS, ApiError, Object, ObjectStore, ResourceKind, is_selected
+
+_PATH = re.compile(
+    r"/(api|apis/(?P<group>[^/]+))/v1(/namespaces/(?P<namespace>[^/]+)(?=/))?"
+    r"/(?P<plural>[^/]+)(/(?P<name>[^/]+))?(/(?P<subresource>[^/]+))?"
+)
+WATCH_LOOK_S = 0.02
+BOOKMARK_S = 1.0
+_APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterUser:
+    """Who a bearer token is, and what he may do.
+
+    Args:
+        name: as RBAC has it, such as system:serviceaccount:runner-system:runner.
+        cluster_rules: rules of ClusterRoles, bound in every namespace, as RBAC writes them.
+        rules: rules of Roles, by namespace.
+    """
+
+    name: str
+    cluster_rules: Sequence[Mapping[str, Any]] = ()
+    rules: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+    def may(self, call: ApiCall) -> bool:
+        """Tell whether a rule admits a call."""
+        rules = (*self.cluster_rules, *self.rules.get(call.namespace, ()))
+        resource = f"{call.kind.plural}/{call.subresource}" if call.subresource else call.kind.plural
+        return any(
+            _admits(rule.get("apiGroups", ()), call.kind.group)
+            and _admits(rule.get("resources", ()), resource)
+            and _admits(rule.get("verbs", ()), call.verb)
+            and (not rule.get("resourceNames") or call.name in rule["resourceNames"])
+            for rule in rules
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """One request, as RBAC sees it."""
+
+    verb: str
+    kind: ResourceKind
+    namespace: str
+    name: str
+    subresource: str
+
+
+@dataclass(slots=True)
+class ClusterFault:
+    """An answer in place of the real one, for the next calls that fit.
+
+    Args:
+        status: of HTTP, such as 503; 429 carries Retry-After and plain text, as the API's own limits do.
+        calls: how many calls it answers.
+        verb, plural: which; empty for any.
+    """
+
+    status: int
+    calls: int = 1
+    verb: str = ""
+    plural: str = ""
+
+    def takes(self, call: ApiCall) -> bool:
+        """Tell whether it answers a call, which it counts."""
+        fits = self.calls > 0 and self.verb in ("", call.verb) and self.plural in ("", call.kind.plural)
+        self.calls -= fits
+        return fits
+
+
+class ClusterServer:
+    """The API of one store, on a port of this machine.
+
+    Args:
+        store: what is served. users: token -> who; empty admits everyone to everything.
+
+    Attributes:
+        faults: those still to come. calls: every call that was answered, with its user and status.
+    """
+
+    def __init__(self, store: ObjectStore, users: Mapping[str, ClusterUser] | None = None) -> None:
+        self.store, self.users = store, users or {}
+        self.faults: list[ClusterFault] = []
+        self.calls: list[tuple[str, ApiCall, int]] = []
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, port: int = 0) -> None:
+        """Listen on 127.0.0.1; 0 takes a free port, which `port` then says."""
+        application = web.Application()
+        application.router.add_route("*", "/{path:apis?/.*}", self._answer)
+        self._runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close the port and every watch."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        user, call = ClusterUser("system:anonymous"), None
+        try:
+            user = self._find_user(request)
+            call = parse_call(request)
+            fault = next((fault for fault in self.faults if fault.takes(call)), None)
+            if fault is not None:
+                response: web.StreamResponse = _build_fault(fault.status)
+            elif self.users and not user.may(call):
+                response = _build_status(ApiError(HTTPStatus.FORBIDDEN, "Forbidden", _describe_refusal(user, call)))
+            else:
+                response = await self._perform(request, call)
+        except ApiError as error:
+            response = _build_status(error)
+        except ValueError as error:  # a body that is no JSON, a selector of another form
+            response = _build_status(ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", str(error)))
+        if call is not None:
+            self.calls.append((user.name, call, response.status))
+        return response
+
+    def _find_user(self, request: web.Request) -> ClusterUser:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if self.users and token not in self.users:
+            raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
+        return self.users.get(token, ClusterUser("system:admin"))
+
+    async def _perform(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
+        if call.verb == "watch":
+            return await self._watch(request, call)
+        body = json.loads(await request.read() or b"{}") if request.can_read_body else {}
+        if call.subresource == "log":
+            pod = self.store.get_object("pods", call.namespace, call.name)
+            return web.Response(text=pod.get("status", {}).get("log", ""))
+        status = HTTPStatus.CREATED if call.verb == "create" else HTTPStatus.OK
+        return web.json_response(self._change_or_read(request, call, body), status=status)
+
+    def _change_or_read(self, request: web.Request, call: ApiCall, body: Object) -> Object:
+        if call.subresource == "scale":
+            return self._scale(call, body)
+        place = call.kind.plural, call.namespace
+        answers: dict[str, Callable[[], Object]] = {
+            "list": lambda: self._list(request, call),
+            "get": lambda: self.store.get_object(*place, call.name),
+            "create": lambda: self.store.create_object(*place, body),
+            "update": lambda: self.store.replace_object(*place, call.name, body, subresource=call.subresource),
+            "patch": lambda: self._patch(request, call, body),
+            "delete": lambda: self._delete(request, call, body),
+        }
+        return answers[call.verb]()
+
+    def _list(self, request: web.Request, call: ApiCall) -> Object:
+        labels, fields = _read_selectors(request)
+        items = self.store.list_objects(
+            call.kind.plural, call.namespace or None, label_selector=labels, field_selector=fields
+        )
+        metadata = {"resourceVersion": str(self.store.version)}
+        return {
+            "apiVersion": call.kind.api_version, "kind": f"{call.kind.kind}List", "metadata": metadata, "items": items,
+        }  # fmt: skip
+
+    def _patch(self, request: web.Request, call: ApiCall, body: Object) -> Object:
+        place = call.kind.plural, call.namespace
+        if request.content_type == _MERGE:
+            return self.store.patch_object(*place, call.name, body, subresource=call.subresource)
+        if request.content_type != _APPLY:
+            message = f"{request.content_type}: a rehearsed cluster takes {_MERGE} and {_APPLY}"
+            raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+        manager = request.query.get("fieldManager", "")
+        if not manager:
+            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", "PatchOptions: fieldManager: required for apply patch")
+        body.setdefault("metadata", {})["name"] = call.name
+        return self.store.apply_object(*place, body, manager=manager, force=request.query.get("force") == "true")
+
+    def _delete(self, request: web.Request, call: ApiCall, options: Object) -> Object:
+        """Delete; a Job whose deletion says nothing leaves its pods, as batch/v1 does for old clients."""
+        default = "Orphan" if call.kind.plural == "jobs" else "Background"
+        propagation = options.get("propagationPolicy") or request.query.get("propagationPolicy") or default
+        uid = options.get("preconditions", {}).get("uid")
+        found = self.store.get_object(call.kind.plural, call.namespace, call.name)
+        if uid not in (None, found["metadata"]["uid"]):
+            message = f"the UID in the precondition ({uid}) does not match the UID in record"
+            raise ApiError(HTTPStatus.CONFLICT, "Conflict", message)
+        return self.store.delete_object(
+            call.kind.plural, call.namespace, call.name, propagation=propagation,
+            grace_s=options.get("gracePeriodSeconds"),
+        )  # fmt: skip
+
+    def _scale(self, call: ApiCall, body: Object) -> Object:
+        """Answer the subresource; a scale of 0 has no `replicas`, because the API leaves zeros out."""
+        place = call.kind.plural, call.namespace, call.name
+        if call.verb != "get":
+            replicas = body.get("spec", {}).get("replicas", 0)
+            version = body.get("metadata", {}).get("resourceVersion")
+            patch = {"spec": {"replicas": replicas}, "metadata": {"resourceVersion": version} if version else {}}
+            self.store.patch_object(*place, patch)
+        found = self.store.get_object(*place)
+        metadata = {key: found["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
+        wanted, current = found["spec"].get("replicas", 1), found.get("status", {}).get("replicas", 0)
+        return {
+            "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata,
+            "spec": {"replicas": wanted} if wanted else {}, "status": {"replicas": current},
+        }  # fmt: skip
+
+    async def _watch(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
+        """Stream changes, a line each; what was forgotten is told as an ERROR event with 410, after status 200."""
+        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        await response.prepare(request)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + float(request.query.get("timeoutSeconds") or 3600)
+        bookmark, version = loop.time() + BOOKMARK_S, int(request.query.get("resourceVersion") or 0)
+        names, labels_fields = (call.namespace, call.name), _read_selectors(request)
+        if version == 0:
+            for body in self.store.list_objects(call.kind.plural, call.namespace or None):
+                if _is_watched(body, names, labels_fields):
+                    await _send_event(response, "ADDED", body)
+            version = self.store.version
+        while loop.time() < end:
+            try:
+                changes = list(self.store.list_changes(call.kind.plural, version))
+            except ApiError as error:
+                await _send_event(response, "ERROR", _describe_status(error))
+                break
+            version = self.store.version
+            for change in changes:
+                if _is_watched(change.body, names, labels_fields):
+                    await _send_event(response, change.type, change.body)
+            if request.query.get("allowWatchBookmarks") == "true" and loop.time() >= bookmark:
+                bookmark = loop.time() + BOOKMARK_S
+                mark = {"apiVersion": call.kind.api_version, "kind": call.kind.kind}
+                await _send_event(response, "BOOKMARK", mark | {"metadata": {"resourceVersion": str(version)}})
+            await asyncio.sleep(WATCH_LOOK_S)
+        await response.write_eof()
+        return response
+
+
+def parse_call(request: web.Request) -> ApiCall:
+    """Return what a request asks for.
+
+    Raises:
+        ApiError: 404 for a path that is not served, 405 for a method that is not.
+    """
+    match = _PATH.fullmatch(request.path)
+    kind = KINDS.get(match["plural"]) if match else None
+    if match is None or kind is None or kind.group != (match["group"] or ""):
+        raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource")
+    namespace, name, subresource = (match[part] or "" for part in ("namespace", "name", "subresource"))
+    watches = request.query.get("watch") in ("1", "true")
+    verbs = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+    if request.method not in verbs:
+        message = f"{request.method}: the server does not allow this method on the requested resource"
+        raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
+    verb = "watch" if watches and request.method == "GET" else verbs[request.method]
+    return ApiCall(verb, kind, namespace, name, subresource)
+
+
+def _admits(values: Sequence[str], value: str) -> bool:
+    return value in values or "*" in values
+
+
+def _read_selectors(request: web.Request) -> tuple[str, str]:
+    """Return the selectors for labels and for fields.
+
+    Raises:
+        ValueError: one is not of the form.
+    """
+    labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+    is_selected({"metadata": {}}, labels, fields)
+    return labels, fields
+
+
+def _is_watched(body: Object, names: tuple[str, str], selectors: tuple[str, str]) -> bool:
+    namespace, name = names
+    metadata = body["metadata"]
+    is_here = namespace in ("", metadata.get("namespace", "")) and name in ("", metadata["name"])
+    return is_here and is_selected(body, *selectors)
+
+
+async def _send_event(response: web.StreamResponse, type_: str, body: Object) -> None:
+    await response.write(json.dumps({"type": type_, "object": body}).encode() + b"\n")
+
+
+def _build_fault(status: int) -> web.Response:
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        headers = {"Retry-After": "1"}
+        return web.Response(status=status, text="Too many requests, please try again later.\n", headers=headers)
+    error = ApiError(HTTPStatus(status), HTTPStatus(status).phrase.replace(" ", ""), "a fault of the rehearsal")
+    return _build_status(error)
+
+
+def _build_status(error: ApiError) -> web.Response:
+    return web.json_response(_describe_status(error), status=error.status)
+
+
+def _describe_status(error: ApiError) -> Object:
+    return {
+        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "message": str(error),
+        "reason": error.reason, "code": error.status,
+    }  # fmt: skip
+
+
+def _describe_refusal(user: ClusterUser, call: ApiCall) -> str:
+    resource = f"{call.kind.plural}/{call.subresource}" if call.subresource else call.kind.plural
+    where = f' in the namespace "{call.namespace}"' if call.namespace else " at the cluster scope"
+    name = f' "{call.name}"' if call.name else ""
+    return (
+        f'{resource}{name} is forbidden: User "{user.name}" cannot {call.verb} resource "{resource}" '
+        f'in API group "{call.kind.group}"{where}'
+    )

@@ -1,0 +1,357 @@
+"""The objects of a rehearsed cluster: versions, conflicts, changes for watchers, and the fields that an apply owns.
+
+Invariant: what is read is a copy; each change has a resourceVersion higher than all before it. Left out: validation of
+specs but for what the docstrings name, defaults, finalizers, generated ReplicaSets, lists merged by key.
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from http import HTTPStatus
+from random import Random
+from typing import Any, Literal
+
+from rehearsal.cluster.field_owners import apply_fields
+from rehearsal.cluster.selector import match_fields, match_labels
+
+Object = dict[str, Any]
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+KEPT_CHANGES = 10_000  # a watch from before them is told 410
+_SERVER_METADATA = (
+    "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "name", "namespace",
+    "resourceVersion", "uid",
+)  # fmt: skip
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+
+
+class ApiError(Exception):
+    """A refusal, as the API answers it.
+
+    Args:
+        status: of HTTP.
+        reason: as `Status` of meta/v1 names it, such as NotFound.
+        message: for people.
+    """
+
+    def __init__(self, status: HTTPStatus, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.reason = int(status), reason
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceKind:
+    """One kind of object.
+
+    Args:
+        group: empty for the core group.
+        version: the only one that is served.
+        plural, kind: its names in paths and in objects.
+        is_namespaced: whether it lies in a namespace.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    is_namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """Return what objects carry as apiVersion."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+KINDS = {
+    kind.plural: kind
+    for kind in (
+        ResourceKind("", "v1", "pods", "Pod"),
+        ResourceKind("", "v1", "services", "Service"),
+        ResourceKind("", "v1", "configmaps", "ConfigMap"),
+        ResourceKind("", "v1", "serviceaccounts", "ServiceAccount"),
+        ResourceKind("", "v1", "events", "Event"),
+        ResourceKind("", "v1", "nodes", "Node", is_namespaced=False),
+        ResourceKind("", "v1", "namespaces", "Namespace", is_namespaced=False),
+        ResourceKind("apps", "v1", "deployments", "Deployment"),
+        ResourceKind("batch", "v1", "jobs", "Job"),
+        ResourceKind("batch", "v1", "cronjobs", "CronJob"),
+        ResourceKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
+        ResourceKind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+        ResourceKind("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+        ResourceKind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", is_namespaced=False),
+    )
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectChange:
+    """One change, as a watcher hears of it."""
+
+    version: int
+    type: ChangeType
+    plural: str
+    body: Object
+
+
+class ObjectStore:
+    """All objects of a cluster, in memory; not for several threads.
+
+    Args:
+        now: the cluster's clock, UTC.
+        seed: of uids and generated names, so that the same calls give the same objects.
+    """
+
+    def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
+        self.now, self.version = now, 1
+        self._objects: dict[tuple[str, str, str], Object] = {}
+        self._owners: dict[tuple[str, str, str], dict[str, str]] = {}
+        self._random = Random(seed)  # noqa: S311 - repeatable, not secret
+        self._changes, self._forgotten_version = deque[ObjectChange](), 0
+
+    def list_objects(
+        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+    ) -> list[Object]:
+        """Return copies, sorted by namespace and name; None looks into every namespace."""
+        rows = sorted((key, body) for key, body in self._objects.items() if key[0] == plural)
+        return [
+            copy.deepcopy(body)
+            for (_, place, _), body in rows
+            if namespace in (None, place) and is_selected(body, label_selector, field_selector)
+        ]
+
+    def get_object(self, plural: str, namespace: str, name: str) -> Object:
+        """Return a copy.
+
+        Raises:
+            ApiError: 404.
+        """
+        return copy.deepcopy(self._find(plural, namespace, name))
+
+    def create_object(self, plural: str, namespace: str, body: Object) -> Object:
+        """Keep a new object and return it with what the server adds.
+
+        Raises:
+            ApiError: 409 for a name that is taken; 400 and 422 for an object of another kind or an illegal name.
+        """
+        body = copy.deepcopy(body)
+        metadata = body.setdefault("metadata", {})
+        if "name" not in metadata and metadata.get("generateName"):
+            metadata["name"] = metadata["generateName"] + f"{self._random.getrandbits(20):05x}"
+        kind, name = KINDS[plural], metadata.get("name", "")
+        _check_identity(kind, namespace, body)
+        if (plural, namespace, name) in self._objects:
+            raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", f'{plural} "{name}" already exists')
+        body |= {"apiVersion": kind.api_version, "kind": kind.kind}
+        metadata |= {
+            "uid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
+            "creationTimestamp": format_time(self.now()),
+        }
+        metadata |= {"namespace": namespace} if kind.is_namespaced else {}
+        if "spec" in body:
+            metadata["generation"] = 1
+        return self._keep("ADDED", plural, body)
+
+    def replace_object(
+        self, plural: str, namespace: str, name: str, body: Object, *, subresource: str = ""
+    ) -> Object:  # fmt: skip
+        """Replace an object but for its status, or with the subresource `status` its status alone.
+
+        Content that is as before changes nothing, not even the version.
+
+        Raises:
+            ApiError: 404; 409 where `body` carries another resourceVersion; 422 where it changes what never changes.
+        """
+        old = self._find(plural, namespace, name)
+        version = body.get("metadata", {}).get("resourceVersion")
+        if version not in (None, "", old["metadata"]["resourceVersion"]):
+            message = f'Operation cannot be fulfilled on {plural} "{name}": the object has been modified; '
+            raise ApiError(
+                HTTPStatus.CONFLICT, "Conflict",
+                message + "please apply your changes to the latest version and try again",
+            )  # fmt: skip
+        new = copy.deepcopy(old)
+        if subresource == "status":
+            new["status"] = copy.deepcopy(body.get("status", {}))
+        else:
+            _check_identity(KINDS[plural], namespace, body, name)
+            new = copy.deepcopy(body) | {key: new[key] for key in ("apiVersion", "kind", "status") if key in new}
+            if "status" not in old:
+                new.pop("status", None)
+            kept = (
+                "uid",
+                "creationTimestamp",
+                "namespace",
+                "name",
+                "generation",
+                "resourceVersion",
+                "deletionTimestamp",
+            )
+            new["metadata"] = new.get("metadata", {}) | {
+                key: value for key, value in old["metadata"].items() if key in kept
+            }
+            if plural == "jobs" and new.get("spec", {}).get("template") != old.get("spec", {}).get("template"):
+                message = f'Job.batch "{name}" is invalid: spec.template: field is immutable'
+                raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message)
+            if new.get("spec") != old.get("spec"):
+                new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+        return copy.deepcopy(old) if new == old else self._keep("MODIFIED", plural, new)
+
+    def patch_object(
+        self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
+    ) -> Object:  # fmt: skip
+        """Merge a JSON merge patch (RFC 7386) into an object; null takes a field away.
+
+        Raises:
+            ApiError: as replace_object.
+        """
+        return self.replace_object(
+            plural, namespace, name, merge_patch(self.get_object(plural, namespace, name), patch),
+            subresource=subresource,
+        )  # fmt: skip
+
+    def apply_object(self, plural: str, namespace: str, body: Object, *, manager: str, force: bool) -> Object:
+        """Apply a manifest: set its fields, take away those that the manager applied before and no longer names.
+
+        Raises:
+            ApiError: 409 for fields that another manager applied with another value, unless `force`.
+        """
+        name = body["metadata"]["name"]
+        name = body["metadata"]["name"]
+        key = plural, namespace, name
+        old = self._objects.get(key)
+        applied = copy.deepcopy(body)
+        applied.get("metadata", {}).pop("resourceVersion", None)
+        new, owners, conflicts = apply_fields(old or {}, applied, self._owners.get(key, {}), manager)
+        if conflicts and not force:
+            others = ", ".join(f"{path} ({owner})" for path, owner in conflicts.items())
+            message = f"Apply failed with {len(conflicts)} conflicts: {others}"
+            raise ApiError(HTTPStatus.CONFLICT, "Conflict", message)
+        kept = self.replace_object(plural, namespace, name, new) if old else self.create_object(plural, namespace, new)
+        self._owners[key] = owners
+        return kept
+
+    def delete_object(
+        self, plural: str, namespace: str, name: str, *, propagation: str = "Background", grace_s: int | None = None
+    ) -> Object:
+        """Delete an object; a pod stays until what runs it has stopped it.
+
+        Args:
+            propagation: Orphan takes this owner from its children; otherwise the garbage collection deletes them.
+            grace_s: of a pod; None takes its own terminationGracePeriodSeconds.
+
+        Raises:
+            ApiError: 404.
+        """
+        body = self.get_object(plural, namespace, name)
+        if propagation == "Orphan":
+            self._orphan_children(body["metadata"]["uid"])
+        if plural != "pods":
+            self.remove_object(plural, namespace, name)
+            return body
+        if "deletionTimestamp" in body["metadata"]:
+            return body
+        period_s = body.get("spec", {}).get("terminationGracePeriodSeconds", 30) if grace_s is None else grace_s
+        times = {"deletionTimestamp": format_time(self.now()), "deletionGracePeriodSeconds": period_s}
+        body["metadata"] |= times
+        return self._keep("MODIFIED", plural, body)
+
+    def remove_object(self, plural: str, namespace: str, name: str) -> None:
+        """Take an object away at once.
+
+        Raises:
+            ApiError: 404.
+        """
+        body = self._find(plural, namespace, name)
+        del self._objects[plural, namespace, name]
+        self._owners.pop((plural, namespace, name), None)
+        self._record("DELETED", plural, copy.deepcopy(body))
+
+    def list_changes(self, plural: str, version: int) -> Iterator[ObjectChange]:
+        """Yield the changes of a kind after a version.
+
+        Raises:
+            ApiError: 410, where changes after that version are forgotten.
+        """
+        if version < self._forgotten_version:
+            message = f"too old resource version: {version} ({self._forgotten_version})"
+            raise ApiError(HTTPStatus.GONE, "Expired", message)
+        return (change for change in list(self._changes) if change.version > version and change.plural == plural)
+
+    def forget_changes(self) -> None:
+        """Forget all changes, as a compaction does, so that every older watch is told 410."""
+        self._changes.clear()
+        self._forgotten_version = self.version
+
+    def _find(self, plural: str, namespace: str, name: str) -> Object:
+        try:
+            return self._objects[plural, namespace, name]
+        except KeyError:
+            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", f'{plural} "{name}" not found') from None
+
+    def _keep(self, type_: ChangeType, plural: str, body: Object) -> Object:
+        metadata = body["metadata"]
+        self._record(type_, plural, body)
+        self._objects[plural, metadata.get("namespace", ""), metadata["name"]] = body
+        return copy.deepcopy(body)
+
+    def _record(self, type_: ChangeType, plural: str, body: Object) -> None:
+        self.version += 1
+        body["metadata"]["resourceVersion"] = str(self.version)
+        self._changes.append(ObjectChange(self.version, type_, plural, copy.deepcopy(body)))
+        if len(self._changes) > KEPT_CHANGES:
+            self._forgotten_version = self._changes.popleft().version
+
+    def _orphan_children(self, uid: str) -> None:
+        for (plural, _, _), body in list(self._objects.items()):
+            owners = body["metadata"].get("ownerReferences", [])
+            kept = [owner for owner in owners if owner["uid"] != uid]
+            if kept != owners:
+                child = copy.deepcopy(body)
+                child["metadata"]["ownerReferences"] = kept
+                self._keep("MODIFIED", plural, child)
+
+
+def is_selected(body: Mapping[str, Any], label_selector: str, field_selector: str) -> bool:
+    """Tell whether an object matches both selectors; an empty one matches all."""
+    return match_labels(label_selector, body["metadata"].get("labels", {})) and match_fields(field_selector, body)
+
+
+def merge_patch(value: Any, patch: Any) -> Any:
+    """Return a value with a JSON merge patch in it (RFC 7386)."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(value) if isinstance(value, dict) else {}
+    for key, part in patch.items():
+        if part is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), part)
+    return merged
+
+
+def format_time(moment: datetime) -> str:
+    """Return a moment as the API writes it: UTC, whole seconds."""
+    return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _check_identity(kind: ResourceKind, namespace: str, body: Object, name: str | None = None) -> None:
+    """Refuse an object that is not what its path says, and one whose name the API does not take."""
+    given = body.get("apiVersion", kind.api_version), body.get("kind", kind.kind)
+    if given != (kind.api_version, kind.kind):
+        message = f"{given[1]} of {given[0]} in the body; the path is of {kind.kind} of {kind.api_version}"
+        raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    metadata = body.get("metadata", {})
+    if metadata.get("namespace", namespace) != namespace:
+        message = "the namespace of the provided object does not match the namespace sent on the request"
+        raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    if name is not None and metadata.get("name", name) != name:
+        message = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+    if not _NAME.fullmatch(metadata.get("name", name or "")):
+        message = f'{kind.kind} "{metadata.get("name", "")}" is invalid: metadata.name: a lowercase RFC 1123 name'
+        raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message)

@@ -1,0 +1,245 @@
+"""The API over HTTP: paths, answers, watches, users and faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from rehearsal.cluster.server import ClusterFault, ClusterServer, ClusterUser
+from rehearsal.cluster.store import ObjectStore
+
+JOBS, SCALE = "/apis/batch/v1/namespaces/post/jobs", "/apis/apps/v1/namespaces/post/deployments/server/scale"
+JOB = {"metadata": {"name": "compile", "labels": {"arm": "fused"}}, "spec": {"template": {}}}
+RUNNER = ClusterUser(
+    "system:serviceaccount:runner-system:runner",
+    cluster_rules=[{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list"]}],
+    rules={
+        "post": [
+            {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
+            {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["*"], "resourceNames": ["server"]},
+        ]
+    },
+)
+Talk = Callable[..., Awaitable[tuple[int, Any]]]
+
+
+class Conversation:
+    """A server, and a client that asks it."""
+
+    def __init__(self, **users: ClusterUser) -> None:
+        self.store = ObjectStore(lambda: datetime(2026, 11, 24, tzinfo=UTC))
+        self.server = ClusterServer(self.store, users)
+
+    def hold(self, talk: Callable[[Talk], Awaitable[Any]]) -> Any:
+        async def run() -> Any:
+            await self.server.start()
+            try:
+                async with ClientSession(f"http://127.0.0.1:{self.server.port}") as session:
+
+                    async def ask(method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+                        data = None if body is None else json.dumps(body)
+                        async with session.request(method, path, data=data, headers=headers) as response:
+                            text = await response.text()
+                            is_json = response.content_type == "application/json"
+                            return response.status, json.loads(text) if is_json and "watch" not in path else text
+
+                    return await talk(ask)
+            finally:
+                await self.server.stop()
+
+        return asyncio.run(run())
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+        return self.hold(lambda ask: ask(method, path, body, **headers))
+
+
+@pytest.fixture
+def conversation() -> Conversation:
+    return Conversation()
+
+
+def test_an_object_is_created_with_201(conversation):
+    status, body = conversation.ask("POST", JOBS, JOB)
+    assert (status, body["kind"], body["metadata"]["namespace"]) == (201, "Job", "post")
+
+
+def test_a_list_carries_the_version_of_the_store(conversation):
+    conversation.store.create_object("jobs", "post", JOB)
+    _, body = conversation.ask("GET", f"{JOBS}?labelSelector=arm%3Dfused")
+    assert (body["kind"], body["metadata"]["resourceVersion"], len(body["items"])) == ("JobList", "2", 1)
+
+
+def test_a_namespace_is_an_object_too(conversation):
+    conversation.store.create_object("namespaces", "", {"metadata": {"name": "post"}})
+    assert conversation.ask("GET", "/api/v1/namespaces/post")[1]["kind"] == "Namespace"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("GET", f"{JOBS}/compile", None, (404, "NotFound")),
+        ("GET", "/apis/apps/v1/namespaces/post/jobs", None, (404, "NotFound")),
+        ("OPTIONS", JOBS, None, (405, "MethodNotAllowed")),
+        ("GET", f"{JOBS}?labelSelector=a%20in%20b", None, (400, "BadRequest")),
+    ],
+    ids=["name", "group", "method", "selector"],
+)
+def test_what_is_not_served_is_a_status(conversation, method, path, body, expected):
+    status, answer = conversation.ask(method, path, body)
+    assert (status, answer["kind"], answer["reason"]) == (expected[0], "Status", expected[1])
+
+
+def test_a_merge_patch_is_taken(conversation):
+    conversation.store.create_object("jobs", "post", JOB)
+    headers = {"Content-Type": "application/merge-patch+json"}
+    assert conversation.ask("PATCH", f"{JOBS}/compile", {"spec": {"suspend": True}}, **headers)[1]["spec"]["suspend"]
+
+
+def test_another_patch_is_refused(conversation):
+    conversation.store.create_object("jobs", "post", JOB)
+    headers = {"Content-Type": "application/strategic-merge-patch+json"}
+    assert conversation.ask("PATCH", f"{JOBS}/compile", {}, **headers)[0] == 415
+
+
+def test_an_apply_names_its_manager(conversation):
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    assert conversation.ask("PATCH", f"{JOBS}/compile", JOB, **headers)[0] == 400
+
+
+def test_an_apply_creates(conversation):
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    conversation.ask("PATCH", f"{JOBS}/compile?fieldManager=runner", JOB, **headers)
+    assert conversation.store.get_object("jobs", "post", "compile")["metadata"]["labels"] == {"arm": "fused"}
+
+
+def own_pod(conversation: Conversation) -> dict[str, Any]:
+    job = conversation.store.create_object("jobs", "post", JOB)
+    owner = {"kind": "Job", "name": "compile", "uid": job["metadata"]["uid"]}
+    pod = {"metadata": {"name": "pod", "ownerReferences": [owner]}, "spec": {}}
+    conversation.store.create_object("pods", "post", pod)
+    return job
+
+
+def test_a_jobs_deletion_that_says_nothing_leaves_its_pods(conversation):
+    own_pod(conversation)
+    conversation.ask("DELETE", f"{JOBS}/compile")
+    assert conversation.store.get_object("pods", "post", "pod")["metadata"]["ownerReferences"] == []
+
+
+def test_a_deletion_in_the_background_leaves_the_owner_to_the_collection(conversation):
+    job = own_pod(conversation)
+    conversation.ask("DELETE", f"{JOBS}/compile", {"propagationPolicy": "Background"})
+    (owner,) = conversation.store.get_object("pods", "post", "pod")["metadata"]["ownerReferences"]
+    assert owner["uid"] == job["metadata"]["uid"]
+
+
+def test_a_deletion_of_another_uid_is_a_conflict(conversation):
+    own_pod(conversation)
+    assert conversation.ask("DELETE", f"{JOBS}/compile", {"preconditions": {"uid": "other"}})[0] == 409
+
+
+@pytest.mark.parametrize(("replicas", "spec"), [(0, {}), (1, {"replicas": 1})])
+def test_a_scale_leaves_zero_out(conversation, replicas, spec):
+    body = {"metadata": {"name": "server"}, "spec": {"replicas": 3}}
+    conversation.store.create_object("deployments", "post", body)
+    headers = {"Content-Type": "application/merge-patch+json"}
+    status, answer = conversation.ask("PATCH", SCALE, {"spec": {"replicas": replicas}}, **headers)
+    assert (status, answer["kind"], answer["spec"]) == (200, "Scale", spec)
+
+
+def test_a_log_is_plain_text(conversation):
+    pod = conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": {}})
+    conversation.store.replace_object("pods", "post", "pod", pod | {"status": {"log": "done\n"}}, subresource="status")
+    assert conversation.ask("GET", "/api/v1/namespaces/post/pods/pod/log") == (200, "done\n")
+
+
+def read_events(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_watch_without_a_version_begins_with_what_is_there(conversation):
+    conversation.store.create_object("jobs", "post", JOB)
+    _, text = conversation.ask("GET", f"{JOBS}?watch=true&timeoutSeconds=0.1")
+    assert [event["type"] for event in read_events(text)] == ["ADDED"]
+
+
+def test_a_watch_tells_what_comes_after_its_version(conversation):
+    version = conversation.store.version
+
+    async def talk(ask: Talk) -> str:
+        watch = asyncio.create_task(ask("GET", f"{JOBS}?watch=1&timeoutSeconds=0.4&resourceVersion={version}"))
+        await asyncio.sleep(0.1)
+        await ask("POST", JOBS, JOB)
+        await ask("DELETE", f"{JOBS}/compile")
+        return (await watch)[1]
+
+    assert [event["type"] for event in read_events(conversation.hold(talk))] == ["ADDED", "DELETED"]
+
+
+def test_a_watch_from_a_forgotten_version_is_told_in_an_event(conversation):
+    conversation.store.create_object("jobs", "post", JOB)
+    conversation.store.forget_changes()
+    status, text = conversation.ask("GET", f"{JOBS}?watch=true&resourceVersion=1")
+    (event,) = read_events(text)
+    assert (status, event["type"], event["object"]["code"]) == (200, "ERROR", 410)
+
+
+def test_a_watch_sends_bookmarks_where_they_are_asked(conversation, monkeypatch):
+    monkeypatch.setattr("rehearsal.cluster.server.BOOKMARK_S", 0.05)
+    _, text = conversation.ask(
+        "GET", f"{JOBS}?watch=true&timeoutSeconds=0.2&allowWatchBookmarks=true&resourceVersion=1"
+    )
+    assert {event["type"] for event in read_events(text)} == {"BOOKMARK"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/api/v1/nodes", 200),
+        ("GET", "/api/v1/namespaces/post/pods", 403),
+        ("POST", JOBS, 201),
+        ("GET", JOBS, 403),
+        ("GET", SCALE.replace("server", "other"), 403),
+        ("GET", SCALE, 404),
+    ],
+)
+def test_a_user_may_what_his_rules_say(method, path, status):
+    conversation = Conversation(secret=RUNNER)
+    body = JOB if method == "POST" else None
+    assert conversation.ask(method, path, body, Authorization="Bearer secret")[0] == status
+
+
+def test_a_refusal_names_user_verb_and_resource():
+    _, answer = Conversation(secret=RUNNER).ask("GET", JOBS, Authorization="Bearer secret")
+    refusal = f'jobs is forbidden: User "{RUNNER.name}" cannot list resource "jobs" in API group "batch" '
+    assert answer["message"] == refusal + 'in the namespace "post"'
+
+
+def test_an_unknown_token_is_unauthorized():
+    assert Conversation(secret=RUNNER).ask("GET", JOBS)[0] == 401
+
+
+def test_a_fault_answers_as_often_as_ordered(conversation):
+    conversation.server.faults.append(ClusterFault(503, calls=2, verb="list", plural="jobs"))
+
+    async def talk(ask: Talk) -> list[int]:
+        return [(await ask("GET", path))[0] for path in ("/api/v1/nodes", JOBS, JOBS, JOBS)]
+
+    assert conversation.hold(talk) == [200, 503, 503, 200]
+
+
+def test_a_throttled_call_is_plain_text(conversation):
+    conversation.server.faults.append(ClusterFault(429))
+    assert conversation.ask("GET", JOBS) == (429, "Too many requests, please try again later.\n")
+
+
+def test_every_call_is_recorded(conversation):
+    conversation.ask("POST", JOBS, JOB)
+    ((user, call, status),) = conversation.server.calls
+    assert (user, call.verb, call.kind.plural, status) == ("system:admin", "create", "jobs", 201)

@@ -1,0 +1,202 @@
+"""Objects keep versions, refuse conflicts, and tell watchers of each change."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rehearsal.cluster.store import ApiError, ObjectStore, merge_patch
+
+NOW = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return ObjectStore(lambda: NOW)
+
+
+def build_job(name: str = "compile", **metadata) -> dict:
+    template = {"spec": {"containers": [{"name": "main", "image": "one"}]}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, **metadata},
+        "spec": {"template": template},
+    }
+
+
+def refuse(call, *arguments, **keywords) -> tuple[int, str]:
+    with pytest.raises(ApiError) as caught:
+        call(*arguments, **keywords)
+    return caught.value.status, caught.value.reason
+
+
+def test_server_adds_identity_and_generation(store):
+    metadata = store.create_object("jobs", "post", build_job())["metadata"]
+    assert (metadata["namespace"], metadata["generation"], metadata["creationTimestamp"]) == (
+        "post", 1, "2026-11-24T12:00:00Z",
+    )  # fmt: skip
+
+
+def test_a_generated_name_begins_with_its_prefix(store):
+    body = build_job()
+    body["metadata"] = {"generateName": "round-"}
+    assert store.create_object("jobs", "post", body)["metadata"]["name"].startswith("round-")
+
+
+def test_a_seed_gives_the_same_uids():
+    jobs = [ObjectStore(lambda: NOW, seed=7).create_object("jobs", "post", build_job()) for _ in range(2)]
+    assert jobs[0] == jobs[1]
+
+
+def test_what_is_read_is_a_copy(store):
+    store.create_object("jobs", "post", build_job())
+    store.get_object("jobs", "post", "compile")["spec"] = {}
+    assert "template" in store.get_object("jobs", "post", "compile")["spec"]
+
+
+def test_a_name_that_is_taken_is_refused(store):
+    store.create_object("jobs", "post", build_job())
+    assert refuse(store.create_object, "jobs", "post", build_job()) == (409, "AlreadyExists")
+
+
+@pytest.mark.parametrize(
+    ("body", "refusal"),
+    [
+        (build_job("Compile"), (422, "Invalid")),
+        (build_job(namespace="other"), (400, "BadRequest")),
+        (build_job() | {"kind": "Pod"}, (400, "BadRequest")),
+    ],
+    ids=["name", "namespace", "kind"],
+)
+def test_an_object_that_is_not_what_its_path_says_is_refused(store, body, refusal):
+    assert refuse(store.create_object, "jobs", "post", body) == refusal
+
+
+def test_an_object_that_is_not_there_is_not_found(store):
+    assert refuse(store.get_object, "jobs", "post", "compile") == (404, "NotFound")
+
+
+def test_an_older_version_is_a_conflict(store):
+    old = store.create_object("jobs", "post", build_job())
+    store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
+    assert refuse(store.replace_object, "jobs", "post", "compile", old) == (409, "Conflict")
+
+
+def test_no_version_replaces_whatever_is_there(store):
+    store.create_object("jobs", "post", build_job())
+    store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
+    assert "labels" not in store.replace_object("jobs", "post", "compile", build_job())["metadata"]
+
+
+def test_unchanged_content_keeps_its_version(store):
+    old = store.create_object("jobs", "post", build_job())
+    assert store.replace_object("jobs", "post", "compile", old) == old
+
+
+def test_a_changed_spec_is_the_next_generation(store):
+    store.create_object("jobs", "post", build_job())
+    changed = store.patch_object("jobs", "post", "compile", {"spec": {"suspend": True}})
+    assert changed["metadata"]["generation"] == 2
+
+
+def test_a_changed_status_is_the_same_generation(store):
+    store.create_object("jobs", "post", build_job())
+    changed = store.patch_object("jobs", "post", "compile", {"status": {"active": 1}}, subresource="status")
+    assert (changed["metadata"]["generation"], changed["status"]) == (1, {"active": 1})
+
+
+def test_a_status_is_changed_by_its_subresource_alone(store):
+    store.create_object("jobs", "post", build_job())
+    assert "status" not in store.patch_object("jobs", "post", "compile", {"status": {"active": 1}})
+
+
+def test_a_jobs_template_never_changes(store):
+    store.create_object("jobs", "post", build_job())
+    patch = {"spec": {"template": {"spec": {"containers": []}}}}
+    assert refuse(store.patch_object, "jobs", "post", "compile", patch) == (422, "Invalid")
+
+
+def test_a_pod_stays_until_it_is_removed(store):
+    store.create_object("pods", "post", {"metadata": {"name": "server"}, "spec": {}})
+    store.delete_object("pods", "post", "server")
+    assert store.get_object("pods", "post", "server")["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+def test_orphaned_children_lose_their_owner(store):
+    job = store.create_object("jobs", "post", build_job())
+    owner = {"kind": "Job", "name": "compile", "uid": job["metadata"]["uid"]}
+    store.create_object("pods", "post", {"metadata": {"name": "pod", "ownerReferences": [owner]}, "spec": {}})
+    store.delete_object("jobs", "post", "compile", propagation="Orphan")
+    assert store.get_object("pods", "post", "pod")["metadata"]["ownerReferences"] == []
+
+
+def test_selectors_choose_from_a_list(store):
+    store.create_object("jobs", "post", build_job("a", labels={"arm": "plain"}))
+    store.create_object("jobs", "post", build_job("b", labels={"arm": "fused"}))
+    chosen = store.list_objects("jobs", "post", label_selector="arm=fused", field_selector="metadata.name!=a")
+    assert [job["metadata"]["name"] for job in chosen] == ["b"]
+
+
+def test_no_namespace_lists_all(store):
+    for namespace in ("b", "a"):
+        store.create_object("jobs", namespace, build_job())
+    assert [job["metadata"]["namespace"] for job in store.list_objects("jobs")] == ["a", "b"]
+
+
+def test_changes_after_a_version_are_told_in_order(store):
+    version = store.version
+    store.create_object("jobs", "post", build_job())
+    store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
+    store.delete_object("jobs", "post", "compile")
+    assert [change.type for change in store.list_changes("jobs", version)] == ["ADDED", "MODIFIED", "DELETED"]
+
+
+def test_changes_that_are_forgotten_are_told_as_expired(store):
+    version = store.version
+    store.create_object("jobs", "post", build_job())
+    store.forget_changes()
+    assert refuse(store.list_changes, "jobs", version) == (410, "Expired")
+
+
+def test_null_in_a_merge_patch_takes_a_field_away():
+    assert merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}}) == {"a": {"c": 2, "d": [3]}}
+
+
+def apply(store, replicas, *, manager="argocd", force=False, **labels):
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "server", "labels": labels}}
+    if replicas is not None:
+        body["spec"] = {"replicas": replicas}
+    return store.apply_object("deployments", "post", body, manager=manager, force=force)
+
+
+def test_an_apply_creates_what_is_not_there(store):
+    assert apply(store, 0)["spec"] == {"replicas": 0}
+
+
+def test_an_apply_of_anothers_field_is_a_conflict(store):
+    apply(store, 0)
+    assert refuse(apply, store, 1, manager="runner") == (409, "Conflict")
+
+
+def test_a_forced_apply_takes_the_field(store):
+    apply(store, 0)
+    apply(store, 1, manager="runner", force=True)
+    assert refuse(apply, store, 0) == (409, "Conflict")
+
+
+def test_the_same_value_is_no_conflict(store):
+    apply(store, 0)
+    assert apply(store, 0, manager="runner")["spec"] == {"replicas": 0}
+
+
+def test_an_apply_takes_away_what_its_manager_no_longer_names(store):
+    apply(store, 0, arm="fused")
+    assert "arm" not in apply(store, 0)["metadata"]["labels"]
+
+
+def test_an_apply_leaves_what_another_manager_set(store):
+    apply(store, 0)
+    apply(store, None, manager="runner", run="a")
+    assert apply(store, 0)["metadata"]["labels"] == {"run": "a"}

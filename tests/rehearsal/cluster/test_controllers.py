@@ -1,0 +1,358 @@
+"""Jobs end as batch/v1 says, Deployments replace their pods, Services find them, children go with owners."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from rehearsal.cluster.controllers import run_controllers
+from rehearsal.cluster.pods import PodScript, VirtualPods
+from rehearsal.cluster.store import ObjectStore
+
+START = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+class SmallCluster:
+    """A store with one node, whose pods all follow `scripts` in the order of their creation, the last for ever."""
+
+    def __init__(self) -> None:
+        self.moment, self.scripts, self.given = START, [PodScript()], {}
+        self.store = ObjectStore(lambda: self.moment)
+        self.runtime = VirtualPods(lambda: self.moment, self.choose_script)
+        allocatable = {"cpu": "64", "memory": "64Gi"}
+        status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
+        self.store.create_object("nodes", "", {"metadata": {"name": "a"}, "spec": {}, "status": status})
+
+    def choose_script(self, pod: dict) -> PodScript:
+        number = self.given.setdefault(pod["metadata"]["uid"], len(self.given))
+        return self.scripts[min(number, len(self.scripts) - 1)]
+
+    def run(self, seconds: int = 0) -> None:
+        """Let time go by, a second a step, and let the controllers settle at each."""
+        for second in range(seconds + 1):
+            self.moment += timedelta(seconds=1 if second else 0)
+            for _ in range(4):
+                run_controllers(self.store, self.runtime)
+
+    def add_job(self, *, restart: str = "Never", **spec) -> None:
+        template = {"metadata": {"labels": {"team": "x"}}, "spec": build_pod_spec(restart)}
+        body = {"metadata": {"name": "compile"}, "spec": {"template": template} | spec}
+        self.store.create_object("jobs", "post", body)
+
+    def add_deployment(self, kind: str = "RollingUpdate", **spec) -> None:
+        template = {"metadata": {"labels": {"app": "server"}}, "spec": build_pod_spec("Always")}
+        body = {"metadata": {"name": "server"}, "spec": {"template": template, "strategy": {"type": kind}} | spec}
+        self.store.create_object("deployments", "post", body)
+
+    def change_image(self) -> None:
+        template = {"metadata": {"labels": {"app": "server"}}, "spec": build_pod_spec("Always", "two")}
+        self.store.patch_object("deployments", "post", "server", {"spec": {"template": template}})
+
+    @property
+    def job(self) -> dict:
+        return self.store.get_object("jobs", "post", "compile")["status"]
+
+    @property
+    def deployment(self) -> dict:
+        return self.store.get_object("deployments", "post", "server")["status"]
+
+    @property
+    def pods(self) -> list[dict]:
+        return self.store.list_objects("pods")
+
+    @property
+    def images(self) -> list[str]:
+        return sorted(pod["spec"]["containers"][0]["image"] for pod in self.pods)
+
+    def list_conditions(self) -> list[tuple[str, str]]:
+        return [(row["type"], row.get("reason", "")) for row in self.job.get("conditions", [])]
+
+
+def build_pod_spec(restart: str, image: str = "one") -> dict:
+    ports = [{"name": "http", "containerPort": 8000}]
+    return {"restartPolicy": restart, "containers": [{"name": "main", "image": image, "ports": ports}]}
+
+
+@pytest.fixture
+def cluster() -> SmallCluster:
+    return SmallCluster()
+
+
+def test_a_job_that_succeeds_is_complete(cluster):
+    cluster.scripts = [PodScript(run_s=5)]
+    cluster.add_job()
+    cluster.run(6)
+    assert cluster.list_conditions() == [
+        ("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached"),
+    ]  # fmt: skip
+    assert (cluster.job["succeeded"], cluster.job["startTime"]) == (1, "2026-11-24T12:00:00Z")
+    assert cluster.job["completionTime"] == "2026-11-24T12:00:05Z"
+    assert "active" not in cluster.job
+
+
+def test_a_running_job_counts_its_pod(cluster):
+    cluster.add_job()
+    cluster.run()
+    assert (cluster.job["active"], cluster.job["ready"], "conditions" in cluster.job) == (1, 1, False)
+
+
+def test_a_job_labels_its_pod(cluster):
+    cluster.add_job()
+    cluster.run()
+    uid = cluster.store.get_object("jobs", "post", "compile")["metadata"]["uid"]
+    names = {"job-name": "compile", "batch.kubernetes.io/job-name": "compile", "team": "x"}
+    uids = {"controller-uid": uid, "batch.kubernetes.io/controller-uid": uid}
+    assert cluster.pods[0]["metadata"]["labels"] == names | uids
+
+
+def test_a_job_retries_after_ten_then_twenty_seconds(cluster):
+    cluster.scripts = [PodScript(run_s=1, exit_code=1)]
+    cluster.add_job()
+    cluster.run()
+    counts = []
+    for _ in range(40):
+        counts.append(len(cluster.pods))
+        cluster.run(1)
+    starts = [counts.index(number) for number in (1, 2, 3)]
+    assert (starts[1] - starts[0], starts[2] - starts[1]) == (11, 21)
+
+
+def test_a_job_fails_past_its_backoff_limit(cluster):
+    cluster.scripts = [PodScript(run_s=1, exit_code=1)]
+    cluster.add_job(backoffLimit=1)
+    cluster.run(20)
+    assert cluster.list_conditions() == [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")]
+    assert (cluster.job["failed"], len(cluster.pods), "completionTime" in cluster.job) == (2, 2, False)
+
+
+def test_container_restarts_count_against_the_limit(cluster):
+    cluster.scripts = [PodScript(run_s=1, exit_code=1)]
+    cluster.add_job(restart="OnFailure", backoffLimit=2)
+    cluster.run(30)
+    assert cluster.list_conditions()[-1] == ("Failed", "BackoffLimitExceeded")
+
+
+def test_a_job_past_its_deadline_stops_its_pod_first(cluster):
+    cluster.scripts = [PodScript(stop_s=5)]
+    cluster.add_job(activeDeadlineSeconds=10)
+    cluster.run(11)
+    assert cluster.list_conditions() == [("FailureTarget", "DeadlineExceeded")]
+    cluster.run(5)
+    assert cluster.list_conditions()[-1] == ("Failed", "DeadlineExceeded")
+    assert (cluster.pods, cluster.job["failed"]) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "action", "end", "failures"),
+    [
+        ("In", [42], "FailJob", "PodFailurePolicy", 1),
+        ("NotIn", [42], "FailJob", "CompletionsReached", 1),
+        ("In", [42], "Ignore", "CompletionsReached", None),
+        ("In", [42], "Count", "CompletionsReached", 1),
+    ],
+)
+def test_a_failure_rule_decides_by_exit_code(cluster, operator, values, action, end, failures):
+    cluster.scripts = [PodScript(run_s=1, exit_code=42), PodScript(run_s=1)]
+    codes = {"operator": operator, "values": values}
+    cluster.add_job(podFailurePolicy={"rules": [{"action": action, "onExitCodes": codes}]})
+    cluster.run(20)
+    assert (cluster.list_conditions()[-1][1], cluster.job.get("failed")) == (end, failures)
+
+
+def test_a_matched_rule_names_pod_and_exit_code(cluster):
+    cluster.scripts = [PodScript(run_s=1, exit_code=42)]
+    codes = {"operator": "In", "values": [42]}
+    cluster.add_job(podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})
+    cluster.run(2)
+    name = cluster.pods[0]["metadata"]["name"]
+    message = f"Container main for pod post/{name} failed with exit code 42 matching FailJob rule at index 0"
+    assert cluster.job["conditions"][0]["message"] == message
+
+
+def test_a_suspended_job_has_no_pod(cluster):
+    cluster.add_job(suspend=True)
+    cluster.run(1)
+    assert (cluster.pods, cluster.list_conditions()) == ([], [("Suspended", "JobSuspended")])
+    assert "startTime" not in cluster.job
+
+
+def test_suspending_stops_the_pod_without_a_failure(cluster):
+    cluster.add_job()
+    cluster.run()
+    cluster.store.patch_object("jobs", "post", "compile", {"spec": {"suspend": True}})
+    cluster.run(1)
+    assert (cluster.pods, "failed" in cluster.job) == ([], False)
+    assert "startTime" not in cluster.job
+
+
+def test_a_resumed_job_starts_anew(cluster):
+    cluster.add_job(suspend=True)
+    cluster.run(5)
+    cluster.store.patch_object("jobs", "post", "compile", {"spec": {"suspend": False}})
+    cluster.run()
+    assert (len(cluster.pods), cluster.job["startTime"]) == (1, "2026-11-24T12:00:05Z")
+    assert cluster.list_conditions() == [("Suspended", "JobResumed")]
+
+
+def test_a_deleted_pod_counts_as_failed_and_is_replaced(cluster):
+    cluster.add_job()
+    cluster.run()
+    name = cluster.pods[0]["metadata"]["name"]
+    cluster.store.delete_object("pods", "post", name)
+    cluster.run(11)
+    assert cluster.job["failed"] == 1
+    assert [pod["metadata"]["name"] for pod in cluster.pods] != [name]
+    assert len(cluster.pods) == 1
+
+
+def test_a_finished_job_goes_after_its_time(cluster):
+    cluster.scripts = [PodScript(run_s=5)]
+    cluster.add_job(ttlSecondsAfterFinished=10)
+    cluster.run(14)
+    assert cluster.list_conditions()[-1][0] == "Complete"
+    cluster.run(1)
+    assert (cluster.store.list_objects("jobs"), cluster.pods) == ([], [])
+
+
+def test_a_deleted_job_takes_its_pods_along(cluster):
+    cluster.add_job()
+    cluster.run()
+    cluster.store.delete_object("jobs", "post", "compile")
+    cluster.run()
+    assert cluster.pods == []
+
+
+def test_an_orphan_stays(cluster):
+    cluster.add_job()
+    cluster.run()
+    cluster.store.delete_object("jobs", "post", "compile", propagation="Orphan")
+    cluster.run()
+    assert len(cluster.pods) == 1
+
+
+def test_replicas_default_to_one(cluster):
+    cluster.add_deployment()
+    cluster.run()
+    names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "observedGeneration")
+    assert [cluster.deployment[name] for name in names] == [1] * 5
+
+
+def test_a_deployment_with_nothing_has_no_counts(cluster):
+    cluster.add_deployment(replicas=0)
+    cluster.run()
+    assert cluster.deployment.keys() == {"observedGeneration", "conditions"}
+
+
+def test_scaling_to_zero_stops_all(cluster):
+    cluster.add_deployment(replicas=3)
+    cluster.run()
+    assert len(cluster.pods) == 3
+    cluster.store.patch_object("deployments", "post", "server", {"spec": {"replicas": 0}})
+    cluster.run()
+    assert (cluster.pods, "replicas" in cluster.deployment) == ([], False)
+
+
+def test_an_unready_pod_is_not_counted_ready(cluster):
+    cluster.scripts = [PodScript(ready_after_s=10)]
+    cluster.add_deployment()
+    cluster.run(9)
+    assert (cluster.deployment["replicas"], cluster.deployment.get("readyReplicas")) == (1, None)
+    cluster.run(1)
+    assert cluster.deployment["readyReplicas"] == 1
+
+
+def test_recreate_waits_until_the_old_pod_is_gone(cluster):
+    cluster.scripts = [PodScript(stop_s=10)]
+    cluster.add_deployment("Recreate")
+    cluster.run()
+    cluster.change_image()
+    cluster.run(9)
+    assert cluster.images == ["one"]
+    cluster.run(1)
+    assert cluster.images == ["two"]
+    assert cluster.deployment["observedGeneration"] == 2
+
+
+def test_a_rolling_update_starts_the_new_pod_first(cluster):
+    cluster.scripts = [PodScript(), PodScript(ready_after_s=10)]
+    cluster.add_deployment()
+    cluster.run()
+    cluster.change_image()
+    cluster.run(9)
+    assert (cluster.images, cluster.deployment["updatedReplicas"]) == (["one", "two"], 1)
+    cluster.run(1)
+    assert cluster.images == ["two"]
+
+
+def test_without_surge_the_old_pod_goes_first(cluster):
+    cluster.scripts = [PodScript(), PodScript(ready_after_s=10)]
+    cluster.add_deployment()
+    limits = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    cluster.store.patch_object("deployments", "post", "server", {"spec": {"strategy": limits}})
+    cluster.run()
+    cluster.change_image()
+    cluster.run(1)
+    assert cluster.images == ["two"]
+
+
+def test_a_crashing_pod_waits_in_its_status(cluster):
+    cluster.scripts = [PodScript(run_s=1, exit_code=3)]
+    cluster.add_deployment()
+    cluster.run(3)
+    [row] = cluster.pods[0]["status"]["containerStatuses"]
+    assert row["state"] == {"waiting": {"reason": "CrashLoopBackOff"}}
+    assert (row["restartCount"], row["lastState"]["terminated"]["exitCode"], row["ready"]) == (1, 3, False)
+
+
+def test_an_ended_container_says_when_and_how(cluster):
+    cluster.scripts = [PodScript(start_s=2, run_s=3, exit_code=7)]
+    cluster.add_job(backoffLimit=0)
+    cluster.run(6)
+    [row] = cluster.pods[0]["status"]["containerStatuses"]
+    assert row["state"]["terminated"] == {
+        "exitCode": 7,
+        "reason": "Error",
+        "startedAt": "2026-11-24T12:00:02Z",
+        "finishedAt": "2026-11-24T12:00:05Z",
+    }
+
+
+def test_pods_have_addresses_of_their_own(cluster):
+    cluster.add_deployment(replicas=3)
+    cluster.run()
+    assert len({pod["status"]["podIP"] for pod in cluster.pods}) == 3
+
+
+def test_a_slice_lists_the_pods_of_its_service(cluster):
+    cluster.scripts = [PodScript(ready_after_s=10, stop_s=5)]
+    spec = {"selector": {"app": "server"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}
+    cluster.store.create_object("services", "post", {"metadata": {"name": "front"}, "spec": spec})
+    cluster.add_deployment()
+    readiness = []
+    for seconds in (1, 10):
+        cluster.run(seconds)
+        [row] = cluster.store.list_objects("endpointslices", label_selector="kubernetes.io/service-name=front")
+        readiness.append(row["endpoints"][0]["conditions"]["ready"])
+    assert readiness == [False, True]
+    assert row["endpoints"][0]["addresses"] == [cluster.pods[0]["status"]["podIP"]]
+    assert row["ports"] == [{"name": "http", "port": 8000, "protocol": "TCP"}]
+
+
+def test_a_slice_goes_with_its_service(cluster):
+    spec = {"selector": {"app": "server"}, "ports": [{"port": 80}]}
+    cluster.store.create_object("services", "post", {"metadata": {"name": "front"}, "spec": spec})
+    cluster.run()
+    assert len(cluster.store.list_objects("endpointslices")) == 1
+    cluster.store.delete_object("services", "post", "front")
+    cluster.run()
+    assert cluster.store.list_objects("endpointslices") == []
+
+
+def test_a_settled_cluster_changes_nothing(cluster):
+    cluster.add_deployment()
+    cluster.add_job()
+    cluster.run(2)
+    version = cluster.store.version
+    cluster.run(5)
+    assert cluster.store.version == version

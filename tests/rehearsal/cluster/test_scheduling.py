@@ -1,0 +1,322 @@
+"""Pods get the nodes, and claims the devices, that their specs allow."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from rehearsal.cluster.scheduling import is_node_selected, parse_quantity, schedule_pods, sum_requests
+from rehearsal.cluster.store import ObjectStore
+
+START = datetime(2026, 11, 24, 12, tzinfo=UTC)
+DRIVER = "neuron.aws.com"
+GROUP = "resource.aws.com/devicegroup4_id"
+
+
+@pytest.fixture
+def clock() -> SimpleNamespace:
+    return SimpleNamespace(moment=START)
+
+
+@pytest.fixture
+def store(clock) -> ObjectStore:
+    return ObjectStore(lambda: clock.moment)
+
+
+def add_node(store, name, *, cpu="4", memory="8Gi", ready="True", labels=None, **spec):
+    status = {
+        "allocatable": {"cpu": cpu, "memory": memory, "aws.amazon.com/neuron": "16"},
+        "conditions": [{"type": "Ready", "status": ready}],
+    }
+    metadata = {"name": name, "labels": {"kubernetes.io/hostname": name} | (labels or {})}
+    store.create_object("nodes", "", {"metadata": metadata, "spec": spec, "status": status})
+
+
+def add_pod(store, name, *, cpu="1", **spec):
+    containers = [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]
+    body = {"metadata": {"name": name}, "spec": {"containers": containers} | spec}
+    return store.create_object("pods", "post", body)
+
+
+def add_slice(store, node, count, *, group_size=4):
+    devices = [
+        {
+            "name": f"neuron-{index}",
+            "attributes": {GROUP: {"int": index // group_size}, "kind": {"string": "trn2"}},
+        }
+        for index in range(count)
+    ]
+    spec = {"driver": DRIVER, "pool": {"name": node}, "nodeName": node, "devices": devices}
+    store.create_object("resourceslices", "", {"metadata": {"name": node}, "spec": spec})
+
+
+def add_claiming_pod(store, name, count, *, constraints=(), selectors=()):
+    exactly = {"deviceClassName": DRIVER, "count": count, "selectors": [{"cel": {"expression": e}} for e in selectors]}
+    devices = {"requests": [{"name": "chips", "exactly": exactly}], "constraints": list(constraints)}
+    template = {"metadata": {"name": name}, "spec": {"spec": {"devices": devices}}}
+    store.create_object("resourceclaimtemplates", "post", template)
+    return add_pod(store, name, resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": name}])
+
+
+def find_node(store, name="one"):
+    schedule_pods(store)
+    return store.get_object("pods", "post", name)["spec"].get("nodeName")
+
+
+def list_devices(store, name):
+    """Return the devices of a pod's claim, by number."""
+    pod = store.get_object("pods", "post", name)
+    claim = store.get_object("resourceclaims", "post", pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"])
+    return [int(row["device"].split("-")[1]) for row in claim["status"]["allocation"]["devices"]["results"]]
+
+
+def read_refusal(store, name="one"):
+    schedule_pods(store)
+    return store.get_object("pods", "post", name)["status"]["conditions"][0]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500m", 0.5), ("2", 2), ("1.5", 1.5), ("2Ki", 2048), ("3G", 3e9), ("4k", 4000), ("1e3", 1000)]
+)
+def test_a_quantity_is_read(text, value):
+    assert parse_quantity(text) == value
+
+
+def test_a_word_is_no_quantity():
+    with pytest.raises(ValueError, match="not a quantity"):
+        parse_quantity("2Zi")
+
+
+def test_requests_are_the_sum_or_the_largest_init():
+    def box(cpu):
+        return {"resources": {"requests": {"cpu": cpu}}}
+
+    pod = {"spec": {"containers": [box("1"), box("2")], "initContainers": [box("500m"), box("4")]}}
+    assert sum_requests(pod) == {"cpu": 4}
+
+
+def test_a_limit_stands_for_an_absent_request():
+    pod = {"spec": {"containers": [{"resources": {"limits": {"memory": "1Ki"}}}]}}
+    assert sum_requests(pod) == {"memory": 1024}
+
+
+def test_a_pod_is_bound_and_says_so(store):
+    add_node(store, "a")
+    add_pod(store, "one")
+    assert find_node(store) == "a"
+    condition = store.get_object("pods", "post", "one")["status"]["conditions"][0]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
+
+
+def test_the_fullest_node_that_fits_is_taken(store):
+    for name, cpu in (("a", "8"), ("b", "4"), ("c", "1")):
+        add_node(store, name, cpu=cpu)
+    add_pod(store, "one", cpu="2")
+    assert find_node(store) == "b"
+
+
+def test_pods_in_one_pass_share_what_is_left(store):
+    add_node(store, "a", cpu="1500m")
+    add_pod(store, "one")
+    add_pod(store, "two")
+    assert (find_node(store, "one"), find_node(store, "two")) == ("a", None)
+
+
+def test_an_ended_pod_leaves_its_room(store):
+    add_node(store, "a", cpu="1")
+    add_pod(store, "old")
+    find_node(store, "old")
+    store.patch_object("pods", "post", "old", {"status": {"phase": "Failed"}}, subresource="status")
+    add_pod(store, "one")
+    assert find_node(store) == "a"
+
+
+@pytest.mark.parametrize(
+    ("node", "reason"),
+    [
+        ({"ready": "Unknown"}, "1 node(s) were not ready"),
+        ({"unschedulable": True}, "1 node(s) were unschedulable"),
+        ({"cpu": "500m"}, "1 Insufficient cpu"),
+        ({"taints": [{"key": "held", "value": "x", "effect": "NoSchedule"}]}, "untolerated taint {held: x}"),
+        ({"taints": [{"key": "held", "value": "x", "effect": "NoExecute"}]}, "untolerated taint {held: x}"),
+    ],
+)
+def test_a_node_that_does_not_fit_is_named(store, node, reason):
+    add_node(store, "a", **node)
+    add_pod(store, "one")
+    condition = read_refusal(store)
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    assert condition["message"].startswith("0/1 nodes are available: ")
+    assert reason in condition["message"]
+
+
+def test_a_soft_taint_keeps_nobody_away(store):
+    add_node(store, "a", taints=[{"key": "held", "effect": "PreferNoSchedule"}])
+    add_pod(store, "one")
+    assert find_node(store) == "a"
+
+
+@pytest.mark.parametrize(
+    ("toleration", "node"),
+    [
+        ({"key": "held", "operator": "Exists"}, "a"),
+        ({"operator": "Exists"}, "a"),
+        ({"key": "held", "value": "x", "effect": "NoSchedule"}, "a"),
+        ({"key": "held", "value": "y"}, None),
+        ({"key": "held", "value": "x", "effect": "NoExecute"}, None),
+        ({"key": "other", "operator": "Exists"}, None),
+    ],
+)
+def test_a_toleration_covers_its_taint(store, toleration, node):
+    add_node(store, "a", taints=[{"key": "held", "value": "x", "effect": "NoSchedule"}])
+    add_pod(store, "one", tolerations=[toleration])
+    assert find_node(store) == node
+
+
+def test_a_node_selector_holds(store):
+    add_node(store, "a")
+    add_node(store, "b", labels={"pool": "trn2"})
+    add_pod(store, "one", nodeSelector={"pool": "trn2"})
+    assert find_node(store) == "b"
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "is_match"),
+    [
+        ("In", ["trn2"], True),
+        ("In", ["cpu"], False),
+        ("NotIn", ["trn2"], False),
+        ("NotIn", ["cpu"], True),
+        ("Exists", [], True),
+        ("DoesNotExist", [], False),
+        ("Gt", ["1"], False),
+    ],
+)
+def test_required_affinity_is_honoured(operator, values, is_match):
+    terms = [{"matchExpressions": [{"key": "pool", "operator": operator, "values": values}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    assert is_node_selected({"spec": {"affinity": {"nodeAffinity": required}}}, {"pool": "trn2"}) is is_match
+
+
+def test_one_event_counts_the_refusals(store, clock):
+    add_pod(store, "one")
+    for seconds in (0, 1, 2):
+        clock.moment = START + timedelta(seconds=seconds)
+        schedule_pods(store)
+    [event] = store.list_objects("events")
+    assert (event["reason"], event["count"], event["involvedObject"]["name"]) == ("FailedScheduling", 3, "one")
+
+
+def test_a_claim_is_made_for_its_pod(store):
+    pod = add_claiming_pod(store, "one", 2)
+    schedule_pods(store)
+    [claim] = store.list_objects("resourceclaims")
+    assert claim["metadata"]["name"].startswith("one-neuron-")
+    assert claim["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
+
+
+def test_a_claim_is_made_once(store):
+    add_claiming_pod(store, "one", 2)
+    schedule_pods(store)
+    schedule_pods(store)
+    assert len(store.list_objects("resourceclaims")) == 1
+
+
+def test_a_claim_takes_devices_and_names_its_pod(store):
+    add_node(store, "a")
+    add_slice(store, "a", 4)
+    pod = add_claiming_pod(store, "one", 2)
+    schedule_pods(store)
+    [claim] = store.list_objects("resourceclaims")
+    assert claim["status"]["allocation"]["devices"]["results"] == [
+        {"request": "chips", "driver": DRIVER, "pool": "a", "device": name} for name in ("neuron-0", "neuron-1")
+    ]
+    user = {"resource": "pods", "name": "one", "uid": pod["metadata"]["uid"]}
+    assert claim["status"]["reservedFor"] == [user]
+
+
+def test_no_device_is_given_twice(store):
+    add_node(store, "a")
+    add_slice(store, "a", 4)
+    for name in ("one", "two", "three"):
+        add_claiming_pod(store, name, 2)
+        schedule_pods(store)
+    assert (list_devices(store, "one"), list_devices(store, "two")) == ([0, 1], [2, 3])
+    assert "1 cannot allocate all claims" in read_refusal(store, "three")["message"]
+
+
+def test_an_ended_pod_gives_its_devices_back(store):
+    add_node(store, "a")
+    add_slice(store, "a", 2)
+    add_claiming_pod(store, "one", 2)
+    schedule_pods(store)
+    store.patch_object("pods", "post", "one", {"status": {"phase": "Succeeded"}}, subresource="status")
+    add_claiming_pod(store, "two", 2)
+    assert find_node(store, "two") == "a"
+
+
+def test_constrained_devices_share_the_attribute(store):
+    add_node(store, "a")
+    add_slice(store, "a", 8)
+    add_claiming_pod(store, "small", 1)
+    schedule_pods(store)
+    add_claiming_pod(store, "one", 4, constraints=[{"requests": ["chips"], "matchAttribute": GROUP}])
+    schedule_pods(store)
+    assert list_devices(store, "one") == [4, 5, 6, 7]
+
+
+def test_too_few_devices_in_each_group_are_too_few(store):
+    add_node(store, "a")
+    add_slice(store, "a", 8)
+    add_claiming_pod(store, "one", 5, constraints=[{"matchAttribute": GROUP}])
+    assert find_node(store) is None
+
+
+@pytest.mark.parametrize(
+    ("expression", "node"),
+    [
+        ('device.attributes["neuron.aws.com"].kind == "trn2"', "a"),
+        ("device.attributes['neuron.aws.com'].kind == 'inf2'", None),
+        ('device.attributes["resource.aws.com"].devicegroup4_id == 0', "a"),
+        ('device.attributes["neuron.aws.com"].kind.startsWith("trn")', None),
+    ],
+)
+def test_only_a_plain_equality_selects_devices(store, expression, node):
+    add_node(store, "a")
+    add_slice(store, "a", 4)
+    add_claiming_pod(store, "one", 2, selectors=[expression])
+    assert find_node(store) == node
+
+
+def test_a_pod_without_its_template_waits(store):
+    add_node(store, "a")
+    add_pod(store, "one", resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": "absent"}])
+    assert '"absent" not found' in read_refusal(store)["message"]
+
+
+def test_two_claims_of_a_pod_share_no_device(store):
+    add_node(store, "a")
+    add_slice(store, "a", 3)
+    add_claiming_pod(store, "other", 1)
+    names = [{"name": name, "resourceClaimTemplateName": "other"} for name in ("first", "second")]
+    add_pod(store, "one", resourceClaims=names)
+    schedule_pods(store)
+    claims = store.list_objects("resourceclaims")
+    devices = [row["device"] for claim in claims for row in claim["status"]["allocation"]["devices"]["results"]]
+    assert sorted(devices) == ["neuron-0", "neuron-1", "neuron-2"]
+
+
+def test_a_device_without_the_attribute_meets_no_constraint(store):
+    add_node(store, "a")
+    add_slice(store, "a", 4)
+    add_claiming_pod(store, "one", 1, constraints=[{"matchAttribute": "resource.aws.com/absent"}])
+    assert find_node(store) is None
+
+
+def test_a_deleted_pod_is_not_bound(store):
+    add_node(store, "a")
+    add_pod(store, "one")
+    store.delete_object("pods", "post", "one")
+    assert find_node(store) is None
