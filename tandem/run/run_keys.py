@@ -1,0 +1,81 @@
+"""Where everything of a run lies in the bucket: one id names its lease, its journal and its results.
+
+Keys of requests, journal and runner stand behind `guard.config.prefix`, as those of leases do; results stand where the
+bench publishes them.
+"""
+
+from __future__ import annotations
+
+import re
+
+from tandem.guard.lease import RUN_NAME_PATTERN
+
+RUN_ID_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
+# folders of ours beside those of runs: results/EXPERIMENT/llmperf/ holds what the post's generator left
+RESERVED_RUN_IDS = frozenset({"llmperf"})
+REQUESTS_PREFIX = "requests/"
+RUNS_PREFIX = "runs/"
+RUNNER_KEY = "runner.json"
+MAX_REQUEST_BYTES = 64 * 1024
+
+
+def find_run_id_fault(run: str) -> str:
+    """Return why a text names no run; empty where it may."""
+    if not RUN_ID_PATTERN.fullmatch(run) or not RUN_NAME_PATTERN.fullmatch(run):
+        return f"{run!r} names no run: 1 to 40 lower-case letters, digits and '-', a letter or digit at both ends"
+    if run in RESERVED_RUN_IDS:
+        return f"{run!r} is a folder of Tandem's own beside the runs' results"
+    return ""
+
+
+def request_key(user_id: str, stem: str) -> str:
+    """Return the key of a request; IAM lets a person write below the own `aws:userid` alone.
+
+    Args:
+        user_id: `aws:userid` of whoever asks.
+        stem: the run's id; for a cancel or a resume it and a suffix.
+    """
+    return f"{REQUESTS_PREFIX}{user_id}/{stem}.json"
+
+
+def answer_key(key: str) -> str:
+    """Return the key of the runner's answer to the request at `key`."""
+    return f"{key.removesuffix('.json')}.answer.json"
+
+
+def run_record_key(run: str) -> str:
+    """Return the key of the object that says whose a run is and how it stands."""
+    return f"{RUNS_PREFIX}{run}/run.json"
+
+
+def step_key(run: str, index: int, step: str) -> str:
+    """Return the key of one step's object in the journal."""
+    return f"{RUNS_PREFIX}{run}/steps/{index:03}-{step}.json"
+
+
+def steps_prefix(run: str) -> str:
+    """Return the prefix of a run's journal."""
+    return f"{RUNS_PREFIX}{run}/steps/"
+
+
+def log_key(run: str, job: str) -> str:
+    """Return the key of the tail of a Job's log, stored at its step's end."""
+    return f"{RUNS_PREFIX}{run}/logs/{job}.txt"
+
+
+def lease_run(run: str, number: int) -> str:
+    """Return the name of a run's lease: the run's id, and from the second lease on its number."""
+    return run if number == 1 else f"{run}.{number}"
+
+
+def results_prefix(experiment: str, run: str) -> str:
+    """Return the prefix of a run's results; no environment's prefix stands before it, as for the bench."""
+    return f"results/{experiment}/{run}/"
+
+
+def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
+    """Return the prefix of what one measure Job recorded; its `round.json` is stored last."""
+    return f"{results_prefix(experiment, run)}rounds/{number:05}/{attempt}/"
+
+
+ROUND_FILE, JUDGMENT_FILE = "round.json", "judgment.json"

@@ -1,0 +1,232 @@
+"""What stands in the bucket of a run: request, answer, run, step, the runner's beat; and the tasks of its Jobs.
+
+Invariant: frozen, typed, and refused at the border: an unknown key, a wrong type or another schema is no value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tandem.bench.manifest import ManifestArm
+from tandem.errors import InputError
+
+SCHEMA = 1
+SizeName = Literal["quick", "default", "full"]
+RequestKind = Literal["run", "resume", "cancel"]
+StepState = Literal["running", "done", "skipped", "failed"]
+RunState = Literal["running", "waiting", "judged", "void", "ended", "cancelled", "failed"]
+END_STATES = frozenset({"judged", "void", "ended", "cancelled", "failed"})
+
+
+class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What somebody asks of the runner; who asks is said by the key alone, never by the body.
+
+    Args:
+        kind: `run` starts, `resume` goes on with a run that waits, `cancel` ends one.
+        run: its id.
+        environment, experiment: as declared.
+        spec_digest: of the asker's files, by `tandem.spec.spec_digest`; empty for a cancel.
+        at: when it was written, ISO 8601 in UTC.
+        hours: of the lease.
+        starts: how often each server is started over all rounds.
+        size: how much a round asks.
+        rounds: rounds without control rounds.
+        control_rounds: rounds in which the baseline is asked as its own variant.
+        seed: of the plan.
+        llmperf: whether the post's own generator runs after the rounds.
+        accept_unarmed: whether a path that would not stop the fleet is accepted.
+    """
+
+    schema: Literal[1] = 1
+    kind: RequestKind
+    run: str
+    environment: str
+    experiment: str
+    spec_digest: str = ""
+    at: str
+    hours: float = 0
+    starts: int = 1
+    size: SizeName = "default"
+    rounds: int = 4
+    control_rounds: int = 1
+    seed: int = 0
+    llmperf: bool = False
+    accept_unarmed: bool = False
+
+
+class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the runner says to one request; a refusal has its reason and what to change."""
+
+    schema: Literal[1] = 1
+    is_accepted: bool
+    at: str
+    reason: str = ""
+    change: str = ""
+
+
+class LeaseSpan(msgspec.Struct, frozen=True, kw_only=True):
+    """One lease of a run: its name, its deadline, and when the fleet was raised and was empty again, ISO 8601."""
+
+    name: str
+    deadline: str
+    raised_at: str
+    empty_at: str | None = None
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run.
+
+    Args:
+        who: `aws:userid` of who asked for it.
+        request: as accepted.
+        state: where it stands; `waiting` has no fleet and goes on with a resume.
+        reason: one sentence: why it ended, waits or is void; empty while all is well.
+        verdict: the verdict's sentence, once there is one.
+        started_at, ended_at: ISO 8601 in UTC.
+        leases: in their order.
+        rounds_total: rounds of the plan, control rounds included.
+        node_s, used_node_s: paid seconds of nodes, and those in which something compiled or was measured.
+        cancelled_by: `aws:userid` of who cancelled it.
+        writer: the runner that wrote this, by its pod's uid.
+    """
+
+    schema: Literal[1] = 1
+    run: str
+    environment: str
+    experiment: str
+    who: str
+    request: RunRequest
+    state: RunState = "running"
+    reason: str = ""
+    verdict: str = ""
+    started_at: str
+    ended_at: str | None = None
+    leases: tuple[LeaseSpan, ...] = ()
+    rounds_total: int = 0
+    node_s: float = 0
+    used_node_s: float = 0
+    cancelled_by: str = ""
+    writer: str = ""
+
+
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of a run, as the journal has it.
+
+    Args:
+        step: its name; a step that each lease takes anew has the lease's number behind a dot, from the second on.
+        attempts: Jobs or tries that it began.
+        note: one sentence on where it stands or why it ended so.
+        result: what later steps need of it.
+        writer: the runner that wrote this, by its pod's uid.
+    """
+
+    schema: Literal[1] = 1
+    run: str
+    step: str
+    state: StepState
+    started_at: str
+    ended_at: str | None = None
+    attempts: int = 0
+    note: str = ""
+    result: dict[str, Any] = {}
+    writer: str = ""
+
+
+class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):
+    """`runner.json`, written every minute: which runner lives, and what it does.
+
+    Args:
+        spec_digests: experiment -> digest of the specs that this runner has.
+    """
+
+    schema: Literal[1] = 1
+    at: str
+    writer: str
+    run: str | None = None
+    step: str = ""
+    note: str = ""
+    spec_digests: dict[str, str] = {}
+
+
+class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a measure Job and the judge Job do, in the variable TANDEM_TASK; they read no declared file.
+
+    Args:
+        run, environment, experiment, account, region, bucket: names.
+        number, attempt: the round that is measured, and how often it was begun; the judge ignores both.
+        confirmed: round and attempt of every round whose records count, in their order.
+        arms: the baseline first, each with its placement as it stands now.
+        suites: of the experiment. most_tokens: the longest answer that its servers give.
+        size, rounds, control_rounds, seed: as requested. schedule: of the experiment.
+        instance_type, usd_per_hour: of the environment.
+        llmperf_job: whose records the judge holds against the post's claims; empty for none.
+    """
+
+    schema: Literal[1] = 1
+    run: str
+    environment: str
+    experiment: str
+    account: str
+    region: str
+    bucket: str
+    number: int = 0
+    attempt: int = 1
+    confirmed: tuple[tuple[int, int], ...] = ()
+    arms: tuple[ManifestArm, ...]
+    suites: tuple[str, ...]
+    most_tokens: int | None = None
+    size: SizeName
+    rounds: int
+    control_rounds: int
+    seed: int
+    schedule: Literal["interleaved", "simultaneous"]
+    instance_type: str
+    usd_per_hour: float | None = None
+    llmperf_job: str = ""
+
+
+TASK_VARIABLE = "TANDEM_TASK"
+
+
+class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`round.json` of a measured round, stored after all its other files."""
+
+    schema: Literal[1] = 1
+    number: int
+    attempt: int
+    requests: int
+    failed: int
+    duration_s: float
+    is_simulated: bool | None = None
+
+
+class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
+    """`judgment.json` of a judged run, stored after the verdict and the report.
+
+    Args:
+        sentence: the verdict in one sentence.
+        is_void: whether nothing may be concluded.
+        exit_code: as of `tandem bench report`.
+        notes: what was not published, and the like.
+    """
+
+    schema: Literal[1] = 1
+    sentence: str
+    is_void: bool
+    exit_code: int
+    notes: tuple[str, ...] = ()
+
+
+def parse_request(body: bytes, where: str) -> RunRequest:
+    """Read a request.
+
+    Raises:
+        InputError: it is no request of ours; the sentence names the field.
+    """
+    try:
+        return msgspec.json.decode(body, type=RunRequest)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        change = "write it with `tandem run`, of the same version as the runner"
+        raise InputError(f"this is no request: {error}", where=where, change=change) from error
