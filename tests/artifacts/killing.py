@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compiled import TARGET, variables, write_artifact, write_outcome
-from doubles.checkpoint import RandomCheckpoint
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import FaultRule, SlowAnswerFault
 from doubles.hub.server import LocalHub
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.checkpoint import RandomCheckpoint
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 from tandem.errors import TandemError
 

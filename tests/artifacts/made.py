@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from committed import experiment
-from doubles.checkpoint import RandomCheckpoint
-from doubles.runtime.model_folder import ModelFolder, read_model
-from doubles.runtime.nxdi import build_application, compile_application
-from doubles.runtime.settings import StandInSettings
 from stored_sets import list_files
 
+from rehearsal.checkpoint import RandomCheckpoint
+from rehearsal.runtime.model_folder import ModelFolder, read_model
+from rehearsal.runtime.nxdi import build_application, compile_application
+from rehearsal.runtime.settings import StandInSettings
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.compile_command import loader_settings

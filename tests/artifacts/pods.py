@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from doubles.runtime.installation import install_programs
 from served import Served
 
+from rehearsal.runtime.installation import install_programs
 from tandem.artifacts.__main__ import main
 
 ROOT = Path(__file__).resolve().parents[2]

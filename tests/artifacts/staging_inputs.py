@@ -7,8 +7,9 @@ from collections import Counter
 from contextlib import contextmanager
 
 import pytest
-from doubles.checkpoint import RandomCheckpoint
 from doubles.loopback import answer_requests
+
+from rehearsal.checkpoint import RandomCheckpoint
 
 MODEL = "acme/tiny"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
-from doubles.checkpoint import MIB
 from killing import Bench, build_upload_command, difference, serve_stage_command
 from staging_inputs import COMMIT, MODEL
+
+from rehearsal.checkpoint import MIB
 
 pytestmark = pytest.mark.endpoint
 SEED = 4_071_969

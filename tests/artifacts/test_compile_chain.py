@@ -11,10 +11,10 @@ from unittest.mock import patch
 import pytest
 from artifact_fixtures import variables
 from committed import workspace
-from doubles.checkpoint import RandomCheckpoint
 from pods import Pod
 
 from charts import render_workloads
+from rehearsal.checkpoint import RandomCheckpoint
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import MANIFEST_NAME
 from tandem.artifacts.store import open_store

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from doubles.fault_proxy.rules import AnswerCorruptionFault, AnswerCutFault, DropFault, FaultRule, StatusFault
-from doubles.hub.connection import HubAccess
 from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snapshot
 
+from rehearsal.hub.connection import HubAccess
 from tandem.artifacts import hub as hub_module
 from tandem.artifacts.hub import SECRET_NAME_VARIABLE, read_hub_address, resolve_snapshot
 from tandem.errors import ExternalError, InputError

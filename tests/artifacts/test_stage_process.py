@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from doubles.checkpoint import MIB, RandomCheckpoint
 from doubles.fault_proxy.rules import AnswerCutFault, FaultRule, SlowAnswerFault, StatusFault
-from doubles.hub.connection import HubAccess
 from doubles.hub.server import LocalHub
 from own_memory import peak_mib
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
 
+from rehearsal.checkpoint import MIB, RandomCheckpoint
+from rehearsal.hub.connection import HubAccess
 from tandem.artifacts.hub import SECRET_NAME_VARIABLE
 
 pytestmark = pytest.mark.endpoint

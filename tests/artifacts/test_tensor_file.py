@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from doubles.checkpoint import RandomCheckpoint
 
+from rehearsal.checkpoint import RandomCheckpoint
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import InputError
 

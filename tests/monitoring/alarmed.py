@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import hosted
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.scope import MonitoringScope

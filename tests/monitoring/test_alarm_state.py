@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cloudwatch.alarm_state import CompositeTick, compute_state, compute_states, list_actions
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
-from rehearsal.cloudwatch.alarm_state import CompositeTick, compute_state, compute_states, list_actions
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.widget import MathExpression, MetricLine
 

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 from alarmed import BASELINE, DRAFTING, HOUR, MINUTE, QUARTER, START, Happening, every, of
+from doubles.cloudwatch.alarm_state import compute_state_at, compute_states, list_notifications
 
-from rehearsal.cloudwatch.alarm_state import compute_state_at, compute_states, list_notifications
 from tandem.monitoring.alarm import SUPPRESSOR_WAIT_S, EnvironmentAlarms, MetricAlarm
 
 ALARMS = every()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cloudwatch.expression import evaluate_periods, evaluate_range
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 from hosted import asking, by_part, drawn, graph, graphs, words
 
-from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.metrics import ALL_VALUES, find_metric
 from tandem.monitoring.experiment_dashboard import PROMPTS

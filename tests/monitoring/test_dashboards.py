@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+from doubles.cloudwatch.expression import evaluate_periods
+from doubles.cloudwatch.series_store import SeriesStore
 from hosted import ENVIRONMENTS, REGION, asking, by_part, drawn, graphs, publishers, reads
 from recorded import sends
 
-from rehearsal.cloudwatch.expression import evaluate_periods
-from rehearsal.cloudwatch.series_store import SeriesStore
 from tandem.metrics import CATALOGUE, CLOUDWATCH_METRICS, GUARD, LAMBDA, SQS, list_published_metrics
 from tandem.monitoring.dashboards import build_body, find_limit_faults
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cloudwatch.expression import ExpressionError, evaluate_periods, evaluate_range
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
-from rehearsal.cloudwatch.expression import ExpressionError, evaluate_periods, evaluate_range
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.widget import MathExpression, MetricLine
 
 NAMESPACE = "Tandem/test"

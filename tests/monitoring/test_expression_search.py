@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cloudwatch.expression import evaluate_periods
+from doubles.cloudwatch.search import search_metrics
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
-from rehearsal.cloudwatch.expression import evaluate_periods
-from rehearsal.cloudwatch.search import search_metrics
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.widget import MathExpression
 
 NAMESPACE = "Tandem/test"

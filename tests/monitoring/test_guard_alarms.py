@@ -8,11 +8,11 @@ from itertools import pairwise
 import alarmed
 import pytest
 from alarmed import MINUTE, START
+from doubles.cloudwatch.alarm_state import compute_states, list_notifications
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 from hosted import ENVIRONMENTS as NAMES
 from hosted import watched
 
-from rehearsal.cloudwatch.alarm_state import compute_states, list_notifications
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem import metrics
 from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.guard_alarms import build_guard_alarms

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cloudwatch.expression import evaluate_periods
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 from hosted import by_part, changed, drawn, graph, graphs, words
 
-from rehearsal.cloudwatch.expression import evaluate_periods
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 
 START_S = 1_795_000_200  # a whole five minutes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from doubles.cloudwatch.expression import evaluate_periods, evaluate_range
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 from hosted import by_part, changed, drawn, graph, graphs, words
 
-from rehearsal.cloudwatch.expression import evaluate_periods, evaluate_range
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore
 from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget
 
 ENVIRONMENT = "post-us-east-2"

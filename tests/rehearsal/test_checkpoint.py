@@ -6,8 +6,9 @@ import hashlib
 import json
 
 import pytest
-from doubles.checkpoint import MIB, RandomCheckpoint
 from safetensors import deserialize
+
+from rehearsal.checkpoint import MIB, RandomCheckpoint
 
 
 def tensors(path):

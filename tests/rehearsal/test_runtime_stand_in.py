@@ -23,12 +23,12 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from doubles.checkpoint import RandomCheckpoint
-from doubles.runtime import inference_demo, vllm
-from doubles.runtime.http_server import serve_requests
-from doubles.runtime.installation import install_programs
 from served import Served
 
+from rehearsal.checkpoint import RandomCheckpoint
+from rehearsal.runtime import inference_demo, vllm
+from rehearsal.runtime.http_server import serve_requests
+from rehearsal.runtime.installation import install_programs
 from tandem.artifacts.driver.folders import find_graphs
 from tandem.artifacts.tensor_file import read_tensor_file
 

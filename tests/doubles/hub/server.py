@@ -13,8 +13,8 @@ from doubles import loopback
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.request import ProxyRequest
 from doubles.fault_proxy.rules import FaultRule
-from doubles.hub.connection import LARGE_HOST, HubAccess, HubConnection
-from doubles.hub.repositories import HubRepositories
+from rehearsal.hub.connection import LARGE_HOST, HubAccess, HubConnection
+from rehearsal.hub.repositories import HubRepositories
 
 
 class LocalHub:

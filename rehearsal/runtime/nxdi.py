@@ -25,9 +25,9 @@ from typing import Any
 
 import safetensors
 
-from doubles.runtime.model_folder import ModelFolder
-from doubles.runtime.neuron_config import NeuronSettingsError, build_neuron_config
-from doubles.runtime.settings import StandInSettings
+from rehearsal.runtime.model_folder import ModelFolder
+from rehearsal.runtime.neuron_config import NeuronSettingsError, build_neuron_config
+from rehearsal.runtime.settings import StandInSettings
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import TandemError
 

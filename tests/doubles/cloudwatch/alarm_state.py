@@ -21,8 +21,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
-from rehearsal.cloudwatch.expression import evaluate_periods
-from rehearsal.cloudwatch.series_store import MINUTE_S, Points, SeriesStore
+from doubles.cloudwatch.expression import evaluate_periods
+from doubles.cloudwatch.series_store import MINUTE_S, Points, SeriesStore
 from tandem.monitoring.alarm import (
     SUPPRESSOR_EXTENSION_S,
     SUPPRESSOR_WAIT_S,
@@ -154,7 +154,7 @@ class _AlarmReader:
 def count_needed_samples(percent: float) -> float:
     """Return from how many values on CloudWatch holds a percentile for significant; `percent` above 0, below 100."""
     rank = percent / 100
-    return 10 / (1 - rank) if rank >= 0.5 else 10 / rank  # noqa: PLR2004 - the guide: a median counts from above
+    return 10 / (1 - rank) if rank >= 0.5 else 10 / rank
 
 
 def list_actions(ticks: Iterable[CompositeTick], *, wait_s: int, extend_s: int) -> Iterator[tuple[int, State]]:

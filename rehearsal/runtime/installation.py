@@ -17,7 +17,7 @@ from {module} import main
 
 sys.exit(main({arguments}))
 """
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def install_programs(folder: Path, runtime: Literal["nxdi-v0", "native"]) -> Path:
@@ -29,9 +29,9 @@ def install_programs(folder: Path, runtime: Literal["nxdi-v0", "native"]) -> Pat
     """
     folder.mkdir(parents=True, exist_ok=True)
     vllm = "vllm-nxdi" if runtime == "nxdi-v0" else "vllm-native"
-    _write_program(folder / "vllm", "doubles.runtime.vllm", repr(vllm))
+    _write_program(folder / "vllm", "rehearsal.runtime.vllm", repr(vllm))
     if runtime == "nxdi-v0":
-        _write_program(folder / "inference_demo", "doubles.runtime.inference_demo", "")
+        _write_program(folder / "inference_demo", "rehearsal.runtime.inference_demo", "")
     python = folder / "python"
     python.unlink(missing_ok=True)
     python.symlink_to(getattr(sys, "_base_executable", sys.executable))
@@ -39,7 +39,5 @@ def install_programs(folder: Path, runtime: Literal["nxdi-v0", "native"]) -> Pat
 
 
 def _write_program(path: Path, module: str, arguments: str) -> None:
-    path.write_text(
-        _PROGRAM_TEMPLATE.format(python=sys.executable, root=str(ROOT / "tests"), module=module, arguments=arguments)
-    )
+    path.write_text(_PROGRAM_TEMPLATE.format(python=sys.executable, root=str(ROOT), module=module, arguments=arguments))
     path.chmod(0o755)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from rehearsal.cloudwatch.series_store import MetricKey
+from doubles.cloudwatch.series_store import MetricKey
 
 _FORM = re.compile(r"\{\"(?P<namespace>[^\"]+)\"(?P<dimensions>(?:,\w+)*)\}(?P<terms>(?: \w+=\"[^\"]*\")+)")
 _TERM = re.compile(r" (\w+)=\"([^\"]*)\"")

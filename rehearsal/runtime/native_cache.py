@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from doubles.runtime.settings import StandInSettings
+from rehearsal.runtime.settings import StandInSettings
 
 VERSIONS = ("vllm-neuron 1.2.0", "neuronx-cc 2.28.7631.0")  # of the 2.33.0 release
 DEFAULT_ROOT = "~/.cache/vllm"

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from rehearsal.cloudwatch.series_store import MetricKey, Points
+from doubles.cloudwatch.series_store import MetricKey, Points
 
 BinaryOperation = Callable[[float, float], float]
 

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from doubles.runtime.http_server import serve_requests
-from doubles.runtime.model_folder import ModelFolder, ModelFolderError, read_model
-from doubles.runtime.native_cache import CacheMissError, NativeCompileCache
-from doubles.runtime.neuron_config import NeuronSettingsError
-from doubles.runtime.nxdi import NeuronCompileError, build_application, compile_application, find_load_problem
-from doubles.runtime.programs import (
+from rehearsal.runtime.http_server import serve_requests
+from rehearsal.runtime.model_folder import ModelFolder, ModelFolderError, read_model
+from rehearsal.runtime.native_cache import CacheMissError, NativeCompileCache
+from rehearsal.runtime.neuron_config import NeuronSettingsError
+from rehearsal.runtime.nxdi import NeuronCompileError, build_application, compile_application, find_load_problem
+from rehearsal.runtime.programs import (
     USAGE_ERROR,
     UnknownVariableError,
     add_flags,
@@ -24,7 +24,7 @@ from doubles.runtime.programs import (
     check_environment,
     read_programs,
 )
-from doubles.runtime.settings import StandInSettings
+from rehearsal.runtime.settings import StandInSettings
 
 MODEL_FAMILIES = {"Qwen3ForCausalLM": "qwen3", "LlamaForCausalLM": "llama"}
 # vllm 0.9.1 neuronx_distributed.py TORCH_DTYPE_TO_NEURON_AMP

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from doubles.runtime.model_folder import ModelFolderError, read_model
-from doubles.runtime.neuron_config import NeuronSettingsError
-from doubles.runtime.nxdi import NeuronCompileError, build_application, compile_application
-from doubles.runtime.programs import (
+from rehearsal.runtime.model_folder import ModelFolderError, read_model
+from rehearsal.runtime.neuron_config import NeuronSettingsError
+from rehearsal.runtime.nxdi import NeuronCompileError, build_application, compile_application
+from rehearsal.runtime.programs import (
     USAGE_ERROR,
     UnknownVariableError,
     add_flags,
@@ -20,7 +20,7 @@ from doubles.runtime.programs import (
     check_environment,
     read_programs,
 )
-from doubles.runtime.settings import StandInSettings
+from rehearsal.runtime.settings import StandInSettings
 
 PROGRAM_NAME = "inference_demo"
 

@@ -9,7 +9,7 @@ Invariant: a form is evaluated as the user guide states it ("Using math expressi
 - `IF(condition, then[, else])` at the points of the condition: a point that `then` lacks is 0, one that `else` lacks
   is dropped. `IF(a * b > 0, a / b)` draws a ratio only where both have a point.
 - `FILL(series, number)`, `RUNNING_SUM(series)`, and `SUM(array)`: one series, of the points there are at each time.
-- `SEARCH('...', 'statistic'[, period])`: rehearsal.cloudwatch.search. The period of who evaluates is used, as
+- `SEARCH('...', 'statistic'[, period])`: doubles.cloudwatch.search. The period of who evaluates is used, as
   CloudWatch does where a widget's period is overridden, whatever the SEARCH says.
 
 Refused, because Python's `ast` reads expressions: AND, OR, `^` as a power. A label may hold `${PROP('Dim.NAME')}`.
@@ -21,10 +21,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rehearsal.cloudwatch.formula import ExpressionError, MathFormula, Value
-from rehearsal.cloudwatch.point_series import PointSeries
-from rehearsal.cloudwatch.search import search_metrics
-from rehearsal.cloudwatch.series_store import MetricKey, SeriesStore, StatisticError
+from doubles.cloudwatch.formula import ExpressionError, MathFormula, Value
+from doubles.cloudwatch.point_series import PointSeries
+from doubles.cloudwatch.search import search_metrics
+from doubles.cloudwatch.series_store import MetricKey, SeriesStore, StatisticError
 from tandem.monitoring.widget import MathExpression, MetricLine
 
 _ID_PATTERN = re.compile(r"[a-z][a-zA-Z0-9_]*")

@@ -1,6 +1,6 @@
 """One expression of CloudWatch's metric math, read and computed.
 
-Invariant: a form is evaluated as rehearsal.cloudwatch.expression states it, or refused with the expression and the
+Invariant: a form is evaluated as doubles.cloudwatch.expression states it, or refused with the expression and the
 column. Python's own `ast` reads it: there is no grammar of ours that could differ, and what is no Python
 expression is refused.
 """
@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
-from rehearsal.cloudwatch.point_series import (
+from doubles.cloudwatch.point_series import (
     BinaryOperation,
     PointSeries,
     accumulate_points,
@@ -23,8 +23,8 @@ from rehearsal.cloudwatch.point_series import (
     join_series,
     sum_series,
 )
-from rehearsal.cloudwatch.search import SearchError
-from rehearsal.cloudwatch.series_store import MINUTE_S, StatisticError
+from doubles.cloudwatch.search import SearchError
+from doubles.cloudwatch.series_store import MINUTE_S, StatisticError
 from tandem.monitoring.widget import MathExpression
 
 MAX_CHARACTERS = 2048  # GetMetricData, MetricDataQuery.Expression

@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from doubles.runtime.programs import SETTING_PREFIX
+from rehearsal.runtime.programs import SETTING_PREFIX
 
 _LOST_PEER_LOG = """RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.
   File "vllm_neuron/parallel/neuron_parallel_state.py", line 1318, in tp_barrier

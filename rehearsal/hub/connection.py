@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001 - the table of routes stands behind the class
 """The hub's HTTP: what the official client asks for, answered with the headers and error codes that it reads."""
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from doubles import loopback
-from doubles.hub.repositories import MAIN_BRANCH, HubBlob, HubRepositories, HubRevision
+from rehearsal.hub.repositories import MAIN_BRANCH, HubBlob, HubRepositories, HubRevision
 
 _ID_PATTERN = r"(?P<id>[\w.-]+/[\w.-]+)"
 _LARGE_PATH = "cdn"  # the path that the redirect of a large file leads to
 # By another name of this machine, as the hub's CDN is another host: the client follows no redirect within the hub's
 # own host when it asks for a file's head, and it sends its token to that host only.
 LARGE_HOST = "localhost"
+PIECE_BYTES = 256 * 1024  # held at a time of a file that is sent
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
@@ -175,7 +176,7 @@ class HubConnection(BaseHTTPRequestHandler):
         with blob.path.open("rb") as file:
             file.seek(start)
             while start < end:
-                piece = file.read(min(loopback.PIECE_BYTES, end - start))
+                piece = file.read(min(PIECE_BYTES, end - start))
                 if not piece:
                     self.close_connection = True  # it was cut behind our back: the client must see it
                     return
