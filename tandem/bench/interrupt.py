@@ -63,7 +63,10 @@ class StopSignal:
 
 @contextlib.contextmanager
 def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM ask `stop`; the second one ends the process. Only a main thread hears signals."""
+    """Let SIGINT and SIGTERM ask `stop`; the second one ends the process. Only a main thread hears signals.
+
+    What heard them before hears them again afterwards.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -79,10 +82,12 @@ def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[N
         stop.reason = "interrupted"  # also where a fault was faster: who presses twice wants out
         notify(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
 
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
+    earlier_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for signal_number in earlier_handlers:
         loop.add_signal_handler(signal_number, stop_run)
     try:
         yield
     finally:
-        for signal_number in (signal.SIGINT, signal.SIGTERM):
+        for signal_number, handler in earlier_handlers.items():
             loop.remove_signal_handler(signal_number)
+            signal.signal(signal_number, handler or signal.SIG_DFL)

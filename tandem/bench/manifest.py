@@ -153,11 +153,11 @@ class WarmUpEntry(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float | None = None
 
 
-EndReason = Literal["done", "interrupted", "failed", "duration"]
+EndReason = Literal["done", "interrupted", "failed", "duration", "paused"]
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run ended; a run that is still going, or was killed, has none."""
+    """How the run ended; a run that is still going, or was killed, has none. `paused`: it has rounds to measure yet."""
 
     reason: EndReason
     utc: str
@@ -172,13 +172,15 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
     know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `flags` holds the options of
     the command that began it, each with its values. `environment` and `experiment` are the declared ones whose servers
-    were asked, `instance_type` that of the environment's nodes; None where servers were named by address.
+    were asked, `instance_type` that of the environment's nodes; None where servers were named by address. `run` is the
+    id that the run was asked for by, as by `tandem run`; None where nobody gave it one.
     """
 
     schema: int = SCHEMA
     generator: Literal["tandem", "llmperf"] = "tandem"
     version: str
     created_utc: str
+    run: str | None = None
     environment: str | None = None
     experiment: str | None = None
     instance_type: str | None = None
@@ -243,12 +245,15 @@ def control_round_numbers(manifest: RunManifest) -> frozenset[int]:
 def run_id(manifest: RunManifest) -> str:
     """Return the name of a run wherever runs of many machines lie together, such as a bucket.
 
-    It depends on nothing that a later part of the run changes, so a resumed run keeps its name; two runs share one
-    only if they began in the same millisecond, at the same moment of the same clock, against the same servers.
+    It is the id that the run was given. Without one it depends on nothing that a later part of the run changes, so a
+    resumed run keeps its name; two runs share one only if they began in the same millisecond, at the same moment of the
+    same clock, against the same servers.
 
     Raises:
         InputError: created_utc is no moment.
     """
+    if manifest.run is not None:
+        return manifest.run
     start = parse_moment(manifest.created_utc)
     parts = (manifest.created_utc, manifest.clock, [(arm.name, arm.url) for arm in manifest.arms], manifest.seed)
     return f"{start:%Y%m%dT%H%M%SZ}-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:8]}"

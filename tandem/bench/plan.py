@@ -139,6 +139,11 @@ class RunPlan:
         return self.manifest.rounds or None
 
     @property
+    def round_total(self) -> int | None:
+        """How many rounds there are, control rounds among them; None where the clock decides."""
+        return None if self.rounds is None else self.rounds + self.manifest.control_rounds
+
+    @property
     def control_arm(self) -> str:
         """The baseline's name in a control round, where it is asked as its own variant."""
         return f"{self.arms[0]}{CONTROL_SUFFIX}"
@@ -175,9 +180,7 @@ class RunPlan:
 
     def rounds_of_turns(self) -> Iterator[tuple[PlanTurn, ...]]:
         """Yield the turns of each round, without end where the clock decides."""
-        return map(
-            self.round, itertools.count() if self.rounds is None else range(self.rounds + self.manifest.control_rounds)
-        )
+        return map(self.round, itertools.count() if self.round_total is None else range(self.round_total))
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""

@@ -15,7 +15,7 @@ import math
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TextIO
@@ -25,7 +25,7 @@ import msgspec
 from tandem.bench import counters, host, json_file, manifest, summary
 from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.client import CompletionClient
-from tandem.bench.estimate import estimate_request_s, estimate_run_s
+from tandem.bench.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
@@ -41,7 +41,7 @@ from tandem.bench.run_description import describe_plan
 from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
 from tandem.bench.warm_up import warm_up_arm
-from tandem.errors import ExternalError, TandemError
+from tandem.errors import ExternalError, InputError, TandemError
 
 OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
@@ -73,6 +73,8 @@ class MeasurementRun:
         check: called with the manifest before anything is written; it raises InputError where the run must not begin.
         on_round: called in a thread of its own between two rounds, and once at the end when every file is final;
             `round_callback` says what it may do.
+        only_round: number of the one round that is measured; each other round is another process's, which goes on with
+            the folder. None measures all rounds.
     """
 
     settings: RunSettings
@@ -82,6 +84,7 @@ class MeasurementRun:
     wait_s: float = MAX_WAIT_S
     check: Callable[[RunManifest], None] | None = None
     on_round: RoundHook | None = None
+    only_round: int | None = None
     stop: StopSignal = field(init=False, default_factory=StopSignal)
     watch: host.HostWatch = field(init=False, default_factory=host.HostWatch)
     plan: RunPlan = field(init=False)
@@ -96,11 +99,18 @@ class MeasurementRun:
         """Do all of it.
 
         Raises:
-            InputError: it could not begin: the folder, a server, or settings that differ from the resumed run's.
+            InputError: it could not begin: the folder, a server, settings that differ from the resumed run's, or a
+                round that the plan does not have.
         """
         settings, self.plan = self.settings, self.settings.plan()
-        expected_s = settings.manifest.duration_s or estimate_run_s(self.plan)
-        self.progress = RunProgress(self.out, requests=self.plan.request_count, expected_s=expected_s)
+        expected_s, request_count = settings.manifest.duration_s or estimate_run_s(self.plan), self.plan.request_count
+        if self.only_round is not None:
+            if not 0 <= self.only_round < (self.plan.round_total or 0):
+                problem = f"the plan has no round {self.only_round}"
+                raise InputError(problem, change=f"name one of its {self.plan.round_total or 0} rounds, from 0")
+            turns = self.plan.round(self.only_round)
+            expected_s, request_count = sum(map(estimate_turn_s, turns)), sum(turn.request_count for turn in turns)
+        self.progress = RunProgress(self.out, requests=request_count, expected_s=expected_s)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(claim_folder(self.folder, resume=self.resume))
             stack.enter_context(catch_signals(self.stop, self.progress.notify))
@@ -201,7 +211,15 @@ class MeasurementRun:
     def _has_missing_requests(self) -> bool:
         if self.settings.manifest.duration_s is not None:
             return self.history.spent_s < self.settings.manifest.duration_s
-        return any(not self.history.done_ids.issuperset(turn.request_ids()) for turn in self.plan.turns())
+        return not all(map(self._is_recorded, self._list_rounds()))
+
+    def _list_rounds(self) -> Iterable[tuple[PlanTurn, ...]]:
+        """Return the turns of each round that is this process's."""
+        return self.plan.rounds_of_turns() if self.only_round is None else [self.plan.round(self.only_round)]
+
+    def _is_recorded(self, turns: Sequence[PlanTurn]) -> bool:
+        """Return whether an earlier process recorded all of a round."""
+        return all(self.history.done_ids.issuperset(turn.request_ids()) for turn in turns)
 
     async def _warm_up(self, arms: Sequence[ArmSession]) -> dict[str, WarmUpEntry]:
         """Warm every arm up, and return what that showed."""
@@ -240,7 +258,7 @@ class MeasurementRun:
             with open_recorder(self.folder / RECORDS_FILE) as write_record, self.progress.show_line():
                 attempts = self.history.interrupt_counts
                 loops = RequestLoops(self.settings, write_record, self.stop, attempts, self.progress.count_record)
-                for turns in self.plan.rounds_of_turns():
+                for turns in self._list_rounds():
                     number, is_stopped = turns[0].round, self.stop.is_requested or self._is_over(turns[0], end_s)
                     if self.asked_round == number - 1 and not is_stopped:
                         await callback.call_between(number - 1)
@@ -249,7 +267,9 @@ class MeasurementRun:
                         return reason
         finally:
             gc.unfreeze()
-        return "done"
+        other_rounds = [] if self.only_round is None else self.plan.rounds_of_turns()
+        is_whole = all(turns[0].round == self.only_round or self._is_recorded(turns) for turns in other_rounds)
+        return "done" if is_whole else "paused"
 
     async def _run_round(
         self, turns: Sequence[PlanTurn], arms: Sequence[ArmSession], loops: RequestLoops, end_s: float

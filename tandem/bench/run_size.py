@@ -6,10 +6,14 @@ rounds as a verdict needs, and a control round.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from tandem.bench.suites.suite import BUILT_IN, Suite
+from tandem.bench.suites.suite import BUILT_IN, Suite, load_suite, narrow_suites
+from tandem.errors import InputError
+
+DEFAULT_SUITES = ("real",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,26 @@ class RunSize:
     def select_names(self, names: Sequence[str]) -> Sequence[str]:
         """Return which of an experiment's suites are asked: all, or `real` alone where the size names classes of it."""
         return ["real"] if self.classes and "real" in names else names
+
+    def load_suites(
+        self, names: Sequence[str], *, classes: Collection[str] = (), llmperf_source: Path | None = None
+    ) -> tuple[Suite, ...]:
+        """Return the suites that are asked, with the classes that are asked of each.
+
+        Args:
+            names: of suites, or files; `real` where there is none.
+            classes: the only ones; those of the size where none is named.
+            llmperf_source: checkout of llmperf, for the suite post's eighth case.
+
+        Raises:
+            InputError: a suite cannot be read, has none of the classes, or has the name of another.
+        """
+        suites = [load_suite(name, llmperf_source=llmperf_source) for name in dict.fromkeys(names or DEFAULT_SUITES)]
+        suite_names = [suite.name for suite in suites]
+        name = next((name for name in suite_names if suite_names.count(name) > 1), None)
+        if name is not None:  # records could not tell them apart
+            raise InputError(f"two suites are named {name}", where="--suite", change="rename one of the files")
+        return narrow_suites(suites, classes) if classes else self.narrow_suites(suites)
 
     def narrow_suites(self, suites: Sequence[Suite]) -> tuple[Suite, ...]:
         """Return the suites with the classes that the size asks; of each suite as many."""
@@ -58,3 +82,4 @@ FULL_SIZE = RunSize()
 QUICK_SIZE = RunSize(
     prompts_per_class=6, max_tokens=192, concurrency=(4,), classes=("repetition", "code-edit", "open-ended")
 )
+SIZES = {"quick": QUICK_SIZE, "default": DEFAULT_SIZE, "full": FULL_SIZE}

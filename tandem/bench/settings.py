@@ -12,6 +12,7 @@ from typing import Any
 from tandem.bench.host import read_host
 from tandem.bench.manifest import PlanTotals, RunManifest, read_clock, utc_now
 from tandem.bench.plan import RunPlan, plan_blocks
+from tandem.bench.run_size import RunSize
 from tandem.bench.suites.suite import Suite
 
 
@@ -38,6 +39,44 @@ class RunSettings:
     def plan(self) -> RunPlan:
         """Return who is asked what, in order."""
         return RunPlan(manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency))
+
+
+def build_settings(  # noqa: PLR0913 - the signature is a sentence: who decides how much is asked
+    size: RunSize,
+    suites: tuple[Suite, ...],
+    *,
+    most_tokens: int | None,
+    prompts_per_class: int | None = None,
+    max_tokens: int | None = None,
+    concurrency: tuple[int, ...] | None = None,
+    warm_up: int | None = None,
+    extras: frozenset[str] = frozenset(),
+    api_key: str | None = None,
+    **fields: Any,
+) -> RunSettings:
+    """Return the settings of a run; what is stated stands before its size.
+
+    Args:
+        size: how much is asked where nothing is stated.
+        suites: what is asked.
+        most_tokens: the longest answer that the servers give; None where that is not known.
+        prompts_per_class, max_tokens, concurrency: as stated.
+        warm_up, extras, api_key: as of RunSettings.
+        fields: of the manifest.
+    """
+    size = size.fit_files(suites)
+    longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
+    limits = [limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest]
+    run_manifest = draft_manifest(
+        max_tokens=max_tokens or min(limits, default=None),
+        prompts_per_class=prompts_per_class or size.prompts_per_class,
+        **fields,
+    )
+    if concurrency is None and run_manifest.rate_per_s is None:
+        concurrency = size.concurrency
+    return RunSettings(
+        manifest=run_manifest, suites=suites, concurrency=concurrency, warm_up=warm_up, extras=extras, api_key=api_key
+    )
 
 
 def draft_manifest(**fields: Any) -> RunManifest:

@@ -13,17 +13,15 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tandem.bench.manifest import ManifestArm, Speculation, Timeouts
-from tandem.bench.run_size import DEFAULT_SIZE, FULL_SIZE, QUICK_SIZE, RunSize
+from tandem.bench import settings as bench_settings
+from tandem.bench.manifest import ManifestArm, Timeouts
+from tandem.bench.run_size import SIZES
 from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.bench.settings import RunSettings, draft_manifest
-from tandem.bench.suites.suite import Suite, load_suite, narrow_suites
+from tandem.bench.settings import RunSettings
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.selection import Selection
 from tandem.errors import InputError
 from tandem.shell_command import quote_command
-
-DEFAULT_SUITES = ("real",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,26 +52,32 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         InputError: flags contradict each other, or a suite cannot be read.
         SpecError: a declared file is refused.
     """
-    size = QUICK_SIZE if flags.quick else FULL_SIZE if flags.full else DEFAULT_SIZE
+    size = SIZES["quick" if flags.quick else "full" if flags.full else "default"]
     run_arms = select_arms(selection, flags)
-    suites = _load_suites(flags, size, run_arms)
-    size = size.fit_files(suites)
-    longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
-    limits = [limit for limit in (run_arms.most_tokens, size.max_tokens) if limit is not None and limit < longest]
+    suites = size.load_suites(
+        flags.suite or size.select_names(run_arms.suites), classes=flags.classes, llmperf_source=flags.llmperf_source
+    )
     fields = {"schedule": "interleaved", **run_arms.fields, **({"schedule": flags.schedule} if flags.schedule else {})}
-    run_manifest = draft_manifest(
+    return bench_settings.build_settings(
+        size,
+        suites,
+        most_tokens=run_arms.most_tokens,
+        prompts_per_class=flags.prompts_per_class,
+        max_tokens=flags.max_tokens,
+        concurrency=flags.concurrency,
+        warm_up=flags.warm_up,
+        extras=flags.record,
+        api_key=_read_api_key(flags.api_key_env),
         **fields,
         arms=assign_placements(run_arms.arms, flags.placement),
         seed=flags.seed,
         api=flags.api,
         thinking=None if flags.thinking is None else flags.thinking == "on",
         temperature=flags.temperature,
-        max_tokens=flags.max_tokens or min(limits, default=None),
         rate_per_s=flags.rate,
         rounds=0 if flags.duration is not None else flags.rounds or FEWEST_ROUNDS,
         control_rounds=flags.control_rounds,
         repeats=flags.repeats,
-        prompts_per_class=flags.prompts_per_class or size.prompts_per_class,
         mixed=flags.mixed,
         duration_s=flags.duration,
         time_outs=Timeouts(**(flags.timeouts or {})),
@@ -81,23 +85,6 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         price_usd_per_hour=flags.price,
         flags=flags.recorded or {},
     )
-    return RunSettings(
-        manifest=run_manifest,
-        suites=suites,
-        concurrency=flags.concurrency or (None if flags.rate else size.concurrency),
-        warm_up=flags.warm_up,
-        extras=flags.record,
-        api_key=_read_api_key(flags.api_key_env),
-    )
-
-
-def _load_suites(flags: RunFlags, size: RunSize, run_arms: RunArms) -> tuple[Suite, ...]:
-    words = dict.fromkeys(flags.suite or size.select_names(run_arms.suites) or DEFAULT_SUITES)
-    suites = tuple(load_suite(word, llmperf_source=flags.llmperf_source) for word in words)
-    name = _find_duplicate([suite.name for suite in suites])
-    if name is not None:  # records could not tell them apart
-        raise InputError(f"two suites are named {name}", where="--suite", change="rename one of the files")
-    return narrow_suites(suites, flags.classes) if flags.classes else size.narrow_suites(suites)
 
 
 def _find_duplicate(names: Sequence[str]) -> str | None:
@@ -187,9 +174,7 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     """Return the variants of an experiment: as --variants has them, else the one without speculation first."""
     from tandem.cli.inputs import read_legal_inputs  # noqa: PLC0415 - the rules of an environment
-    from tandem.spec import names  # noqa: PLC0415
-    from tandem.spec.images import pull_name  # noqa: PLC0415
-    from tandem.spec.variant_key import compute_artifact_key  # noqa: PLC0415
+    from tandem.run.experiment_arms import build_arms  # noqa: PLC0415
 
     inputs = read_legal_inputs(selection)
     environment = inputs.environments()[0]
@@ -198,31 +183,11 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
         allowed = ", ".join(experiment.name for experiment in hosted)
         raise build_flag_error("no --experiment", allowed, f"{environment.name} hosts several: name one")
     experiment = hosted[0] if flags.experiment is None else inputs.find_experiment(environment, flags.experiment)
-    variants = {variant.name: variant for variant in experiment.all_variants()}
-    for variant_name in (name for name in flags.variants if name not in variants):
+    variant_names = [variant.name for variant in experiment.all_variants()]
+    for variant_name in (name for name in flags.variants if name not in variant_names):
         problem = f"{experiment.name} has no variant {variant_name!r}"
-        raise build_flag_error(problem, ", ".join(variants), "name its variants")
-    # the first without speculation is the baseline: a rule refuses to have none; sorting keeps the order of the rest
-    baseline = next(variant for variant in variants.values() if variant.mode == "none")
-    chosen_names = flags.variants or sorted(variants, key=lambda variant_name: variant_name != baseline.name)
-    image = inputs.catalogue.runtimes[experiment.runtime].image.reference
-    image = pull_name(image, inputs.catalogue.digests.find_digest(image), environment.registry_mirrors)
-    arms = tuple(
-        ManifestArm(
-            name=variant.name,
-            role="variant" if index else "baseline",
-            url=f"http://{variant.name}.{names.experiment_namespace(experiment)}.svc:{names.SERVER_PORT}",
-            model=experiment.target,
-            artifact_key=compute_artifact_key(experiment, variant, inputs.catalogue).name,
-            image=image,
-            runtime=experiment.runtime,
-            speculation=Speculation(
-                method=None if variant.mode == "none" else variant.mode,
-                num_speculative_tokens=variant.num_speculative_tokens,
-            ),
-        )
-        for index, variant in enumerate(variants[variant_name] for variant_name in chosen_names)
-    )
+        raise build_flag_error(problem, ", ".join(variant_names), "name its variants")
+    arms = build_arms(environment, experiment, inputs.catalogue, flags.variants)
     place = {"environment": environment.name, "experiment": experiment.name}
     fields = {**place, "instance_type": environment.capacity.instance_type, "schedule": experiment.schedule}
     return RunArms(arms=arms, fields=fields, suites=experiment.suites, most_tokens=experiment.max_output_tokens)

@@ -11,26 +11,24 @@ import contextlib
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem.bench.datapoints import read_rounds
-from tandem.bench.manifest import RunManifest, read_manifest, run_id
+from tandem.bench.manifest import RunManifest, read_manifest
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.publish.clients import RETRY_ADVICE, PublishClients, connect
-from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
+from tandem.publish.publisher import PublishReport, RunDestination
+from tandem.run.publication import RUN_FILES, build_destination, publish_rounds
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-# the last ones say that a run is there, after all that they name
-RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
 UNPUBLISHED = "not all of the run is published"
 
 PublishTarget = tuple[Environment, Experiment]
@@ -61,7 +59,7 @@ def publish_folder(
     require_server_kind(run_manifest, target[0], is_simulation=is_simulation)
     destination = _build_destination(target, run_manifest)
     with _lock_folder(folder):
-        report = _publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)
+        report = publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)
     code = ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
     url, counts = f"s3://{destination.bucket}/{destination.prefix}", (len(report.rounds), report.sent, report.stored)
     rounds, requests, objects = map(format_count, counts, ("round", "request", "object"))
@@ -160,28 +158,14 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 def _build_destination(target: PublishTarget, run_manifest: RunManifest) -> RunDestination:
     environment, experiment = target
-    return RunDestination(
+    bucket = names.bucket_name(environment)
+    return build_destination(
+        run_manifest,
         environment=environment.name,
         account=environment.account,
         experiment=experiment.name,
-        variants=tuple(arm.name for arm in run_manifest.arms),
-        run_id=run_id(run_manifest),
-        bucket=names.bucket_name(environment),
-        is_simulated=bool(run_manifest.simulated),
+        bucket=bucket,
     )
-
-
-def _publish_rounds(
-    destination: RunDestination,
-    folder: Path,
-    clients: PublishClients,
-    *,
-    files: Iterable[str],
-    end_s: float = float("inf"),
-) -> PublishReport:
-    publisher = RunPublisher(destination, folder, clients, end_s=end_s)
-    rounds = read_rounds(folder, destination.experiment, publisher.published_rounds)
-    return publisher.publish(rounds, [folder / name for name in files if (folder / name).is_file()])
 
 
 def _print_messages(report: PublishReport) -> None:
@@ -220,7 +204,7 @@ class RoundPublisher:
             files = RUN_FILES if run_manifest.ended is not None else ()
             self._clients = self._clients or connect(self.target[0].region, connect_s=3.0, read_s=5.0, attempts=3)
             destination = _build_destination(self.target, run_manifest)
-            self._report = _publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
+            self._report = publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
             self._losses += self._report.lost
         except Exception as fault:
             self._report = PublishReport(left=[f"{UNPUBLISHED}: {fault}"])

@@ -1,0 +1,47 @@
+"""The arms of a run whose servers are declared: the variants of an experiment, as the manifest names them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tandem.bench.manifest import ManifestArm, Speculation
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.images import pull_name
+from tandem.spec.variant_key import compute_artifact_key
+
+
+def build_arms(
+    environment: Environment, experiment: Experiment, catalogue: Catalogue, variant_names: Sequence[str] = ()
+) -> tuple[ManifestArm, ...]:
+    """Return the arms, the baseline first, with the addresses that hold inside the cluster.
+
+    Args:
+        environment, experiment, catalogue: as declared.
+        variant_names: these variants in this order, the first is the baseline; none for all: the first without
+            speculation, then the others in the file's order.
+    """
+    variants = {variant.name: variant for variant in experiment.all_variants()}
+    # a rule refuses to have none without speculation; sorting keeps the order of the rest
+    baseline = next(variant for variant in variants.values() if variant.mode == "none")
+    chosen_names = variant_names or sorted(variants, key=lambda variant_name: variant_name != baseline.name)
+    image = catalogue.runtimes[experiment.runtime].image.reference
+    image = pull_name(image, catalogue.digests.find_digest(image), environment.registry_mirrors)
+    return tuple(
+        ManifestArm(
+            name=variant.name,
+            role="variant" if index else "baseline",
+            url=f"http://{variant.name}.{names.experiment_namespace(experiment)}.svc:{names.SERVER_PORT}",
+            model=experiment.target,
+            artifact_key=compute_artifact_key(experiment, variant, catalogue).name,
+            image=image,
+            runtime=experiment.runtime,
+            speculation=Speculation(
+                method=None if variant.mode == "none" else variant.mode,
+                num_speculative_tokens=variant.num_speculative_tokens,
+            ),
+        )
+        for index, variant in enumerate(variants[variant_name] for variant_name in chosen_names)
+    )

@@ -1,0 +1,62 @@
+"""A folder of records on its way to CloudWatch and S3: where to, and which of its rounds and files.
+
+Invariant: figures of simulated servers go to a namespace apart, as the run's manifest says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tandem.bench.datapoints import read_rounds
+from tandem.bench.manifest import RunManifest, run_id
+from tandem.publish.clients import PublishClients
+from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
+
+# the last ones say that a run is there, after all that they name
+RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
+
+
+def build_destination(
+    run: RunManifest, *, environment: str, account: str, experiment: str, bucket: str
+) -> RunDestination:
+    """Return where a run is published to.
+
+    Args:
+        run: its manifest.
+        environment, account, experiment, bucket: names.
+    """
+    return RunDestination(
+        environment=environment,
+        account=account,
+        experiment=experiment,
+        variants=tuple(arm.name for arm in run.arms),
+        run_id=run_id(run),
+        bucket=bucket,
+        is_simulated=bool(run.simulated),
+    )
+
+
+def publish_rounds(
+    destination: RunDestination,
+    folder: Path,
+    clients: PublishClients,
+    *,
+    files: Iterable[str] = (),
+    end_s: float = float("inf"),
+) -> PublishReport:
+    """Publish the rounds of a folder that are not published yet, then files of it.
+
+    Args:
+        destination: where to.
+        folder: of the run.
+        clients: boto3's.
+        files: names; those that are not there are passed over.
+        end_s: limit on the monotonic clock, as of RunPublisher.
+
+    Raises:
+        TandemError: the folder cannot be read; AWS refused, or is out of reach.
+    """
+    publisher = RunPublisher(destination, folder, clients, end_s=end_s)
+    rounds = read_rounds(folder, destination.experiment, publisher.published_rounds)
+    return publisher.publish(rounds, [folder / name for name in files if (folder / name).is_file()])

@@ -1,0 +1,65 @@
+"""What a Job of a run was told to do, in its variable: read, refused at the border, and made the bench's settings.
+
+Invariant: everything comes from the task; a Job reads no declared file.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.manifest import Timeouts
+from tandem.bench.run_size import SIZES
+from tandem.bench.settings import RunSettings, build_settings
+from tandem.errors import InputError
+from tandem.run.run_keys import find_run_id_fault
+from tandem.run.run_values import TASK_VARIABLE, BenchTask
+
+_TASK_CHANGE = "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
+
+
+def read_task() -> BenchTask:
+    """Return the task of this process.
+
+    Raises:
+        InputError: there is none, it is no task of this version, or its run has no usable id.
+    """
+    try:
+        task = msgspec.json.decode(os.environ.get(TASK_VARIABLE, ""), type=BenchTask)
+    except DECODE_ERRORS as error:
+        raise InputError(f"this is no task: {error}", where=TASK_VARIABLE, change=_TASK_CHANGE) from error
+    fault = find_run_id_fault(task.run)
+    rounds = [number for number, _ in task.confirmed]
+    if len(set(rounds)) < len(rounds):
+        fault = fault or "a round is confirmed twice"
+    if fault:
+        raise InputError(fault, where=TASK_VARIABLE, change=_TASK_CHANGE)
+    return task
+
+
+def build_task_settings(task: BenchTask) -> RunSettings:
+    """Return the settings of the run that a task is part of: the same for each of its rounds.
+
+    Raises:
+        InputError: a suite cannot be read.
+    """
+    size = SIZES[task.size]
+    return build_settings(
+        size,
+        size.load_suites(size.select_names(task.suites)),
+        most_tokens=task.most_tokens,
+        run=task.run,
+        environment=task.environment,
+        experiment=task.experiment,
+        instance_type=task.instance_type,
+        schedule=task.schedule,
+        arms=task.arms,
+        seed=task.seed,
+        api="chat",
+        rounds=task.rounds,
+        control_rounds=task.control_rounds,
+        time_outs=Timeouts(),
+        price_usd_per_hour=task.usd_per_hour,
+    )
