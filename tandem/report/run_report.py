@@ -1,0 +1,113 @@
+"""All that a run's records say, made at once: figures, verdict, page; for whoever prints it, and for whoever stores it.
+
+Invariant: every figure comes from the records; a folder that may not be written to is reported on all the same. scipy
+and the chart library are loaded for a verdict alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tandem.bench import summary
+from tandem.bench.manifest import RunManifest
+from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.summary import RecordSummary
+from tandem.bench.summary_table import format_lines
+from tandem.errors import ExitCode, ExternalError
+
+if TYPE_CHECKING:
+    from tandem.judge.schema import Verdict
+    from tandem.judge.verdict import JudgeOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """What a run's records say.
+
+    Args:
+        summary: every figure.
+        verdict: None where none was asked for, or the run has none.
+        note: the page's path, or why there is no verdict; empty for neither.
+        faults: why a file could not be written.
+        exit_code: as of `report_run`.
+    """
+
+    summary: RecordSummary
+    verdict: Verdict | None
+    note: str
+    faults: tuple[ExternalError, ...]
+    exit_code: ExitCode
+
+    def format_lines(self) -> Iterator[str]:
+        """Yield the figures, then the verdict, for a terminal of 100 columns."""
+        yield from format_lines(self.summary)
+        if self.verdict:
+            from tandem.report.terminal import render_lines  # noqa: PLC0415
+
+            yield ""
+            yield from render_lines(self.verdict)
+
+
+def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
+    """Compute all that a run's records say, and write summary.json, verdict.json and the report.
+
+    The exit code is VOID when a control failed; else DONE when every request that was planned is recorded and
+    succeeded, STALE when some failed or are missing, EXTERNAL_FAILURE when one arm has a class at one concurrency in
+    which none succeeded. A request that an interrupt cut is no failure of a run that went on to its end: it was asked
+    again.
+
+    Args:
+        folder: what `tandem bench run --out` wrote.
+        options: by which the run is judged; None for the figures alone.
+
+    Raises:
+        InputError: a file is missing, or a line is not what it must be.
+    """
+    table, faults = read_request_table(folder), list[ExternalError]()
+    run_summary = summary.summarize_table(table)
+    try:
+        summary.save_summary(folder, run_summary)
+    except ExternalError as fault:
+        faults.append(fault)
+    code, verdict, note = _compute_exit_code(run_summary, table.run), None, ""
+    if options is not None:
+        verdict, note = _judge_run(table, options, run_summary, faults)
+    return RunReport(
+        summary=run_summary,
+        verdict=verdict,
+        note=note,
+        faults=tuple(faults),
+        exit_code=ExitCode.VOID if verdict and verdict.controls.void else code,
+    )
+
+
+def _judge_run(
+    table: RequestTable, options: JudgeOptions, run_summary: RecordSummary, faults: list[ExternalError]
+) -> tuple[Verdict | None, str]:
+    """Judge and write; return the verdict and the note."""
+    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
+
+    reason = explain_unjudged(table.run)
+    if reason is not None:
+        return None, f"no verdict: {reason}"
+    verdict = judge_run(table, options, run_summary.notes)
+    try:
+        save_verdict(table.folder, verdict)
+        from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
+
+        return verdict, str(write_report(verdict, table, table.folder))
+    except ExternalError as fault:
+        faults.append(fault)
+        return verdict, ""
+
+
+def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:
+    if any(arm_requests.requests and not arm_requests.succeeded for arm_requests in run_summary.requests):
+        return ExitCode.EXTERNAL_FAILURE
+    is_complete = run_manifest.ended is not None and run_manifest.ended.reason in {"done", "duration"}
+    failure_count = sum(word.n for word in run_summary.errors if not (is_complete and word.word == "interrupted"))
+    has_missing_records = run_manifest.plan.requests is not None and run_summary.records < run_manifest.plan.requests
+    return ExitCode.STALE if failure_count or has_missing_records else ExitCode.DONE
