@@ -422,14 +422,20 @@ def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
     """Return a pod's status as what runs it says; the moments of the status before stay."""
     status: Object = pod.get("status", {}) | {"phase": state.phase}
     status.setdefault("startTime", format_time(store.now()))
-    rows = {row["name"]: row for row in status.get("containerStatuses", [])}
-    status["containerStatuses"] = [
-        _describe_container(store, box, rows.get(box["name"], {}), state) for box in pod["spec"]["containers"]
-    ]
+    first_boxes = [box for box in pod["spec"].get("initContainers", []) if box["name"] in state.containers]
+    for key, boxes in (("initContainerStatuses", first_boxes), ("containerStatuses", pod["spec"]["containers"])):
+        rows = {row["name"]: row for row in status.get(key, [])}
+        status[key] = [
+            _describe_container(store, box, rows.get(box["name"], {}), state.containers.get(box["name"], state))
+            for box in boxes
+        ]
+    if not first_boxes:
+        del status["initContainerStatuses"]
     details = {} if state.is_ready else {"reason": "ContainersNotReady"}
     if state.phase in {"Succeeded", "Failed"}:
         details = {"reason": "PodCompleted" if state.phase == "Succeeded" else "PodFailed"}
-    set_condition(store, status, "Initialized")
+    is_initialized = all("terminated" in row["state"] for row in status.get("initContainerStatuses", []))
+    set_condition(store, status, "Initialized", value=is_initialized)
     set_condition(store, status, "ContainersReady", value=state.is_ready, **details)
     set_condition(store, status, "Ready", value=state.is_ready, **details)
     if state.phase != "Pending" and "podIP" not in status:
@@ -442,11 +448,8 @@ def _describe_container(store: ObjectStore, container: Object, old: Object, stat
     now = store.now()
     was_running = old.get("state", {}).get("running", {}) if old.get("restartCount") == state.restarts else {}
     started_at = format_time(state.started_at) if state.started_at else was_running.get("startedAt", format_time(now))
-    row: Object = {
-        "name": container["name"],
-        "image": container.get("image", ""),
-        "imageID": container.get("image", ""),
-    }
+    image = container.get("image", "")
+    row: Object = {"name": container["name"], "image": image, "imageID": pin_image(image)}
     row |= {"ready": state.is_ready, "restartCount": state.restarts, "lastState": {}}
     code = state.exit_code or 0
     end = {"exitCode": code, "reason": "Error" if code else "Completed"}
@@ -458,6 +461,15 @@ def _describe_container(store: ObjectStore, container: Object, old: Object, stat
     if state.waiting_reason:
         return row | {"started": False, "state": {"waiting": {"reason": state.waiting_reason}}}
     return row | {"started": True, "state": {"running": {"startedAt": started_at}}}
+
+
+def pin_image(image: str) -> str:
+    """Return an image's reference by digest: its own, or one that is made of the whole reference."""
+    repository, _, tag = image.rpartition(":")
+    if "@" in image or not image:
+        return image
+    name = image if not repository or "/" in tag else repository
+    return f"{name}@sha256:{hashlib.sha256(image.encode()).hexdigest()}"
 
 
 def _choose_address(store: ObjectStore) -> str:

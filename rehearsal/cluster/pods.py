@@ -1,13 +1,13 @@
 """What runs the pods of a rehearsed cluster: the protocol, and pods by script in virtual time.
 
-Left out: init containers (the scheduler counts their requests, nothing runs them), a state of its own for each of
-several containers, probes, and the deadline of a pod.
+Left out of pods by script: init containers (the scheduler counts their requests, nothing runs them), a state of its own
+for each of several containers, probes, and the deadline of a pod. `process_pods` runs init containers and probes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -21,7 +21,7 @@ CRASH_EXIT_CODE = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodState:
-    """What a runtime says of a pod; all its containers share it.
+    """What a runtime says of a pod, or of one container of it.
 
     Args:
         phase: as status.phase.
@@ -32,6 +32,7 @@ class PodState:
         waiting_reason: why no container runs, such as CrashLoopBackOff; empty while one runs.
         started_at, finished_at: of the last run; None for the moment at which the pod is looked at.
         pod_ip: empty for one that the cluster gives.
+        containers: the state of each container by name, init containers too; one that is not there shares the pod's.
     """
 
     phase: PodPhase
@@ -43,6 +44,7 @@ class PodState:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     pod_ip: str = ""
+    containers: Mapping[str, PodState] = field(default_factory=dict)
 
 
 class PodRuntime(Protocol):

@@ -1,6 +1,6 @@
 """The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, who may do what, and faults to order.
 
-Left out: discovery, `limit` and `continue`, strategic and JSON patches, dry runs, and TLS.
+Left out: discovery, strategic and JSON patches, dry runs, and TLS. A list is served whole, whatever its `limit`.
 """
 
 from __future__ import annotations
@@ -91,13 +91,18 @@ class ClusterServer:
 
     Args:
         store: what is served. users: token -> who; empty admits everyone to everything.
+        read_log: returns what a container of a pod wrote; without it a log is what the pod's status has of it.
 
     Attributes:
         faults: those still to come. calls: every call that was answered, with its user and status.
     """
 
-    def __init__(self, store: ObjectStore, users: Mapping[str, ClusterUser] | None = None) -> None:
+    def __init__(
+        self, store: ObjectStore, users: Mapping[str, ClusterUser] | None = None,
+        read_log: Callable[[Object, str], str] | None = None,
+    ) -> None:  # fmt: skip
         self.store, self.users = store, users or {}
+        self._read_log = read_log or (lambda pod, _: str(pod.get("status", {}).get("log", "")))
         self.faults: list[ClusterFault] = []
         self.calls: list[tuple[str, ApiCall, int]] = []
         self.port = 0
@@ -149,10 +154,19 @@ class ClusterServer:
             return await self._watch(request, call)
         body = json.loads(await request.read() or b"{}") if request.can_read_body else {}
         if call.subresource == "log":
-            pod = self.store.get_object("pods", call.namespace, call.name)
-            return web.Response(text=pod.get("status", {}).get("log", ""))
+            return self._answer_log(request, self.store.get_object("pods", call.namespace, call.name))
         status = HTTPStatus.CREATED if call.verb == "create" else HTTPStatus.OK
         return web.json_response(self._change_or_read(request, call, body), status=status)
+
+    def _answer_log(self, request: web.Request, pod: Object) -> web.Response:
+        """Answer the log of one container, which has to be named where the pod has several."""
+        boxes = [box["name"] for box in pod["spec"].get("containers", [])]
+        name = request.query.get("container", boxes[0] if len(boxes) == 1 else "")
+        if boxes and name not in boxes + [box["name"] for box in pod["spec"].get("initContainers", [])]:
+            message = f"container {name} is not valid for pod {pod['metadata']['name']}, choose one of: {boxes}"
+            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+        lines, count = self._read_log(pod, name).splitlines(keepends=True), request.query.get("tailLines")
+        return web.Response(text="".join(lines if count is None else lines[len(lines) - min(int(count), len(lines)) :]))
 
     def _change_or_read(self, request: web.Request, call: ApiCall, body: Object) -> Object:
         if call.subresource == "scale":

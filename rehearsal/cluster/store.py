@@ -75,6 +75,8 @@ KINDS = {
         ResourceKind("", "v1", "configmaps", "ConfigMap"),
         ResourceKind("", "v1", "serviceaccounts", "ServiceAccount"),
         ResourceKind("", "v1", "events", "Event"),
+        ResourceKind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+        ResourceKind("", "v1", "persistentvolumes", "PersistentVolume", is_namespaced=False),
         ResourceKind("", "v1", "nodes", "Node", is_namespaced=False),
         ResourceKind("", "v1", "namespaces", "Namespace", is_namespaced=False),
         ResourceKind("apps", "v1", "deployments", "Deployment"),
@@ -117,11 +119,11 @@ class ObjectStore:
         self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
     ) -> list[Object]:
         """Return copies, sorted by namespace and name; None looks into every namespace."""
-        rows = sorted((key, body) for key, body in self._objects.items() if key[0] == plural)
+        keys = sorted(key for key in self._objects if key[0] == plural and namespace in (None, key[1]))
         return [
-            copy.deepcopy(body)
-            for (_, place, _), body in rows
-            if namespace in (None, place) and is_selected(body, label_selector, field_selector)
+            copy.deepcopy(self._objects[key])
+            for key in keys
+            if is_selected(self._objects[key], label_selector, field_selector)
         ]
 
     def get_object(self, plural: str, namespace: str, name: str) -> Object:
@@ -220,7 +222,6 @@ class ObjectStore:
         Raises:
             ApiError: 409 for fields that another manager applied with another value, unless `force`.
         """
-        name = body["metadata"]["name"]
         name = body["metadata"]["name"]
         key = plural, namespace, name
         old = self._objects.get(key)

@@ -1,0 +1,287 @@
+"""Pods whose containers are processes of this machine: init containers in their order, probes, restarts, logs, stops.
+
+Left out: images, users, limits of CPU and memory, networks and their policies, liveness probes, lifecycle hooks, the
+deadline of a pod, and mounts that nobody can write to. Probes run every half second, whatever their period is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rehearsal.cluster.pod_commands import ContainerCommand, PodHost, PodLayout, ServicePorts
+from rehearsal.cluster.pods import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, PodPhase, PodState
+from rehearsal.cluster.store import ApiError, Object, ObjectStore
+from rehearsal.loopback import HOST
+
+LOOK_S, PROBE_S, FILL_RETRY_S = 0.05, 0.5, 2.0
+_SIGNAL_EXIT = 128  # a process that a signal ended has this and the signal's number as its exit code
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(slots=True)
+class ContainerRun:
+    """One container as it stands; the thread of its pod changes it.
+
+    Args:
+        process: of the last run; None before the first.
+    """
+
+    process: subprocess.Popen[bytes] | None = None
+    is_over: bool = False
+    is_ready: bool = False
+    exit_code: int | None = None
+    restarts: int = 0
+    waiting_reason: str = "PodInitializing"
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+    def describe(self) -> PodState:
+        """Return the state that the pod's status shows."""
+        ended: PodPhase = "Failed" if self.exit_code else "Succeeded"
+        return PodState(
+            phase=ended if self.is_over else "Running", is_ready=self.is_ready, exit_code=self.exit_code,
+            restarts=self.restarts, waiting_reason=self.waiting_reason, started_at=self.started_at,
+            finished_at=self.finished_at,
+        )  # fmt: skip
+
+
+class ProcessPods:
+    """What runs the pods of a rehearsed cluster as processes.
+
+    Args:
+        store: of the cluster; read by the thread that starts pods alone.
+        folder: with a folder for each pod; logs stay there.
+        host: see PodHost.
+        backoff_scale: what the seconds between restarts are multiplied with.
+    """
+
+    def __init__(self, store: ObjectStore, folder: Path, host: PodHost, backoff_scale: float = 1.0) -> None:
+        self.ports = ServicePorts(store)
+        self._store, self._folder, self._host, self._backoff_scale = store, folder, host, backoff_scale
+        self._pods: dict[str, ProcessPod] = {}
+
+    def start_pod(self, pod: Object) -> None:
+        """Start a pod; where something that it names is not there, the pod waits for ever."""
+        metadata = pod["metadata"]
+        folder = self._folder / metadata.get("namespace", "") / metadata["name"]
+        try:
+            layout = PodLayout(self._store, pod, folder, self._host, self.ports)
+        except (ApiError, KeyError) as error:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "error.txt").write_text(f"{type(error).__name__}: {error}\n")
+            return
+        self._pods[metadata["uid"]] = ProcessPod(pod, layout, self._backoff_scale)
+
+    def look_at_pod(self, pod: Object) -> PodState:
+        """Return the state of a pod now."""
+        process_pod = self._pods.get(pod["metadata"]["uid"])
+        if process_pod is None:
+            return PodState(phase="Pending", waiting_reason="CreateContainerConfigError")
+        return process_pod.describe()
+
+    def stop_pod(self, pod: Object) -> bool:
+        """Ask a pod to end, kill it after its grace period, and tell whether it is gone."""
+        process_pod = self._pods.get(pod["metadata"]["uid"])
+        is_gone = process_pod is None or process_pod.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
+        if is_gone:
+            self.ports.release_ports(pod)
+        return is_gone
+
+    def read_log(self, pod: Object, container: str) -> str:
+        """Return what the last run of a container wrote."""
+        process_pod = self._pods.get(pod["metadata"]["uid"])
+        return process_pod.read_log(container) if process_pod else ""
+
+    def kill_container(self, pod: Object, container: str = "") -> bool:
+        """SIGKILL the running processes of a pod, or of one container of it; whether one ran."""
+        process_pod = self._pods.get(pod["metadata"]["uid"])
+        return process_pod is not None and process_pod.kill(container)
+
+    def close(self) -> None:
+        """Kill whatever still runs."""
+        for process_pod in self._pods.values():
+            process_pod.stop(0)
+            process_pod.kill()
+
+
+@dataclass(slots=True)
+class ProcessPod:
+    """One pod, with a thread of its own that takes it through its life."""
+
+    pod: Object
+    layout: PodLayout
+    backoff_scale: float
+    runs: dict[str, ContainerRun] = field(init=False)
+    is_initialized: bool = field(default=False, init=False)
+    _stop: threading.Event = field(default_factory=threading.Event, init=False)
+    _kill_s: float | None = field(default=None, init=False)
+    _thread: threading.Thread = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Start the thread."""
+        self.runs = {name: ContainerRun() for name in self.layout.commands}
+        (self.layout.folder / "logs").mkdir(parents=True, exist_ok=True)
+        self._thread = threading.Thread(target=self._live, daemon=True, name=self.pod["metadata"]["name"])
+        self._thread.start()
+
+    def describe(self) -> PodState:
+        """Return the pod's state."""
+        spec = self.pod["spec"]
+        states = {name: run.describe() for name, run in self.runs.items()}
+        main = [states[box["name"]] for box in spec["containers"]]
+        phase: PodPhase = "Running" if self.is_initialized else "Pending"
+        if any(states[box["name"]].phase == "Failed" for box in spec.get("initContainers", [])):
+            phase = "Failed"
+        elif all(state.phase in {"Succeeded", "Failed"} for state in main):
+            phase = "Failed" if any(state.phase == "Failed" for state in main) else "Succeeded"
+        is_ready = phase == "Running" and all(state.is_ready for state in main)
+        return PodState(phase=phase, is_ready=is_ready, containers=states)
+
+    def stop(self, grace_s: float) -> bool:
+        """Send SIGTERM, SIGKILL once the grace period is over, and tell whether all is gone."""
+        if self._kill_s is None:
+            self._kill_s = time.monotonic() + grace_s
+            self._stop.set()
+            for run in self.runs.values():
+                _send_signal(run.process, signal.SIGTERM)
+        if time.monotonic() >= self._kill_s:
+            self.kill()
+        return not self._thread.is_alive()
+
+    def kill(self, container: str = "") -> bool:
+        """SIGKILL what runs, with all that it started; whether something ran."""
+        runs = [run for name, run in self.runs.items() if container in {"", name}]
+        return any([_send_signal(run.process, signal.SIGKILL) for run in runs])  # noqa: C419 - all of them
+
+    def read_log(self, container: str) -> str:
+        """Return what the last run of a container wrote."""
+        path = self._log_path(container)
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _log_path(self, container: str) -> Path:
+        return self.layout.folder / "logs" / f"{container}.{self.runs[container].restarts}.log"
+
+    def _live(self) -> None:
+        """Fill the volumes, run the init containers one after another, then the containers side by side."""
+        for fill in self.layout.fillers:
+            while not self._stop.is_set() and not _try_fill(fill, self.layout.folder):
+                self._stop.wait(FILL_RETRY_S)
+        policy = self.pod["spec"].get("restartPolicy", "Always")
+        for box in self.pod["spec"].get("initContainers", []):
+            self._run_container(box, "Never" if policy == "Never" else "OnFailure")
+            if self.runs[box["name"]].exit_code != 0:
+                return
+        self.is_initialized = not self._stop.is_set()
+        boxes = self.pod["spec"]["containers"]
+        threads = [threading.Thread(target=self._run_container, args=(box, policy), daemon=True) for box in boxes]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _run_container(self, box: Object, policy: str) -> None:
+        """Run a container until it is over by the restart policy or the pod is stopped."""
+        run, delay_s = self.runs[box["name"]], 0.0
+        while not self._stop.is_set():
+            self._run_once(box, run)
+            is_last = policy == "Never" or (policy == "OnFailure" and run.exit_code == 0)
+            if is_last or self._stop.is_set():
+                run.is_over = True
+                return
+            run.waiting_reason = "CrashLoopBackOff"
+            self._stop.wait(delay_s * self.backoff_scale)
+            delay_s = min(delay_s * 2 or FIRST_BACKOFF_S, LONGEST_BACKOFF_S)
+            run.restarts += 1
+
+    def _run_once(self, box: Object, run: ContainerRun) -> None:
+        command, ports = self.layout.commands[box["name"]], self.layout.ports
+        has_started, is_ready = (
+            _build_check(self.layout.localize, box, box.get(key, {}), command, ports)
+            for key in ("startupProbe", "readinessProbe")
+        )
+        with self._log_path(box["name"]).open("wb") as log:
+            run.process = subprocess.Popen(
+                command.words, env=command.variables, cwd=self.layout.folder, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        run.started_at, run.finished_at, run.waiting_reason = datetime.now(UTC), None, ""
+        if self._stop.is_set():  # it was asked to end while the process began
+            _send_signal(run.process, signal.SIGTERM)
+        is_started, probe_s = False, 0.0
+        while run.process.poll() is None:
+            if time.monotonic() >= probe_s:
+                is_started = is_started or has_started()
+                run.is_ready = is_started and is_ready()
+                probe_s = time.monotonic() + PROBE_S
+            time.sleep(LOOK_S)
+        code = run.process.returncode
+        run.is_ready, run.finished_at = False, datetime.now(UTC)
+        run.exit_code = code if code >= 0 else _SIGNAL_EXIT - code
+        _send_signal(run.process, signal.SIGKILL)  # what it left behind in its session
+
+
+def _build_check(
+    localize: Callable[[Object, str], str], box: Object, probe: Object, command: ContainerCommand,
+    ports: Mapping[int, int],
+) -> Callable[[], bool]:  # fmt: skip
+    """Return what tries a probe once; a probe that is neither httpGet nor exec succeeds."""
+    timeout_s = float(probe.get("timeoutSeconds", 1))
+    if "exec" in probe:
+        words = [localize(box, word) for word in probe["exec"]["command"]]
+        return lambda: _succeeds(words, command.variables, timeout_s)
+    if "httpGet" not in probe:
+        return lambda: True
+    named = {row.get("name"): row["containerPort"] for row in box.get("ports", [])}
+    number = named.get(probe["httpGet"]["port"], probe["httpGet"]["port"])
+    url = f"http://{HOST}:{ports.get(number, number)}{probe['httpGet'].get('path', '/')}"
+    return lambda: _answers(url, timeout_s)
+
+
+def _answers(url: str, timeout_s: float) -> bool:
+    try:
+        _OPENER.open(url, timeout=timeout_s).close()
+    except (urllib.error.URLError, OSError):
+        return False
+    return True
+
+
+def _succeeds(words: list[str], variables: Mapping[str, str], timeout_s: float) -> bool:
+    try:
+        result = subprocess.run(words, env=dict(variables), timeout=timeout_s, capture_output=True, check=False)
+    except (subprocess.TimeoutExpired, OSError):
+        return False
+    return result.returncode == 0
+
+
+def _try_fill(fill: Callable[[], None], folder: Path) -> bool:
+    """Fill a volume; a fault is written beside the logs, and the pod waits, as for a CSI driver."""
+    try:
+        fill()
+    except Exception as error:  # noqa: BLE001 - whatever the host's client raises
+        (folder / "error.txt").write_text(f"{type(error).__name__}: {error}\n")
+        return False
+    return True
+
+
+def _send_signal(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> bool:
+    """Send a signal to a process, SIGKILL to all of its session; whether there was one."""
+    if process is None:
+        return False
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if number == signal.SIGKILL:
+            os.killpg(process.pid, number)
+        elif process.poll() is None:
+            process.send_signal(number)
+        return True
+    return False
