@@ -149,4 +149,4 @@ others: setup .venv-others/.ready ## measure servers of others (llama.cpp, xpyd-
 	$(BIN)/python benchmarks/foreign_servers.py $(if $(RECORD),--record)
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-run .venv-tools .venv-llmperf node_modules cdk.out build

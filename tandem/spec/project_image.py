@@ -91,7 +91,9 @@ class ProjectImage:
 
 TOOLS = ProjectImage(name="tools", folder="images/tandem")
 LLMPERF = ProjectImage(name="llmperf", folder="images/llmperf")
-PROJECT_IMAGES = (TOOLS, LLMPERF)  # in every environment, whatever it hosts: another experiment changes no image
+# apart from the tools image, which stands in every server's pod and must not change with a sentence of the judge
+RUN = ProjectImage(name="run", folder="images/run")
+PROJECT_IMAGES = (TOOLS, LLMPERF, RUN)  # in every environment, whatever it hosts: another experiment changes no image
 
 
 def has_llmperf(experiment: Experiment) -> bool:

@@ -1,4 +1,4 @@
-"""The Dockerfiles of our images, read, and the build stage of the tools image carried out in a folder."""
+"""The Dockerfiles of our images, read, and the build stage of one carried out in a folder."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.spec.project_image import ROOT, TOOLS, ProjectImage
+from tandem.spec.project_image import ROOT, RUN, TOOLS, ProjectImage
 
 INSIDE = "/opt/tandem"  # where the image has what the folder has
-FOLDER = ROOT / ".venv-tools"  # kept between runs; `make clean` removes it
+FOLDERS = {image: ROOT / f".venv-{image.name}" for image in (TOOLS, RUN)}  # kept between runs, until `make clean`
+FOLDER = FOLDERS[TOOLS]
 
 
 @dataclass(frozen=True)
@@ -55,57 +56,58 @@ def environment(folder: Path, image: ProjectImage = TOOLS) -> dict[str, str]:
     return {name: value.replace(INSIDE, str(folder)) for name, value in pairs}
 
 
-def built() -> Path:
-    """Carry the build stage out in FOLDER, as Docker would: what was installed from the same lines is kept.
+def built(image: ProjectImage = TOOLS) -> Path:
+    """Carry the build stage out in the image's folder, as Docker would: what the same lines installed is kept.
 
     Raises:
         subprocess.CalledProcessError: a RUN of the Dockerfile failed.
     """
-    FOLDER.mkdir(exist_ok=True)
-    with (FOLDER / "lock").open("w") as lock:
+    folder = FOLDERS[image]
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stage = [each for each in instructions() if each.stage == 1]
+        stage = [each for each in instructions(image) if each.stage == 1]
         source = next(index for index, each in enumerate(stage) if each.text == "tandem source/tandem")
         installs, rest = stage[:source], stage[source:]
-        stamp, wanted = FOLDER / "installed.sha256", _digest(installs)
+        stamp, wanted = folder / "installed.sha256", _digest(installs, image)
         if not stamp.exists() or stamp.read_text() != wanted:
             stamp.unlink(missing_ok=True)
-            shutil.rmtree(FOLDER / "packages", ignore_errors=True)
-            _carry_out(installs)
+            shutil.rmtree(folder / "packages", ignore_errors=True)
+            _carry_out(installs, image)
             stamp.write_text(wanted)
-        shutil.rmtree(FOLDER / "source", ignore_errors=True)
-        _carry_out(rest)
-    return FOLDER
+        shutil.rmtree(folder / "source", ignore_errors=True)
+        _carry_out(rest, image)
+    return folder
 
 
-def _digest(steps: list[Instruction]) -> str:
+def _digest(steps: list[Instruction], image: ProjectImage) -> str:
     files = [source for step in steps if step.word == "COPY" for source in step.text.split()[:-1]]
     contents = [(ROOT / file).read_text() for file in files]
-    said = [sys.version, *contents, *(f"{step.word} {step.text}" for step in steps), _base()]
+    said = [sys.version, *contents, *(f"{step.word} {step.text}" for step in steps), _base(image)]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
-def _base() -> str:
-    base = TOOLS.base()
+def _base(image: ProjectImage) -> str:
+    base = image.base()
     return f"{base.reference}@{base.digest}"
 
 
-def _carry_out(steps: list[Instruction]) -> None:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
+def _carry_out(steps: list[Instruction], image: ProjectImage) -> None:
+    folder, path = FOLDERS[image], f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
     for step in steps:
         if step.word == "COPY":
             *sources, target = step.text.split()
             for source in sources:
-                _copy(source, FOLDER / target)
+                _copy(source, folder / target, image)
         elif step.word == "RUN":
-            command = step.text.replace(INSIDE, str(FOLDER))
-            variables = {**os.environ, "PATH": path, "BASE_IMAGE": _base()}
-            subprocess.run(["sh", "-ec", command], cwd=FOLDER, env=variables, check=True)
+            command = step.text.replace(INSIDE, str(folder))
+            variables = {**os.environ, "PATH": path, "BASE_IMAGE": _base(image)}
+            subprocess.run(["sh", "-ec", command], cwd=folder, env=variables, check=True)
 
 
-def _copy(source: str, target: Path) -> None:
+def _copy(source: str, target: Path, image: ProjectImage) -> None:
     """Copy what the context shows of `source`: a file to `target`, a folder's content into it."""
-    for file in admitted(source):
+    for file in admitted(source, image):
         place = target / Path(file).relative_to(source) if file != source else target
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, place)

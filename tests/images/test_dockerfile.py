@@ -14,9 +14,9 @@ from recipe import environment, instructions, last_stage, text
 from charts.pod import USER
 from supply.lock_file import read_lock
 from tandem.spec.names import WORK_MOUNT
-from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
+from tandem.spec.project_image import LLMPERF, ROOT, RUN, TOOLS, ProjectImage
 
-PROGRAMS = {TOOLS: "tandem.artifacts", LLMPERF: "tandem.bench.llmperf"}
+PROGRAMS = {TOOLS: "tandem.artifacts", LLMPERF: "tandem.bench.llmperf", RUN: "tandem.run"}
 each_image = pytest.mark.parametrize("image", PROGRAMS, ids=lambda image: image.name)
 
 
@@ -104,7 +104,9 @@ def pins(file: str) -> dict[str, str]:
     return {package.name: package.version for package in read_lock(ROOT / file)}
 
 
-@pytest.mark.parametrize("file", [f"{TOOLS.folder}/requirements.txt", "images/llmperf/npm-requirements.txt"])
+@pytest.mark.parametrize(
+    "file", [*(f"{image.folder}/requirements.txt" for image in (TOOLS, RUN)), "images/llmperf/npm-requirements.txt"]
+)
 def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
     tested = pins("requirements.txt")
     assert {name: version for name, version in pins(file).items() if tested.get(name) != version} == {}

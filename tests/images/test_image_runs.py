@@ -1,4 +1,4 @@
-"""What the image installs, carried out from its own lines, runs every command without rights and without a shell.
+"""What an image installs, carried out from its own lines, runs every command without rights and without a shell.
 
 The interpreter is this machine's; the image's own is another minor version of it.
 """
@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 from closure import closure, libraries
-from recipe import FOLDER, INSIDE, built, closed_off, environment, text
+from recipe import FOLDER, FOLDERS, INSIDE, built, closed_off, environment, text
 
 from tandem.artifacts.__main__ import COMMANDS, MODULES
+from tandem.spec.project_image import RUN
 
 pytestmark = pytest.mark.xdist_group("tools-image")
 
@@ -96,6 +97,22 @@ def test_it_has_neither_rights_nor_anything_to_write_to(image: Path) -> None:
 
     assert done.stdout.split() == text("USER").split(":")
     assert "Read-only file system" in done.stderr
+
+
+@pytest.mark.proof
+@pytest.mark.xdist_group("run-image")
+def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
+    """Its packages take a minute to be installed."""
+    folder, files = built(RUN), closure(["tandem.run.__main__"])
+    modules = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files}
+    names = sorted(modules | libraries(files) - {"__future__", "tokenizers"} - {"tandem.run.__main__"})
+    code = f"import importlib; [importlib.import_module(n) for n in {names!r}]"
+    code += "; from tandem.spec.catalogue import load_catalogue; print(len(load_catalogue().models))"
+
+    assert int(python(folder, code)) > 0
+    assert all(
+        path.startswith(str(FOLDERS[RUN])) for path in python(folder, "import tandem; print(tandem.__file__)").split()
+    )
 
 
 def test_the_paths_of_the_image_are_the_folders() -> None:

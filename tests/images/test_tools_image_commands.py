@@ -1,4 +1,4 @@
-"""What the command line says of the tools image."""
+"""What the command line says of the images of ours."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.cli.program import main
-from tandem.spec.project_image import LLMPERF, TOOLS
+from tandem.spec.project_image import PROJECT_IMAGES, TOOLS
 
 
 def folders(specs: Path) -> list[str]:
@@ -21,7 +21,7 @@ def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image"]]
+    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image", "run image"]]
     expected = TOOLS.base()
     assert (base["kind"], base["reference"], base["digest"]) == ("image", expected.reference, expected.digest)
 
@@ -34,7 +34,7 @@ def test_images_lists_the_base_behind_the_mirror(specs: Path, capsys: pytest.Cap
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image"]]
+    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image", "run image"]]
     assert base["mirrored"] == base["reference"].replace("public.ecr.aws", "mirror.acme.dev/public")
 
 
@@ -53,10 +53,10 @@ def test_resolve_leaves_the_base_to_its_dockerfile(
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["as text", "as JSON"])
-def test_show_names_the_image_that_pods_pull(specs: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
+def test_show_names_the_images_that_pods_pull(specs: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
     main(["show", *form, "post-us-east-2", *folders(specs)])
 
     registry = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
     said = capsys.readouterr().out
-    assert f"{registry}/tandem-post-us-east-2-tools:{TOOLS.tag()}" in said
-    assert f"{registry}/tandem-post-us-east-2-llmperf:{LLMPERF.tag()}" in said
+    for image in PROJECT_IMAGES:
+        assert f"{registry}/tandem-post-us-east-2-{image.name}:{image.tag()}" in said

@@ -10,7 +10,16 @@ import pytest
 from committed import environment, experiment
 
 from tandem.spec.names import repository_name
-from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage, has_llmperf, registry_host
+from tandem.spec.project_image import (
+    LLMPERF,
+    PROJECT_IMAGES,
+    ROOT,
+    RUN,
+    TOOLS,
+    ProjectImage,
+    has_llmperf,
+    registry_host,
+)
 
 
 @pytest.fixture
@@ -88,6 +97,16 @@ def test_what_the_image_does_not_hold_changes_no_tag(source: Path, file: str) ->
     assert TOOLS.tag(source) == TOOLS.tag()
 
 
+@pytest.mark.parametrize("file", ["tandem/run/new.py", "tandem/run/steps/new.py", "tandem/spec/data/models/new.yaml"])
+def test_a_new_module_or_data_file_is_in_the_run_image_at_once(tmp_path: Path, file: str) -> None:
+    for each in (RUN.allow_list, *RUN.source_files(), file):
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / each).write_bytes((ROOT / each).read_bytes() if each != file else b"new")
+
+    assert set(RUN.source_files(tmp_path)) - set(RUN.source_files()) == {file}
+    assert RUN.tag(tmp_path) != RUN.tag()
+
+
 def test_dates_and_modes_change_no_tag(source: Path) -> None:
     for file in TOOLS.source_files():
         os.utime(source / file, (0, 0))
@@ -119,8 +138,8 @@ def test_a_region_in_china_has_chinas_suffix() -> None:
 
 def test_each_environment_has_a_repository_for_each_image() -> None:
     places = [environment("post-us-east-2").model_copy(update={"name": name}) for name in ("one", "other")]
-    repositories = {image.reference(place).rpartition(":")[0] for image in (TOOLS, LLMPERF) for place in places}
-    assert len(repositories) == 4
+    repositories = {image.reference(place).rpartition(":")[0] for image in PROJECT_IMAGES for place in places}
+    assert len(repositories) == 2 * len(PROJECT_IMAGES)
 
 
 @pytest.mark.parametrize(

@@ -23,12 +23,13 @@ from supply.lock_file import (
 )
 
 INPUTS = find_inputs()
-FOLDERS = ("tandem/bench", "images/tandem")  # of locks whose packages .venv has too
+FOLDERS = ("tandem/bench", "images/tandem", "images/run")  # of locks whose packages .venv has too
 CLOSED = ("requirements.txt", "requirements-test.txt", *(f"{folder}/requirements.txt" for folder in FOLDERS))
 INSTALLERS = (
     "Makefile",
     "images/tandem/Dockerfile",
     "images/llmperf/Dockerfile",
+    "images/run/Dockerfile",
     "rehearsal/aws/installation.py",
     "rehearsal/vllm_cpu/installation.py",
     "benchmarks/llmperf_tool.py",
