@@ -1,0 +1,242 @@
+"""What a person's commands ask of the bucket about runs: requests and answers, records, steps, logs.
+
+Invariant: who asks is said by a request's key alone, which lies below the caller's own `aws:userid`. An object that
+cannot be read or understood is a sentence, and a denial names the kind of people that may.
+
+Sources: IAM user guide, "IAM and AWS STS condition context keys" (aws:userid is the UserId of GetCallerIdentity);
+CloudWatch Logs user guide, "Filter pattern syntax" (JSON patterns, `*` in a value); Fluent Bit's record of a container.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tandem.aws.faults import error_code, explain_fault
+from tandem.errors import ExternalError, InputError, TandemError
+from tandem.guard.bucket import read_object
+from tandem.guard.values import convert_call_errors
+from tandem.ops.account import create_client, create_guard_clients, create_session, iterate_rows
+from tandem.ops.faults import ABSENT_CODES, AccessDeniedError, call_operation
+from tandem.ops.guard_config import build_guard_config
+from tandem.run.journal import RETRY_ADVICE, LostRunError, ObjectFile, list_runs
+from tandem.run.run_keys import (
+    MAX_REQUEST_BYTES,
+    RUNNER_KEY,
+    RUNS_PREFIX,
+    answer_key,
+    find_run_id_fault,
+    request_key,
+    run_record_key,
+    steps_prefix,
+)
+from tandem.run.run_values import RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord
+from tandem.shell_command import build_tandem_command
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.names import PeopleKind
+
+READ_THREADS = 8
+MAX_LOG_LINES = 2000  # the last ones
+LOG_DELAY = timedelta(minutes=1)  # from a pod's last line to its step's end, and back
+BEAT_LIMIT = timedelta(minutes=5)
+
+
+class LogLine(NamedTuple):
+    """One line of a pod's log; `at` is None where only a stored tail has it."""
+
+    at: datetime | None
+    pod: str
+    text: str
+
+
+def mark_jobs(run: str) -> str:
+    """Return what the names of all Jobs and pods of a run have in common."""
+    return f"-{hashlib.sha256(run.encode()).hexdigest()[:6]}-"
+
+
+@contextmanager
+def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
+    """Say of a denial which kind of people has the right, and of what the runner tries again that a person may.
+
+    Raises:
+        AccessDeniedError: the credentials may not do it.
+        TandemError: something else failed.
+    """
+    try:
+        yield
+    except TandemError as fault:
+        if fault.__cause__ is None or explain_fault(fault.__cause__, "").kind != "denied":
+            if fault.change == RETRY_ADVICE:
+                raise ExternalError(fault.problem, where=fault.where, change="try again") from fault.__cause__
+            raise
+        policy = names.people_policy_name(environment, kind)
+        change = f"it takes the rights of {kind}: log in as one, or have {policy} attached (docs/people.md)"
+        raise AccessDeniedError(fault.problem, where=fault.where, change=change) from fault.__cause__
+
+
+class RunClient:
+    """Runs of one environment, as somebody outside its cluster sees them.
+
+    Args:
+        environment: as declared.
+        boto_session: a boto3 session; None takes a new one.
+
+    Every method raises a TandemError where AWS fails, and an AccessDeniedError that names who may.
+    """
+
+    def __init__(self, environment: Environment, boto_session: Any = None) -> None:
+        self.environment, self.session = environment, boto_session or create_session()
+        self.clients, self.config = create_guard_clients(environment, self.session), build_guard_config(environment)
+        self.file = ObjectFile(self.clients, self.config)
+        self._steps: dict[str, tuple[object, StepRecord]] = {}
+
+    def read_user_id(self) -> str:
+        """Return the caller's `aws:userid`."""
+        sts, where = create_client(self.environment, "sts", self.session), f"account {self.environment.account}"
+        return str(call_operation(sts, "GetCallerIdentity", where)["UserId"])
+
+    def read_beat(self) -> RunnerBeat | None:
+        """Return what the runner wrote last; None where none ever wrote."""
+        with name_people(self.environment, "viewer"):
+            return self.file.read(RUNNER_KEY, RunnerBeat)
+
+    def find_run(self, run: str) -> RunRecord | None:
+        """Return a run; None where there is none."""
+        with name_people(self.environment, "viewer"):
+            return self.file.read(run_record_key(run), RunRecord)
+
+    def read_run(self, run: str) -> RunRecord:
+        """Return a run.
+
+        Raises:
+            InputError: there is none of this name.
+        """
+        fault = find_run_id_fault(run)
+        record = None if fault else self.find_run(run)
+        if record is None:
+            change = f"{build_tandem_command('runs', self.environment.name)} lists them"
+            where = f"environment {self.environment.name}"
+            raise InputError(fault or f"it has no run {run}", where=where, change=change)
+        return record
+
+    def list_runs(self) -> tuple[list[RunRecord], dict[str, str]]:
+        """Return all runs, the newest first, and why others could not be read, by their ids."""
+        records, unread = list[RunRecord](), dict[str, str]()
+        with name_people(self.environment, "viewer"):
+            runs = [run for run in list_runs(self.file) if not find_run_id_fault(run)]
+
+        def read(run: str) -> None:
+            try:
+                record = self.find_run(run)
+                records.extend([record] if record else [])  # a lease by hand has no run of ours
+            except TandemError as fault:
+                unread[run] = fault.problem
+
+        with ThreadPoolExecutor(READ_THREADS) as pool:
+            list(pool.map(read, runs))
+        return sorted(records, key=lambda record: record.started_at, reverse=True), unread
+
+    def read_steps(self, run: str) -> tuple[StepRecord, ...]:
+        """Return the steps of a run in their order; what was read before and has ended is not read again."""
+        steps = list[StepRecord]()
+        with name_people(self.environment, "viewer"):
+            for key, size, modified_at in self.file.list_keys(steps_prefix(run)):
+                stamp = (size, modified_at)
+                earlier_stamp, step = self._steps.get(key, (None, None))
+                if step is None or earlier_stamp != stamp or step.state == "running":
+                    step = self.file.read(key, StepRecord)
+                if step is not None:
+                    self._steps[key] = (stamp, step)
+                    steps.append(step)
+        return tuple(steps)
+
+    def write_request(self, request: RunRequest, stem: str) -> str:
+        """Write a request below the caller's own id and return its key.
+
+        Raises:
+            InputError: the caller has asked under this name before, or it is too large.
+        """
+        key = request_key(self.read_user_id(), stem)
+        where = self.config.url(key)
+        if len(msgspec.json.encode(request)) > MAX_REQUEST_BYTES - 1024:  # spaces and the schema come in
+            raise InputError(f"it is larger than {MAX_REQUEST_BYTES // 1024} KiB", where=where, change="shorten it")
+        try:
+            with name_people(self.environment, "operator"):
+                self.file.write(key, request)
+        except LostRunError:
+            change = "take another name (--run), or look how it stands: "
+            change += build_tandem_command(f"runs show {request.run}", self.environment.name)
+            raise InputError("you have asked for this already", where=where, change=change) from None
+        return key
+
+    def write_resume(self, request: RunRequest) -> str:
+        """Write a request to go on with a run, under the next number of the caller's own, and return its key.
+
+        Raises:
+            InputError: somebody with the same credentials does so at this moment.
+        """
+        prefix = request_key(self.read_user_id(), f"{request.run}.resume-").removesuffix(".json")
+        with name_people(self.environment, "operator"):
+            keys = [key for key, _, _ in self.file.list_keys(prefix)]
+        number = 2 + sum(not key.endswith(answer_key("")) for key in keys)
+        return self.write_request(request, f"{request.run}.resume-{number}")
+
+    def read_answer(self, key: str) -> RequestAnswer | None:
+        """Return what the runner said to the request at a key; None where it has said nothing yet."""
+        with name_people(self.environment, "operator"):
+            return self.file.read(answer_key(key), RequestAnswer)
+
+    def read_pod_logs(self, run: str, started_at: datetime, ended_at: datetime) -> list[LogLine]:
+        """Return the last lines that CloudWatch has of the run's pods; none where Container Insights is off.
+
+        Args:
+            run: its id.
+            started_at, ended_at: of the steps in question.
+        """
+        group, mark = names.container_log_group_name(self.environment, "application"), mark_jobs(run)
+        query = {
+            "logGroupName": group,
+            "filterPattern": f'{{ $.kubernetes.pod_name = "*{mark}*" }}',
+            "startTime": int((started_at - LOG_DELAY).timestamp() * 1000),
+            "endTime": int((ended_at + LOG_DELAY).timestamp() * 1000),
+        }
+        logs, lines = create_client(self.environment, "logs", self.session), deque[LogLine](maxlen=MAX_LOG_LINES)
+        try:
+            with name_people(self.environment, "engineer"):
+                for event in iterate_rows(logs, "FilterLogEvents", "events", f"log group {group}", **query):
+                    line = _parse_event(event)
+                    lines.extend([line] if line and mark in line.pod else [])
+        except TandemError as fault:
+            if error_code(fault.__cause__) not in ABSENT_CODES:
+                raise
+        return list(lines)
+
+    def read_tails(self, run: str, started_at: datetime, ended_at: datetime) -> Iterator[LogLine]:
+        """Yield what the runner kept of the logs of Jobs that it closed meanwhile."""
+        prefix = f"{RUNS_PREFIX}{run}/logs/"
+        with name_people(self.environment, "engineer"):
+            for key, _, modified_at in self.file.list_keys(prefix):
+                if modified_at and started_at - LOG_DELAY <= modified_at <= ended_at + LOG_DELAY:
+                    with convert_call_errors(f"reading {key}", self.config.url(key), "try again"):
+                        stored = read_object(self.clients, self.config, key)
+                    job = key.removeprefix(prefix).removesuffix(".txt")
+                    for text in stored.body.decode(errors="replace").splitlines() if stored else ():
+                        yield LogLine(None, job, text)
+
+
+def _parse_event(event: dict[str, Any]) -> LogLine | None:
+    """Return a line of Container Insights; None for what is none."""
+    try:
+        row = msgspec.json.decode(event["message"], type=dict[str, Any])
+        at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)
+        return LogLine(at, str(row["kubernetes"]["pod_name"]), str(row["log"]).rstrip())
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return None

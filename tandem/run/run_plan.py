@@ -1,0 +1,407 @@
+"""The ordered steps of a run with their minutes and USD and what ends each; and what cannot fit.
+
+Invariant: pure. A figure says what it rests on, and that it is a bound where nobody knows more. An estimate refuses a
+step that no lease of these hours can hold, and decides nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+
+from tandem.artifacts.survey import SurveyRow
+from tandem.bench.estimate import FIRST_TOKEN_S, TOKEN_S, estimate_turn_s
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.run_size import SIZES
+from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
+from tandem.bench.settings import build_settings
+from tandem.errors import InputError
+from tandem.guard.fleet_start import MIN_HOURS
+from tandem.rules.placement import allocatable_limits
+from tandem.run.experiment_arms import build_arms
+from tandem.run.run_values import RunRequest
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.disk import GIB, UNKNOWN_GIB
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import CompileSettings, Experiment, ServingSettings
+
+STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
+# assumed, as no source gives them: EC2's launch and the node's join; image and weights of the servers; a restart
+NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 20.0
+ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, what it stores
+LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
+JUDGE_MINUTES, END_MINUTES, SHORT_MINUTES = 5.0, 5.0, 1.0
+LEASE_MARGIN_MINUTES = 10.0  # the last of a lease, in which nothing new begins: its fleet goes to zero before
+# of the Jobs, as charts give them: staging; the transfers of a compile beside its deadline_hours; llmperf
+STAGE_DEADLINE_MINUTES, COMPILE_EXTRA_MINUTES, LLMPERF_DEADLINE_MINUTES = 360.0, 60.0, 240.0
+ROUND_DEADLINE_FACTOR = 3  # of a round's estimate: slower servers than the post's are measured, too
+STARTS_CHOICES = (1, 2, 6)
+STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
+ASSUMED = "assumed: no source gives it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketGaps:
+    """What an experiment needs and the bucket lacks: ids of models, names of artifact keys, each once."""
+
+    models: tuple[str, ...] = ()
+    artifacts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlanInputs:
+    """What a plan is made of.
+
+    Args:
+        environment, experiment, catalogue: as declared; the rules admit them.
+        gaps: what has to be staged and compiled.
+        request: what is asked for.
+        done_steps: names of steps that an earlier lease of the run has done.
+    """
+
+    environment: Environment
+    experiment: Experiment
+    catalogue: Catalogue
+    gaps: BucketGaps
+    request: RunRequest
+    done_steps: frozenset[str] = frozenset()
+
+    def count_slots(self, settings: ServingSettings | CompileSettings) -> int:
+        """Return how many servers or compiles a node holds at once; what a compile does not say is a server's."""
+        instance = self.catalogue.instances.instances[self.environment.capacity.instance_type]
+        serving = self.experiment.serving
+        counts = [(instance.devices.value or 0) // serving.devices]
+        for setting, (limit, unit) in allocatable_limits(instance).items():
+            counts.append(limit // (unit * (getattr(settings, setting) or getattr(serving, setting))))
+        return min(counts)
+
+    @cached_property
+    def arms(self) -> tuple[ManifestArm, ...]:
+        """The variants, the baseline first."""
+        return build_arms(self.environment, self.experiment, self.catalogue)
+
+    @cached_property
+    def nodes(self) -> int:
+        """How many nodes hold all arms at once; 0 where a node holds none."""
+        slots = self.count_slots(self.experiment.serving)
+        return math.ceil(len(self.arms) / slots) if slots else 0
+
+    @cached_property
+    def round_minutes(self) -> tuple[float, float]:
+        """Minutes of a round and of a control round."""
+        size, request = SIZES[self.request.size], self.request
+        plan = build_settings(
+            size,
+            size.load_suites(size.select_names(self.experiment.suites)),
+            most_tokens=self.experiment.max_output_tokens,
+            arms=self.arms,
+            schedule=self.experiment.schedule,
+            seed=request.seed,
+            api="chat",
+            rounds=request.rounds,
+            control_rounds=request.control_rounds,
+        ).plan()
+        numbers = [plan.first_round, *plan.control_round_numbers[:1]]
+        minutes = [sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES for number in numbers]
+        return minutes[0], minutes[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEstimate:
+    """One step of the plan.
+
+    Args:
+        step: its name in the journal.
+        title: what it does, in a few words.
+        minutes: how long it may take.
+        basis: what that rests on.
+        is_bound: whether the minutes are the most it may take, as nobody knows more.
+        deadline_minutes: then it is ended.
+        ending: what ends it then.
+        lease: number of the lease in which it is taken; 0 before the first, when no node is paid.
+        usd: for the nodes that are paid meanwhile, at the declared price.
+    """
+
+    step: str
+    title: str
+    minutes: float
+    basis: str = ASSUMED
+    is_bound: bool = False
+    deadline_minutes: float
+    ending: str = "the runner ends the run"
+    lease: int = 0
+    usd: float = 0.0
+
+    @property
+    def is_paid(self) -> bool:
+        """Whether a node is paid meanwhile."""
+        return self.lease > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEstimate:
+    """The steps of a run in their order.
+
+    Args:
+        nodes: that are raised at once.
+        arms: names of the variants, the baseline first.
+        rounds: of the plan, control rounds included.
+    """
+
+    steps: tuple[StepEstimate, ...]
+    nodes: int
+    arms: tuple[str, ...]
+    rounds: int
+
+    @property
+    def minutes(self) -> float:
+        """Return all minutes."""
+        return sum(step.minutes for step in self.steps)
+
+    @property
+    def node_minutes(self) -> float:
+        """Return the minutes that are paid, over all nodes."""
+        return self.nodes * sum(step.minutes for step in self.steps if step.is_paid)
+
+    @property
+    def usd(self) -> float:
+        """Return what the nodes cost at the declared price."""
+        return sum(step.usd for step in self.steps)
+
+    @property
+    def leases(self) -> int:
+        """Return how many leases it takes; from the second on each takes a `tandem run --resume`."""
+        return max(step.lease for step in self.steps)
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether a figure in it is the most that a step may take."""
+        return any(step.is_bound for step in self.steps)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartsOption:
+    """What a number of starts of each server costs, and what the verdict's word then rests on."""
+
+    starts: int
+    rounds: int
+    word_scope: str
+    estimate: RunEstimate
+
+
+def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:
+    """Return what has to be staged and compiled.
+
+    Args:
+        rows: of `tandem.artifacts.survey.survey_bucket`, for the needs of one experiment.
+    """
+    missing_rows = [row for row in rows if row.used_by and row.state != "present"]
+    return BucketGaps(
+        models=tuple(row.name.partition("@")[0] for row in missing_rows if row.kind == "model"),
+        artifacts=tuple(row.name for row in missing_rows if row.kind == "artifact"),
+    )
+
+
+def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, ...]:
+    """Return in which start of the servers, from 1, each round of a plan is asked; a control round as the one before.
+
+    Args:
+        rounds: without control rounds, at least as many as starts.
+        control_rounds: as planned.
+        starts: of each server.
+    """
+    controls, numbers, earlier_rounds = control_numbers(rounds, control_rounds), list[int](), 0
+    for number in range(rounds + control_rounds):
+        if number in controls:
+            numbers.append(numbers[-1] if numbers else 1)
+        else:
+            numbers.append(1 + earlier_rounds * starts // rounds)
+            earlier_rounds += 1
+    return tuple(numbers)
+
+
+def describe_word_scope(rounds: int, starts: int) -> str:
+    """Return what the verdict's word rests on (tandem.judge.headline)."""
+    if rounds < FEWEST_ROUNDS:
+        return "no verdict"
+    return "across starts" if starts >= STARTS_OF_WORD else "within one start"
+
+
+def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
+    """Return the steps of a run, each in the lease that holds it."""
+    nodes, capacity, request = max(inputs.nodes, 1), inputs.environment.capacity, inputs.request
+    paid_steps = _pack_leases(_list_work_steps(inputs), request.hours * 60)
+    return RunEstimate(
+        steps=(
+            StepEstimate(step="preflight", title="look at account, bucket and specs", minutes=SHORT_MINUTES,
+                         deadline_minutes=10),
+            _estimate_stage(inputs),
+            *(replace(step, usd=step.minutes / 60 * nodes * capacity.usd_per_hour) for step in paid_steps),
+        ),
+        nodes=nodes, arms=tuple(arm.name for arm in inputs.arms), rounds=request.rounds + request.control_rounds,
+    )  # fmt: skip
+
+
+def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
+    """Return what 1, 2 and 6 starts of each server cost; with as many rounds as starts where there are fewer."""
+    options = []
+    for starts in STARTS_CHOICES:
+        rounds = max(inputs.request.rounds, starts)
+        request = msgspec.structs.replace(inputs.request, starts=starts, rounds=rounds)
+        estimate, word_scope = estimate_run(replace(inputs, request=request)), describe_word_scope(rounds, starts)
+        options.append(StartsOption(starts=starts, rounds=rounds, word_scope=word_scope, estimate=estimate))
+    return tuple(options)
+
+
+def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
+    """Return why this run cannot be had as it is asked for; empty where it can."""
+    return tuple(_iterate_refusals(inputs))
+
+
+def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
+    environment, experiment, request = inputs.environment, inputs.experiment, inputs.request
+    capacity, where = environment.capacity, f"environment {environment.name}"
+    if capacity.awaits_reservation:
+        yield InputError("it has no Fleet stack yet", where=where, change="write capacity.reservation_id, deploy Fleet")
+    if not 1 <= inputs.nodes <= capacity.nodes:
+        arms, slots = len(inputs.arms), inputs.count_slots(experiment.serving)
+        fit = f"a {capacity.instance_type} holds {slots} at once, and capacity.nodes is {capacity.nodes}"
+        change = f"name another experiment or environment, or raise capacity.nodes to {inputs.nodes} and deploy Fleet"
+        yield InputError(f"its {arms} servers do not fit: {fit}", where=f"experiment {experiment.name}", change=change)
+    if inputs.gaps.artifacts and experiment.compile.where == "cpu":
+        change = "write compile.where: device, or compile by hand (docs/run-by-hand.md)"
+        problem = f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices; there is none"
+        yield InputError(problem, where=f"experiment {experiment.name}", change=change)
+    if not 1 <= request.starts <= request.rounds:
+        problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
+        yield InputError(problem, where="--starts", change=f"ask for 1 to {request.rounds} starts, or for more rounds")
+    max_hours = environment.guard.max_hours
+    if not MIN_HOURS <= request.hours <= max_hours:
+        change = f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
+        yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
+    elif request.starts <= request.rounds:
+        yield from _find_long_steps(inputs)
+
+
+def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
+    """Yield one refusal where a lease of these hours cannot hold a step behind what each lease begins with."""
+    hours, max_hours = inputs.request.hours, inputs.environment.guard.max_hours
+    needs = [(_count_lease_minutes(step), step) for step in _list_work_steps(inputs)]
+    minutes, step = max(needs, key=lambda need: need[0])
+    if minutes <= hours * 60:
+        return
+    needed_hours = math.ceil(minutes / 15) / 4
+    change = f"ask for --hours {needed_hours:g}"
+    if needed_hours > max_hours:
+        lower = "lower compile.deadline_hours" if step.step == "compile" else "ask for --quick"
+        change = f"{lower}, or raise guard.max_hours (now {max_hours}) to {needed_hours:g} and deploy Guard"
+    size = f"{'at most' if step.is_bound else 'about'} {step.minutes:.0f} min"
+    problem = f"step {step.step} takes {size} ({step.basis}), with nodes that come and go {minutes:.0f} min"
+    yield InputError(f"{problem}; a lease of {hours:g} h does not hold it", where="--hours", change=change)
+
+
+def _count_lease_minutes(step: StepEstimate) -> float:
+    """Return the minutes of a lease that has nothing to do but one step."""
+    begins = _list_lease_steps(1, has_nodes=False, is_serving=step.step != "compile")
+    return sum(row.minutes for row in begins) + step.minutes + END_MINUTES + LEASE_MARGIN_MINUTES
+
+
+def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
+    models = [inputs.catalogue.models[name] for name in inputs.gaps.models]
+    size_gb = sum(model.bytes.value or UNKNOWN_GIB * GIB for model in models) / 1e9
+    basis = f"{size_gb:.1f} GB ({', '.join(inputs.gaps.models)}) at {STAGE_MB_PER_S} MB/s, {ASSUMED}"
+    return StepEstimate(
+        step="stage", title="bring the models into the bucket", minutes=size_gb * 1000 / STAGE_MB_PER_S / 60,
+        basis=basis if models else "the bucket has every model", deadline_minutes=STAGE_DEADLINE_MINUTES,
+        ending="the deadline of its Jobs ends the run",
+    )  # fmt: skip
+
+
+def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
+    """Yield what is to be done with nodes, without what each lease begins and ends with."""
+    return (step for step in _list_all_work_steps(inputs) if step.step not in inputs.done_steps)
+
+
+def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
+    """Yield the same with what was done before; a compile for each set of artifacts that nodes take at once."""
+    request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
+    artifacts, slots = inputs.gaps.artifacts, max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
+    hours = inputs.experiment.compile.deadline_hours
+    for first in range(0, len(artifacts), slots):
+        count = len(artifacts[first : first + slots])
+        yield StepEstimate(
+            step="compile", title=f"compile {count} artifact{'s' * (count > 1)} side by side", minutes=hours * 60,
+            basis=f"compile.deadline_hours {hours}; no source says how long it takes", is_bound=True,
+            deadline_minutes=hours * 60 + COMPILE_EXTRA_MINUTES, ending="the deadline of its Jobs ends the run",
+        )  # fmt: skip
+    controls, start = control_numbers(request.rounds, request.control_rounds), 1
+    basis = f"{FIRST_TOKEN_S:g} s and {TOKEN_S * 1000:.0f} ms a token, answers as long as allowed"
+    for number, own_start in enumerate(assign_starts(request.rounds, request.control_rounds, request.starts)):
+        if own_start != start:
+            start = own_start
+            yield StepEstimate(
+                step=f"restart-{start}", title="restart the servers, halves swapped", minutes=RESTART_MINUTES,
+                deadline_minutes=75,
+            )  # fmt: skip
+        minutes, kind = (control_minutes, "control ") if number in controls else (round_minutes, "")
+        yield StepEstimate(
+            step=f"round-{number:05}", title=f"measure {kind}round {number + 1} of {len(controls) + request.rounds}",
+            minutes=minutes, basis=basis, deadline_minutes=ROUND_DEADLINE_FACTOR * minutes,
+            ending="the round is measured again, then the run ends",
+        )  # fmt: skip
+    if request.llmperf:
+        yield StepEstimate(
+            step="llmperf", title="run the post's own generator", minutes=LLMPERF_MINUTES,
+            basis="25 calls of about 70 s at 45 ms a token", deadline_minutes=LLMPERF_DEADLINE_MINUTES,
+            ending="it is skipped with a note",
+        )  # fmt: skip
+    yield StepEstimate(step="judge", title="judge, write the report", minutes=JUDGE_MINUTES, deadline_minutes=30)
+
+
+def _list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
+    """Yield what a lease begins with, as far as it is missing: its nodes, then its servers."""
+    suffix = f".{lease}" if lease > 1 else ""
+    rows = (*(() if has_nodes else _NODE_ROWS), *(_SERVER_ROWS if is_serving else ()))
+    for step, title, minutes, deadline_minutes in rows:
+        name = f"{step}{suffix}"
+        yield StepEstimate(step=name, title=title, minutes=minutes, deadline_minutes=deadline_minutes, lease=lease)
+
+
+# step, title, minutes, minutes to its deadline
+_NODE_ROWS = (
+    ("raise", "arm the stop, raise the nodes", SHORT_MINUTES, 15.0),
+    ("node", "wait for nodes and their devices", NODE_MINUTES, 30.0),
+)
+# label: five minutes for a node to have it; ready: the startup probe ends a server after an hour
+_SERVER_ROWS = (
+    ("label", "admit the servers to the nodes", SHORT_MINUTES, 5.0),
+    ("serve", "start the servers, one after the other", SERVE_MINUTES, 30.0),
+    ("ready", "wait until they answer", READY_MINUTES, 75.0),
+    ("check", "hold them against what is declared", SHORT_MINUTES, 10.0),
+)
+
+
+def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> Iterator[StepEstimate]:
+    """Yield the steps in leases of so many minutes; what does not fit any more begins the next one."""
+    lease, left_minutes, is_served = 0, 0.0, False
+    for step in work_steps:
+        needs_servers = step.step != "compile"
+        begins = list(_list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served))
+        if lease == 0 or sum(row.minutes for row in (*begins, step)) > left_minutes:
+            if lease:
+                yield _estimate_end(lease, "go to zero, wait for tandem run --resume")
+            lease, left_minutes = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES
+            begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
+        is_served = needs_servers
+        left_minutes -= sum(row.minutes for row in (*begins, step))
+        yield from (*begins, replace(step, lease=lease))
+    yield _estimate_end(lease, "go to zero")
+
+
+def _estimate_end(lease: int, title: str) -> StepEstimate:
+    return StepEstimate(step="end", title=title, minutes=END_MINUTES, deadline_minutes=60, lease=lease,
+                        ending="the one-shot stop at the lease's deadline, then the reaper")  # fmt: skip
