@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tandem.bench.terminal_text import clean_text
-from tandem.errors import ExitCode, TandemError
+from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.faults import SpecError, SpecFault
 
 PIPE_WIDTH = 100  # columns where no terminal and no COLUMNS says another width
@@ -83,6 +83,18 @@ def print_rows(
             head = Text(f"{' ' * indent}{label}".ljust(start if line else 0), style=style)
             console.print(head + line, soft_wrap=True)
             label = ""
+
+
+def ask_consent(question: str, *, where: str) -> bool:
+    """Ask on standard error, and return whether somebody said yes.
+
+    Raises:
+        InputError: nobody is there to be asked.
+    """
+    if not sys.stdin.isatty():
+        raise InputError("nobody is there to be asked", where=where, change="read the plan, then add --yes")
+    print(f"  {question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def print_json(value: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import VerbatimText, format_count, print_json, print_line, print_rows
+from tandem.cli.console import VerbatimText, ask_consent, format_count, print_json, print_line, print_rows
 from tandem.cli.flags import EnvironmentName, Name, Names, Whole, require_range
 from tandem.cli.fleet import TextRow, format_moment
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
@@ -113,13 +113,13 @@ def start(
             run=run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}", hours=hours, nodes=nodes, experiment=experiment,
             node_labels=admission.labels, who=caller,
         )  # fmt: skip
-        limits, notes = _read_reservation(clients, environment)
+        limits, notes = read_reserved_limits(clients, environment)
         fleet_state = check_start(clients, limits, request, now)
         all_paths, _ = read_stop_paths(clients, aws_session, environment, limits, fleet_state)
         paths = [path for path in all_paths if path.name != "schedule"]  # that one the start arms
         unarmed_paths = [path for path in paths if path.state == "unarmed"]
         if unarmed_paths and not accept_unarmed:
-            raise _build_unarmed_error(environment, unarmed_paths)
+            raise build_unarmed_error(environment, unarmed_paths)
         request = replace(request, unarmed_paths=tuple(path.name for path in unarmed_paths))
         plan = StartPlan(
             environment=environment, limits=limits, admission=admission, request=request, now=now, paths=paths,
@@ -154,7 +154,8 @@ def _compute_admission(
     return admit_servers(environment, experiment, inputs.catalogue, nodes=nodes, variant_names=list(variants))
 
 
-def _build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) -> InputError:
+def build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) -> InputError:
+    """Return the refusal of a fleet that paths would not stop."""
     reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths)
     mend_commands = dict.fromkeys(describe_path_fix(path, environment) for path in paths)
     return InputError(
@@ -164,7 +165,7 @@ def _build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) ->
     )
 
 
-def _read_reservation(clients: AwsClients, environment: Environment) -> tuple[GuardConfig, list[str]]:
+def read_reserved_limits(clients: AwsClients, environment: Environment) -> tuple[GuardConfig, list[str]]:
     """Return the guard's limits with the block's hours as EC2 says them, and what is to be known of the reservation."""
     limits = build_guard_config(environment)
     if not environment.capacity.needs_reservation:
@@ -193,16 +194,11 @@ def _start_fleet(selection: Selection, plan: StartPlan, clients: AwsClients, *, 
     name, run = plan.environment.name, plan.request.run
     print_line(f"{name}: start run {run}", stderr=selection.as_json)
     print_rows(_list_plan_rows(plan), stderr=selection.as_json)
-    if asks:
-        if not sys.stdin.isatty():
-            where, change = f"environment {name}", "read the plan, then add --yes"
-            raise InputError("nobody is there to be asked", where=where, change=change)
-        print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-            if selection.as_json:
-                print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
-            print("nothing was done", file=sys.stderr)
-            return ExitCode.STALE
+    if asks and not ask_consent("raise it?", where=f"environment {name}"):
+        if selection.as_json:
+            print_json({"environment": name, "raised": False, "exit_code": int(ExitCode.STALE)})
+        print("nothing was done", file=sys.stderr)
+        return ExitCode.STALE
     try:
         raise_report = raise_fleet(clients, plan.limits, plan.request, current_time())
     except KeyboardInterrupt:
