@@ -67,9 +67,10 @@ class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """One lease of a run: its name, its deadline, and when the fleet was raised and was empty again, ISO 8601."""
+    """One lease of a run: name, nodes, deadline, and when the fleet was raised and was empty again, ISO 8601."""
 
     name: str
+    nodes: int = 1
     deadline: str
     raised_at: str
     empty_at: str | None = None
@@ -86,6 +87,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         verdict: the verdict's sentence, once there is one.
         started_at, ended_at: ISO 8601 in UTC.
         leases: in their order.
+        resumes: how often it went on after it had waited.
         rounds_total: rounds of the plan, control rounds included.
         node_s, used_node_s: paid seconds of nodes, and those in which something compiled or was measured.
         cancelled_by: `aws:userid` of who cancelled it.
@@ -104,6 +106,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     started_at: str
     ended_at: str | None = None
     leases: tuple[LeaseSpan, ...] = ()
+    resumes: int = 0
     rounds_total: int = 0
     node_s: float = 0
     used_node_s: float = 0
@@ -148,6 +151,13 @@ class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):
     step: str = ""
     note: str = ""
     spec_digests: dict[str, str] = {}
+
+
+class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
+    """The heartbeat of a lease, which the guard reads: when its run was last at work."""
+
+    schema: Literal[1] = 1
+    at: str
 
 
 class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -1,0 +1,140 @@
+"""Steps that fill the bucket: stage the models, compile the artifacts; and the first look at the cluster.
+
+Invariant: what the bucket says decides, not what a Job says: a Job that ended well and left nothing is a fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandem.artifacts.survey import SurveyRow
+from tandem.errors import InputError
+from tandem.guard.fleet_start import RaiseRequest, check_start
+from tandem.ops.node_admission import admit_compile_jobs
+from tandem.run.cluster import ObjectKind
+from tandem.run.jobs import JUDGE_JOB, MEASURE_JOB, close_job, look_at_job, name_job, start_job
+from tandem.run.run_world import RunEndError, StepProgress, StepWork
+from tandem.run.server_state import list_server_pods
+from tandem.spec import names
+from tandem.spec.variant_key import compute_artifact_key
+
+MAX_ATTEMPTS = 2  # each Job has retries of its own
+PARK_WAIT_S = 10 * 60
+# states of a set that no Job mends: somebody has to look first
+BLOCKING_STATES = frozenset({"damaged", "newer", "unread"})
+
+
+def check_before_money(work: StepWork) -> StepProgress:
+    """See that specs, cluster and fleet admit the run, and let no server wait for its nodes.
+
+    Raises:
+        RunEndError: something does not fit; nothing was raised.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    world, request = work.world, work.journal.run.request
+    needed: list[tuple[ObjectKind, str]] = [("deployments", arm) for arm in work.arms]
+    needed += [("cronjobs", job) for job in _list_needed_jobs(work)]
+    absent = [name for kind, name in needed if world.cluster.get_object(kind, work.namespace, name) is None]
+    if absent:
+        raise RunEndError(f"namespace {work.namespace} lacks {', '.join(absent)}: deploy or sync first")
+    raise_request = RaiseRequest(
+        run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
+        node_labels=admit_compile_jobs(work.experiment).labels, who=work.journal.run.who, beats=True,
+    )  # fmt: skip
+    try:
+        check_start(world.clients, world.guard, raise_request, world.now())
+    except InputError as fault:
+        raise RunEndError(f"the fleet could not be raised: {fault}") from fault
+    return park_servers(work)
+
+
+def park_servers(work: StepWork) -> StepProgress:
+    """Set every server of the experiment to 0 and wait for its pod to go: no pod may take a node by itself."""
+    for arm in work.arms:
+        work.world.cluster.scale_deployment(work.namespace, arm, 0)
+    waiting = [arm for arm in work.arms if list_server_pods(work, arm)]
+    if not waiting:
+        return StepProgress(state="done")
+    if work.count_elapsed_s() > PARK_WAIT_S:
+        raise RunEndError(f"pods of {', '.join(waiting)} are still there {PARK_WAIT_S // 60} min after a scale to 0")
+    return StepProgress(note=f"waits for pods of {', '.join(waiting)} to end")
+
+
+def _list_needed_jobs(work: StepWork) -> Iterator[str]:
+    yield from (MEASURE_JOB, JUDGE_JOB, *([names.LLMPERF_JOB] if work.journal.run.request.llmperf else []))
+    yield from (*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact"))
+
+
+def list_missing_jobs(work: StepWork, kind: str) -> dict[str, SurveyRow]:
+    """Return CronJob -> what it makes, for all of a kind that the bucket lacks.
+
+    Raises:
+        RunEndError: a set is there that no Job mends.
+        ExternalError: the bucket cannot be read.
+    """
+    experiment, catalogue = work.experiment, work.world.catalogue
+    rows = {row.prefix: row for row in work.world.survey(experiment) if row.kind == kind and row.state != "present"}
+    for row in rows.values():
+        if row.state in BLOCKING_STATES:
+            raise RunEndError(f"{row.name} is {row.state}: {', '.join(row.why)}; see docs/artifacts.md")
+    if kind == "model":
+        models = [catalogue.models[name] for name in experiment.all_models()]
+        jobs = {names.stage_job_name(model): model.prefix() for model in models}
+    else:
+        keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+        jobs = {names.compile_job_name(key): key.prefix for key in keys}
+    return {job: rows[prefix] for job, prefix in jobs.items() if prefix in rows}
+
+
+def stage_models(work: StepWork) -> StepProgress:
+    """Stage the models that the bucket lacks, all at once; no node is raised yet.
+
+    Raises:
+        RunEndError: a Job failed for good.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    return _run_jobs(work, "model", limit=len(work.experiment.all_models()))
+
+
+def compile_artifacts(work: StepWork) -> StepProgress:
+    """Compile the artifacts that the bucket lacks, as many side by side as devices and memory of the nodes allow.
+
+    Raises:
+        RunEndError: a Job failed for good.
+        LeaseEndError: the lease ends before a compile could.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    inputs = work.plan_inputs
+    return _run_jobs(work, "artifact", limit=max(1, inputs.nodes * inputs.count_slots(work.experiment.compile)))
+
+
+def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
+    """Look at the Jobs of all that is missing; begin those that have room, end the step when nothing is missing.
+
+    An attempt stands in the journal before its Job is made: the look that decides on it makes none.
+    """
+    missing, notes = list_missing_jobs(work, kind), list[str]()
+    attempts: dict[str, int] = dict(work.result.get("attempts", {}))
+    open_jobs: set[str] = set(work.result.get("open", ()))
+    for job in sorted(open_jobs):
+        look = look_at_job(work, name_job(work.run, job, attempts[job]))
+        if look.state == "absent" and job in missing:
+            start_job(work, job, attempts[job])
+        elif look.state != "running":
+            close_job(work, look.name)
+            open_jobs.discard(job)
+            if look.state == "failed" and attempts[job] >= MAX_ATTEMPTS:
+                raise RunEndError(f"Job {look.name} failed: {look.words or 'it says nothing'}")
+        notes.append(f"{look.name} {look.state}{look.words and f' ({look.words})'}")
+    if not missing and not open_jobs:
+        text = f"{len(attempts)} made now" if attempts else "nothing was missing"
+        return StepProgress(state="done" if attempts else "skipped", note=text)
+    for job, row in missing.items():
+        if job not in open_jobs and len(open_jobs) < limit:
+            attempts[job] = attempts.get(job, 0) + 1
+            if attempts[job] > MAX_ATTEMPTS:
+                raise RunEndError(f"the bucket lacks {row.name} after {MAX_ATTEMPTS} Jobs of {job}")
+            open_jobs.add(job)
+            notes.append(f"{row.name} is begun")
+    result = {"attempts": attempts, "open": sorted(open_jobs)}
+    return StepProgress(note="; ".join(notes), result=result, attempts=sum(attempts.values()))

@@ -1,0 +1,144 @@
+"""What the runner asks of Kubernetes: a few kinds of objects, as plain mappings.
+
+Invariant: these calls and no other, so that the Role of charts/runner.py can be held against them. Nothing is watched:
+a list every few seconds shows the same, and knows neither bookmarks nor a version that is too old.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol
+
+import httpx2
+from lightkube import ApiError, Client
+from lightkube.core.exceptions import ConfigError, LoadResourceError
+from lightkube.resources import apps_v1, batch_v1, core_v1, discovery_v1, resource_v1
+from lightkube.types import CascadeType, PatchType
+
+from tandem.errors import ExternalError
+
+Object = dict[str, Any]
+ObjectKind = Literal[
+    "jobs", "cronjobs", "deployments", "pods", "nodes", "events", "endpointslices", "resourceclaims", "resourceslices"
+]
+NOT_FOUND, CONFLICT = 404, 409
+MAX_LOG_LINES = 200
+_RESOURCES: dict[ObjectKind, Any] = {
+    "jobs": batch_v1.Job,
+    "cronjobs": batch_v1.CronJob,
+    "deployments": apps_v1.Deployment,
+    "pods": core_v1.Pod,
+    "nodes": core_v1.Node,
+    "events": core_v1.Event,
+    "endpointslices": discovery_v1.EndpointSlice,
+    "resourceclaims": resource_v1.ResourceClaim,
+    "resourceslices": resource_v1.ResourceSlice,
+}
+
+
+class ClusterApi(Protocol):
+    """A cluster, real or rehearsed.
+
+    Every method raises ExternalError where the API does not answer or refuses.
+    """
+
+    def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
+        """Return an object; None where there is none."""
+
+    def list_objects(
+        self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> list[Object]:
+        """Return the objects of a namespace, or of the cluster for kinds that lie in none."""
+
+    def create_job(self, namespace: str, body: Object) -> None:
+        """Create a Job; one of the same name that is there already is left as it is."""
+
+    def delete_job(self, namespace: str, name: str) -> None:
+        """Delete a Job and its pods; one that is gone already is no fault."""
+
+    def scale_deployment(self, namespace: str, name: str, replicas: int) -> None:
+        """Set how many pods a Deployment has."""
+
+    def read_log(self, namespace: str, pod: str, container: str) -> str:
+        """Return the last lines that a container wrote; empty where it wrote none yet."""
+
+
+class KubernetesCluster:
+    """A real API server, by the pod's own account or by KUBECONFIG."""
+
+    def __init__(self) -> None:
+        try:
+            self._client = Client(field_manager="tandem-runner")
+        except ConfigError as error:
+            change = "run it as a pod of the cluster, or set KUBECONFIG"
+            raise ExternalError(f"no way to a Kubernetes API: {error}", change=change) from error
+
+    def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
+        """Return an object; None where there is none."""
+        with _convert_errors(f"get {kind} {namespace}/{name}"):
+            try:
+                return _to_dict(self._client.get(_RESOURCES[kind], name, namespace=namespace))
+            except ApiError as error:
+                if error.status.code == NOT_FOUND:
+                    return None
+                raise
+
+    def list_objects(
+        self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> list[Object]:
+        """Return the objects of a namespace, or of the cluster for kinds that lie in none."""
+        resource: Any = _RESOURCES[kind]
+        with _convert_errors(f"list {kind} {namespace}"):
+            items = self._client.list(resource, namespace=namespace or None, labels={**(labels or {})})
+            return [_to_dict(item) for item in items]
+
+    def create_job(self, namespace: str, body: Object) -> None:
+        """Create a Job; one of the same name that is there already is left as it is."""
+        with _convert_errors(f"create job {namespace}/{body['metadata']['name']}"):
+            try:
+                job: Any = batch_v1.Job.from_dict(body)
+                self._client.create(job, namespace=namespace)
+            except ApiError as error:
+                if error.status.code != CONFLICT:
+                    raise
+
+    def delete_job(self, namespace: str, name: str) -> None:
+        """Delete a Job and its pods; one that is gone already is no fault."""
+        with _convert_errors(f"delete job {namespace}/{name}"):
+            try:
+                self._client.delete(batch_v1.Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+            except ApiError as error:
+                if error.status.code != NOT_FOUND:
+                    raise
+
+    def scale_deployment(self, namespace: str, name: str, replicas: int) -> None:
+        """Set how many pods a Deployment has."""
+        body = {"spec": {"replicas": replicas}}
+        with _convert_errors(f"scale deployment {namespace}/{name}"):
+            self._client.patch(apps_v1.Deployment.Scale, name, body, namespace=namespace, patch_type=PatchType.MERGE)
+
+    def read_log(self, namespace: str, pod: str, container: str) -> str:
+        """Return the last lines that a container wrote; empty where it wrote none yet."""
+        with _convert_errors(f"read log {namespace}/{pod}"):
+            lines = self._client.log(pod, namespace=namespace, container=container, tail_lines=MAX_LOG_LINES)
+            return "".join(itertools.islice(lines, MAX_LOG_LINES))
+
+
+@contextmanager
+def _convert_errors(call: str) -> Iterator[None]:
+    """Turn what the client raises into an error that names the call; it lets those of its HTTP library through."""
+    try:
+        yield
+    except ApiError as error:
+        problem = f"Kubernetes refused to {call}: {error.status.code} {error.status.message}"
+        raise ExternalError(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error
+    except (LoadResourceError, OSError, ValueError, httpx2.HTTPError) as error:
+        problem = f"Kubernetes did not answer to {call}: {type(error).__name__}: {error}"
+        raise ExternalError(problem, change="the runner tries again until the step's deadline") from error
+
+
+def _to_dict(item: Any) -> Object:
+    body: Object = item.to_dict()
+    return body

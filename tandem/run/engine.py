@@ -1,0 +1,294 @@
+"""The ordered list of a run's steps, and one look at the first that is not done.
+
+Invariant: a look does what is missing and nothing twice; what was decided stands in the journal before the next look.
+Whatever ends a run leads to the step `end`, and a lease that is over to `park`: both set servers, Jobs and fleet to
+zero, and both are looked at until nothing is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from tandem.errors import ExternalError, TandemError
+from tandem.guard.notify import notify_subscribers
+from tandem.guard.observe import observe_fleet
+from tandem.guard.values import CALL_ERRORS, describe_error
+from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
+from tandem.run.journal import RunJournal
+from tandem.run.run_plan import assign_starts
+from tandem.run.run_values import RunRequest, StepRecord, StepState
+from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
+from tandem.spec.experiment import Experiment
+from tandem.spec.spec_digest import compute_spec_digest
+
+LEASE_MARGIN_S = 600  # before the lease's deadline everything is on its way to zero, so that no stop has to act
+ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
+FLEET_LOOK = timedelta(seconds=30)
+NOTIFY_WAIT_S = 900
+END, PARK, PARK_INDEX = "end", "park", 900  # a park stands behind all steps in the journal
+HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSpec:
+    """One step.
+
+    Args:
+        name: in the journal; with the lease's number behind it where each lease takes it anew.
+        advance: looks at the world, does what is missing, and says where the step stands.
+        deadline_s: from its start; then the run ends.
+        needs_node: whether it is pointless behind the lease's end.
+        is_end: whether it ends the run or parks it, so that nothing ends it.
+    """
+
+    name: str
+    advance: Callable[[StepWork], StepProgress]
+    deadline_s: float
+    needs_node: bool = True
+    is_end: bool = False
+
+
+def count_rounds(request: RunRequest) -> int:
+    """Return the rounds of a run, control rounds included."""
+    return request.rounds + request.control_rounds
+
+
+def list_restart_rounds(request: RunRequest) -> dict[int, int]:
+    """Return the number of each start but the first, by the round before which it comes."""
+    starts = assign_starts(request.rounds, request.control_rounds, request.starts)
+    return {starts.index(start): start for start in sorted(set(starts)) if start > 1}
+
+
+def list_steps(work: StepWork) -> list[StepSpec]:
+    """Return the steps of a run in their order."""
+    request, lease = work.journal.run.request, work.lease_number
+    compile_s = work.experiment.compile.deadline_hours * HOUR_S + 1.5 * HOUR_S
+
+    def name_step(step: str) -> str:
+        return step if lease == 1 else f"{step}.{lease}"
+
+    steps = [
+        StepSpec(name="preflight", advance=artifact_steps.check_before_money, deadline_s=1800, needs_node=False),
+        StepSpec(name="stage", advance=artifact_steps.stage_models, deadline_s=7 * HOUR_S, needs_node=False),
+        StepSpec(name=name_step("raise"), advance=fleet_steps.raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
+        StepSpec(name=name_step("node"), advance=fleet_steps.wait_for_nodes, deadline_s=HOUR_S),
+        StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s),
+        StepSpec(name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S),
+        StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S),
+        StepSpec(name=name_step("ready"), advance=serving_steps.wait_until_ready, deadline_s=2 * HOUR_S),
+        StepSpec(name=name_step("check"), advance=serving_steps.check_servers, deadline_s=0.5 * HOUR_S),
+    ]
+    restarts = list_restart_rounds(request)
+    for number in range(count_rounds(request)):
+        if number in restarts:
+            restart = f"restart-{restarts[number]}"
+            steps.append(StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S))
+        steps.append(StepSpec(name=f"round-{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
+    if request.llmperf:
+        steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=6 * HOUR_S))
+    steps.append(StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False))
+    return steps
+
+
+def _label_if_compiled(work: StepWork) -> StepProgress:
+    raise_step = fleet_steps.find_raise_step(work)
+    if raise_step.result["labels"] == fleet_steps.choose_serving_admission(work).labels:
+        return StepProgress(state="skipped", note="the nodes have the servers' labels already")
+    return fleet_steps.label_for_serving(work)
+
+
+class RunEngine:
+    """One run at work.
+
+    Args:
+        world: what it works with.
+        journal: of the run.
+        experiment: as the runner has it.
+    """
+
+    def __init__(self, world: RunWorld, journal: RunJournal, experiment: Experiment) -> None:
+        self.work = StepWork(world=world, journal=journal, experiment=experiment)
+        digest = compute_spec_digest(world.environment, experiment, world.catalogue)
+        self._has_other_specs = digest != journal.run.request.spec_digest
+        self._fleet_looked_at: datetime | None = None
+        self.step, self.note = "", ""
+
+    def advance(self) -> bool:
+        """Take one look at the run; return whether there is more to do.
+
+        Raises:
+            LostRunError: another runner has the run.
+            ExternalError: S3 failed, so that the journal could not be written; the next look goes on.
+        """
+        journal = self.work.journal
+        if journal.run.state != "running":
+            return False
+        index, spec = self._find_step()
+        self.step = spec.name
+        record = journal.steps.get(spec.name) or self._begin_step(index, spec.name)
+        if record.state != "running":  # an end whose run was not written
+            return self._finish(record)
+        work = self.work
+        work.name, work.attempts, work.result = spec.name, record.attempts, dict(record.result)
+        starts = [record.started_at, *([work.journal.run.leases[-1].raised_at] if work.has_lease else [])]
+        work.started_at = datetime.fromisoformat(max(starts))  # the hours that a run waited count for no step
+        try:
+            progress = self._take_look(spec)
+        except RunEndError as end:
+            self._begin_end(index, record, end)
+            return True
+        record = self._write_progress(index, record, progress)
+        if record.state != "running" and spec.is_end:
+            return self._finish(record)
+        if record.state == "done" and spec.name == "judge":
+            judged = RunEndError("", "void" if record.result["is_void"] else "judged")
+            self._begin_step(index + 1, END, judged, verdict=record.result["sentence"])
+        return True
+
+    def _take_look(self, spec: StepSpec) -> StepProgress:
+        """Look at one step; what fails outside is tried again until the step's deadline.
+
+        Raises:
+            RunEndError: the run must end, or wait.
+        """
+        work, is_late = self.work, self.work.count_elapsed_s() > spec.deadline_s and not spec.is_end
+        try:
+            if not spec.is_end:
+                self._check_run(spec)
+            progress = spec.advance(work)
+        except ExternalError as fault:
+            if is_late:
+                raise RunEndError(describe_fault(fault), "failed") from fault
+            work.world.log(f"{spec.name}: {fault.problem}")
+            return StepProgress(note=f"tries again: {fault.problem}", result=work.result)
+        except TandemError as fault:  # of the specs, or of an input that nobody mends by waiting
+            raise RunEndError(describe_fault(fault), "failed") from fault
+        if progress.state == "running" and is_late:
+            raise RunEndError(f"{spec.name} did not end in {spec.deadline_s / 60:.0f} min: {progress.note}")
+        return progress
+
+    def _find_step(self) -> tuple[int, StepSpec]:
+        """Return the first step that is not done; an end or a park that has begun goes before all others."""
+        steps, journal = list_steps(self.work), self.work.journal
+        end_spec = StepSpec(name=END, advance=self._advance_end, deadline_s=0, needs_node=False, is_end=True)
+        if END in journal.steps:
+            return len(steps), end_spec
+        for number in range(journal.run.resumes + 1, len(journal.run.leases) + 1):
+            if f"{PARK}-{number}" in journal.steps:
+                return PARK_INDEX + number, replace(end_spec, name=f"{PARK}-{number}")
+        for index, spec in enumerate(steps):
+            record = journal.steps.get(spec.name)
+            if record is None or record.state in {"running", "failed"}:
+                return index, spec
+        return len(steps), end_spec
+
+    def _begin_step(self, index: int, name: str, end: RunEndError | None = None, **details: str) -> StepRecord:
+        world, result = self.work.world, {"state": end.state, "reason": end.reason, **details} if end else {}
+        record = StepRecord(
+            run=self.work.run, step=name, state="running", started_at=world.now().isoformat(), result=result,
+            writer=world.writer,
+        )  # fmt: skip
+        self.work.journal.write_step(index, record)
+        return record
+
+    def _write_progress(self, index: int, record: StepRecord, progress: StepProgress) -> StepRecord:
+        now, is_over = self.work.world.now().isoformat(), progress.state != "running"
+        self.note = progress.note
+        new_record = msgspec.structs.replace(
+            record, state=progress.state, note=progress.note, result=progress.result,
+            attempts=record.attempts if progress.attempts is None else progress.attempts,
+            ended_at=now if is_over else None, writer=self.work.world.writer,
+        )  # fmt: skip
+        self.work.journal.write_step(index, new_record)
+        return new_record
+
+    def _check_run(self, spec: StepSpec) -> None:
+        """See that nobody cancelled the run, that its lease is live, and that what comes next fits into it.
+
+        Raises:
+            RunEndError, LeaseEndError: it must end, or wait.
+        """
+        work, world, run = self.work, self.work.world, self.work.journal.run
+        if run.cancelled_by:
+            raise RunEndError(f"{run.cancelled_by} cancelled it", "cancelled")
+        if self._has_other_specs:
+            raise RunEndError("the runner has other specs than the run began with: a deploy or sync came in between")
+        if not work.has_lease or not spec.needs_node:
+            return
+        needed_s = float(LEASE_MARGIN_S)
+        if spec.name.startswith(round_steps.ROUND_STEP) and not work.result.get("before"):
+            needed_s += self._estimate_round_s()
+        work.require_lease_s(needed_s, spec.name)
+        now = world.now()
+        if self._fleet_looked_at is not None and now - self._fleet_looked_at < FLEET_LOOK:
+            return
+        fleet, name = observe_fleet(world.clients, world.guard, now), run.leases[-1].name
+        self._fleet_looked_at = now
+        if fleet.fence is not None and fleet.is_fenced:
+            raise RunEndError(f"{fleet.fence.who} stopped the fleet: {fleet.fence.why}")
+        if "lease" not in fleet.unknown and (fleet.lease is None or fleet.lease.run != name):
+            raise RunEndError(f"its lease {name} is gone: {fleet.lease.run if fleet.lease else 'nobody'} has the fleet")
+
+    def _estimate_round_s(self) -> float:
+        """Return how long a round may take: somewhat longer than the longest so far, else as planned."""
+        steps = self.work.journal.steps.items()
+        spans_s = [step.result["used_s"] for name, step in steps if name.startswith("round-") and step.state == "done"]
+        return ROUND_SLACK * max(spans_s) if spans_s else 60 * max(self.work.plan_inputs.round_minutes)
+
+    def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
+        """Write why the step does not go on, then the end or the park that follows."""
+        journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
+        if end.state == "void" and not round_steps.list_confirmed(self.work):
+            end.state = "ended"  # nothing was measured, so nothing is void
+        state: StepState = "running" if is_wait else "failed"
+        result = {} if is_wait else record.result  # what a round saw of its servers is over with them
+        journal.write_step(
+            index,
+            msgspec.structs.replace(record, state=state, note=end.reason, result=result, writer=self.work.world.writer),
+        )
+        if is_wait:
+            self._begin_step(PARK_INDEX + lease_count, f"{PARK}-{lease_count}", end)
+        else:
+            self._begin_step(len(list_steps(self.work)), END, end)
+        self.work.world.log(f"{record.step}: {end.reason}")
+
+    def _advance_end(self, work: StepWork) -> StepProgress:
+        """Set all to zero, then tell people."""
+        if not fleet_steps.release_fleet(work):
+            return StepProgress(note="the fleet goes to zero", result=work.result)
+        state, reason, verdict = (str(work.result.get(name, "")) for name in ("state", "reason", "verdict"))
+        note = "nothing runs any more"
+        try:
+            text = f"{work.world.environment.name}: run {work.run} {state}. {verdict or reason}"
+            notify_subscribers(work.world.clients, work.world.guard, f"run {work.run} {state}", text)
+        except CALL_ERRORS as error:
+            if work.count_elapsed_s() < NOTIFY_WAIT_S:
+                return StepProgress(note=f"people are not told yet: {describe_error(error)}", result=work.result)
+            note = f"{note}; people were not told: {describe_error(error)}"
+        return StepProgress(state="done", note=note, result=work.result)
+
+    def _finish(self, record: StepRecord) -> bool:
+        """Write how the run ended, or that it waits."""
+        work, result = self.work, record.result
+        ended_at = None if result["state"] == "waiting" else record.ended_at
+        work.journal.write_run(
+            state=result["state"], reason=result["reason"], verdict=result.get("verdict", ""), ended_at=ended_at,
+            used_node_s=self._sum_used_s(), writer=work.world.writer,
+        )  # fmt: skip
+        return False
+
+    def _sum_used_s(self) -> float:
+        """Return the node seconds in which something compiled or was measured."""
+        journal, used_s = self.work.journal, 0.0
+        for name, step in journal.steps.items():
+            if name.startswith(round_steps.ROUND_STEP):
+                used_s += step.result.get("used_s", 0)
+            elif name in {"compile", "llmperf"} and step.state == "done" and step.ended_at:
+                used_s += (
+                    datetime.fromisoformat(step.ended_at) - datetime.fromisoformat(step.started_at)
+                ).total_seconds()
+        return used_s * max((lease.nodes for lease in journal.run.leases), default=0)

@@ -1,0 +1,228 @@
+"""Steps that have to do with nodes: raise, node, label; and the way back to zero, which every end takes.
+
+Invariant: `tandem.guard` alone raises, relabels and ends; a lease of a run is in the run's record before its nodes are
+waited for, and has its `empty_at` only once EC2 listed no instance of it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import msgspec
+
+from tandem.errors import ExternalError, InputError
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
+from tandem.guard.node_labels import relabel_nodes
+from tandem.guard.normal_end import end_lease
+from tandem.guard.observe import observe_fleet
+from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
+from tandem.run.cluster import Object
+from tandem.run.jobs import close_jobs
+from tandem.run.run_values import LeaseSpan, StepRecord
+from tandem.run.run_world import RunEndError, StepProgress, StepWork
+from tandem.run.server_state import list_server_pods
+
+NODE_WAIT_S = 20 * 60  # an instance boots and joins within minutes; a Capacity Block that gives none never does
+DEVICE_WAIT_S = 5 * 60  # from a ready node to its ResourceSlices: the driver's pod starts and publishes
+LABEL_WAIT_S = 5 * 60  # from EKS's update to the node; nobody has seen it on a real account yet
+RAISE_WAIT_S = 15 * 60
+RELEASE_WAIT_S = 10 * 60  # from the scale to 0 until the last server's pod is gone
+NEURON_DEVICE = "neuron_device"
+
+
+def choose_admission(work: StepWork) -> NodeAdmission:
+    """Return who may take the nodes first: compile jobs where an artifact is missing, else the servers."""
+    needs_compile = work.journal.steps.get("compile") is None and any(
+        row.kind == "artifact" and row.state != "present" for row in work.world.survey(work.experiment)
+    )
+    return admit_compile_jobs(work.experiment) if needs_compile else choose_serving_admission(work)
+
+
+def choose_serving_admission(work: StepWork) -> NodeAdmission:
+    """Return what admits the servers of all arms."""
+    world = work.world
+    return admit_servers(world.environment, work.experiment, world.catalogue, nodes=work.plan_inputs.nodes)
+
+
+def raise_nodes(work: StepWork) -> StepProgress:
+    """Arm the stop and raise the fleet; a second look gets what the first one has.
+
+    Raises:
+        RunEndError: a fence, another lease, a window, or a path that is not armed forbids it.
+        ExternalError: AWS failed; the stop is armed or nothing was raised.
+    """
+    world, request = work.world, work.journal.run.request
+    labels = work.result.get("labels") or choose_admission(work).labels
+    if "labels" not in work.result:  # decided before the raise, so that a second look asks for the same
+        return StepProgress(note="looks for what guards the fleet", result={"labels": labels}, attempts=1)
+    now = world.now()
+    fleet = observe_fleet(world.clients, world.guard, now)
+    paths = [path for path in world.read_paths(fleet) if path.name != "schedule"]
+    unarmed = tuple(path.name for path in paths if path.state == "unarmed")
+    if unarmed and not request.accept_unarmed:
+        reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths if path.name in unarmed)
+        raise RunEndError(f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it")
+    raise_request = RaiseRequest(
+        run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
+        node_labels=labels, who=f"{work.journal.run.who} (tandem run {work.run})", beats=True, unarmed_paths=unarmed,
+    )  # fmt: skip
+    try:
+        report = raise_fleet(world.clients, world.guard, raise_request, now)
+    except InputError as fault:
+        raise RunEndError(f"the fleet is not raised: {fault}") from fault
+    if not work.has_lease:
+        deadline, raised_at = report.lease.deadline.isoformat(), now.isoformat()
+        nodes = report.lease.nodes
+        span = LeaseSpan(name=work.lease_name, nodes=nodes, deadline=deadline, raised_at=raised_at)
+        work.journal.write_run(leases=(*work.journal.run.leases, span), writer=world.writer)
+    note = f"{report.lease.nodes} x {world.environment.capacity.instance_type} until {report.lease.deadline:%H:%M} UTC"
+    return StepProgress(state="done", note=note, result={"labels": dict(labels), "nodes": report.lease.nodes})
+
+
+def wait_for_nodes(work: StepWork) -> StepProgress:
+    """Wait until every node is ready and shows all its devices.
+
+    Raises:
+        RunEndError: a node or its devices do not come in time.
+        ExternalError: Kubernetes failed.
+    """
+    wanted: int = find_raise_step(work).result["nodes"]
+    nodes = [node for node in list_fleet_nodes(work) if is_node_ready(node)]
+    if len(nodes) < wanted:
+        if work.count_elapsed_s() > NODE_WAIT_S:
+            reason = _describe_absence(work)
+            raise RunEndError(f"{len(nodes)} of {wanted} nodes are ready after {NODE_WAIT_S // 60} min: {reason}")
+        return StepProgress(note=f"{len(nodes)} of {wanted} nodes are ready")
+    declared = (
+        work.world.catalogue.instances.instances[work.world.environment.capacity.instance_type].devices.value or 0
+    )
+    counts = {node["metadata"]["name"]: count_devices(work, node["metadata"]["name"]) for node in nodes}
+    short = {name: count for name, count in counts.items() if count < declared}
+    if not short:
+        return StepProgress(state="done", note=f"{', '.join(counts)}: {declared} devices each")
+    text = ", ".join(f"{name} shows {count} of {declared} devices" for name, count in short.items())
+    ready_at = work.result.get("ready_at") or work.world.now().isoformat()
+    if (work.world.now() - datetime.fromisoformat(ready_at)).total_seconds() > DEVICE_WAIT_S:
+        raise RunEndError(f"{text} {DEVICE_WAIT_S // 60} min after it was ready; see docs/runbook.md#not-ready")
+    return StepProgress(note=text, result={**work.result, "ready_at": ready_at})
+
+
+def find_raise_step(work: StepWork) -> StepRecord:
+    """Return the record of this lease's raise."""
+    number = work.lease_number
+    return work.journal.steps["raise" if number == 1 else f"raise.{number}"]
+
+
+def list_fleet_nodes(work: StepWork) -> list[Object]:
+    """Return the nodes of the accelerator node group (EKS puts its name on them as a label)."""
+    group = work.world.guard.node_group
+    return work.world.cluster.list_objects("nodes", labels={"eks.amazonaws.com/nodegroup": group})
+
+
+def is_node_ready(node: Object) -> bool:
+    """Tell whether a node is ready."""
+    conditions = node.get("status", {}).get("conditions", [])
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
+
+
+def count_devices(work: StepWork, node: str) -> int:
+    """Return how many accelerators the ResourceSlices of a node list."""
+    driver, count = work.world.catalogue.dra_chart.driver.value, 0
+    for row in work.world.cluster.list_objects("resourceslices"):
+        spec = row["spec"]
+        if spec.get("nodeName") == node and spec["driver"] == driver:
+            types = [_read_resource_type(device) for device in spec.get("devices") or []]
+            count += sum(kind in {NEURON_DEVICE, ""} for kind in types)
+    return count
+
+
+def _read_resource_type(device: Object) -> str:
+    attributes = device.get("attributes") or {}
+    values = [
+        value.get("string", "") for name, value in attributes.items() if name.rpartition("/")[2] == "resourceType"
+    ]
+    return values[0] if values else ""
+
+
+def _describe_absence(work: StepWork) -> str:
+    world = work.world
+    fleet = observe_fleet(world.clients, world.guard, world.now())
+    instances = ", ".join(f"{instance.id} is {instance.state}" for instance in fleet.instances) or "EC2 lists none"
+    return f"the node group is {fleet.status or 'unknown'}, {instances}; see docs/runbook.md#not-ready"
+
+
+def label_for_serving(work: StepWork) -> StepProgress:
+    """Let the compile's nodes take the servers' labels, and wait for the nodes to have them.
+
+    Raises:
+        RunEndError: the nodes never get the label, or the lease is gone.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    world, labels = work.world, choose_serving_admission(work).labels
+    lease = observe_fleet(world.clients, world.guard, world.now()).lease
+    if lease is None or lease.node_label != labels or not work.attempts:
+        try:
+            relabel_nodes(world.clients, world.guard, run=work.lease_name, node_labels=labels, now=world.now())
+        except InputError as fault:
+            raise RunEndError(f"the nodes are not labelled for the servers: {fault}") from fault
+    nodes = list_fleet_nodes(work)
+    waiting = [node for node in nodes if not labels.items() <= node["metadata"].get("labels", {}).items()]
+    if nodes and not waiting:
+        return StepProgress(state="done", note=", ".join(labels))
+    if work.count_elapsed_s() > LABEL_WAIT_S:
+        minutes = LABEL_WAIT_S // 60
+        raise RunEndError(f"no node has the labels {', '.join(labels)} {minutes} min after EKS was told of them")
+    return StepProgress(note=f"{len(waiting)} nodes wait for their labels", attempts=1)
+
+
+def release_fleet(work: StepWork) -> bool:
+    """Close the run's Jobs, set its servers to 0 and end its lease; return whether nothing is left.
+
+    It is called until it says so. What a stop of somebody else ended, it leaves to that stop.
+
+    Raises:
+        ExternalError: AWS or Kubernetes failed; the next call goes on.
+    """
+    world, is_gone = work.world, True
+    try:
+        close_jobs(work)
+        for arm in work.arms:
+            world.cluster.scale_deployment(work.namespace, arm, 0)
+            is_gone = is_gone and not list_server_pods(work, arm)
+    except ExternalError as fault:
+        if not work.has_lease:
+            raise
+        is_gone = False  # the money first: whatever Kubernetes says, the lease ends
+        world.log(f"servers and jobs are left to the next look: {fault.problem}")
+    else:
+        if not is_gone and work.has_lease and work.count_elapsed_s() < RELEASE_WAIT_S:
+            return False
+    if work.has_lease:
+        _end_own_lease(work)
+    return is_gone and not work.has_lease
+
+
+def _end_own_lease(work: StepWork) -> None:
+    world, name = work.world, work.journal.run.leases[-1].name
+
+    def wait(span: timedelta) -> None:
+        world.beat()
+        world.pause(span.total_seconds())
+
+    fleet = observe_fleet(world.clients, world.guard, world.now())
+    fleet.require_known(
+        "fence", "lease", "instances", where=world.environment.name, consequence="nothing is ended", change="try again"
+    )
+    if fleet.lease is not None and fleet.lease.run == name and not fleet.is_fenced:
+        end_lease(world.clients, world.guard, run=name, clock=world.now, wait=wait, log=world.log)
+    elif fleet.own_instances and (fleet.lease is None or fleet.lease.run == name):
+        wait(timedelta(seconds=10))  # a stop is at work: the reaper ends what is left
+        return
+    span = msgspec.structs.replace(work.journal.run.leases[-1], empty_at=world.now().isoformat())
+    paid_s = (
+        span.nodes
+        * (datetime.fromisoformat(str(span.empty_at)) - datetime.fromisoformat(span.raised_at)).total_seconds()
+    )
+    work.journal.write_run(
+        leases=(*work.journal.run.leases[:-1], span), node_s=work.journal.run.node_s + paid_s, writer=world.writer
+    )

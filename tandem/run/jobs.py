@@ -1,0 +1,168 @@
+"""Jobs of a run: made of a rendered CronJob, looked at, their log's tail kept, and deleted by the runner alone.
+
+Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds what the last one
+made. A Job has no owner: what prunes a CronJob kills no work that is paid for.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from tandem.errors import TandemError
+from tandem.run.cluster import Object
+from tandem.run.run_keys import log_key
+from tandem.run.run_world import RunEndError, StepWork
+
+MEASURE_JOB, JUDGE_JOB = "tandem-measure", "tandem-judge"  # CronJobs of charts/measure.py
+RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
+MAX_WORD_CHARACTERS = 240  # of a container's last words in a sentence
+JobState = Literal["absent", "running", "succeeded", "failed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLook:
+    """One Job as it stands.
+
+    Args:
+        name: of the Job.
+        state: of the Job.
+        exit_code: of the last container that failed; None where none did.
+        words: why it failed or waits, in a few words.
+        image_id: of the image that its container runs, `sha256:...`; empty where that is not known yet.
+        run_s: how long its containers ran.
+    """
+
+    name: str
+    state: JobState
+    exit_code: int | None = None
+    words: str = ""
+    image_id: str = ""
+    run_s: float = 0.0
+
+
+def name_job(run: str, cron_job: str, attempt: int) -> str:
+    """Return the name of a run's Job: at most 52 + 8 + 3 characters."""
+    return f"{cron_job}-{hashlib.sha256(run.encode()).hexdigest()[:6]}-{attempt}"
+
+
+def start_job(
+    work: StepWork, cron_job: str, attempt: int, *, variables: Mapping[str, str] | None = None, image: str = ""
+) -> str:
+    """Make a Job of a CronJob unless it is there, and return its name.
+
+    Args:
+        work: whose step it is.
+        cron_job: its name.
+        attempt: of this CronJob in the run, from 1.
+        variables: values of environment variables that the CronJob leaves empty.
+        image: what the Job runs in place of the CronJob's image, pinned by digest; empty for that one.
+
+    Raises:
+        RunEndError: the cluster has no such CronJob.
+        ExternalError: Kubernetes failed.
+    """
+    name, namespace = name_job(work.run, cron_job, attempt), work.namespace
+    rendered = work.world.cluster.get_object("cronjobs", namespace, cron_job)
+    if rendered is None:
+        raise RunEndError(f"namespace {namespace} has no CronJob {cron_job}: deploy or sync the manifests first")
+    template = copy.deepcopy(rendered["spec"]["jobTemplate"])
+    pod = template["spec"]["template"]["spec"]
+    for container in pod["containers"]:
+        container["image"] = image or container["image"]
+        for variable in container.get("env", []):
+            if variable["name"] in (variables or {}):
+                variable["value"] = (variables or {})[variable["name"]]
+    labels = template.get("metadata", {}).get("labels", {}) | {RUN_LABEL: work.run, STEP_LABEL: work.name}
+    body = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": template["spec"],
+    }
+    work.world.cluster.create_job(namespace, body)
+    return name
+
+
+def look_at_job(work: StepWork, name: str) -> JobLook:
+    """Return how a Job stands.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    cluster, namespace = work.world.cluster, work.namespace
+    job = cluster.get_object("jobs", namespace, name)
+    if job is None:
+        return JobLook(name=name, state="absent")
+    conditions = {row["type"]: row for row in job.get("status", {}).get("conditions", []) if row["status"] == "True"}
+    pods = cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})
+    pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+    statuses = [row for pod in pods for row in list_container_statuses(pod)]
+    ended = [row["state"]["terminated"] for row in statuses if row.get("state", {}).get("terminated")]
+    failures = [row for row in ended if row.get("exitCode")]
+    message = str(failures[-1].get("message") or "").strip() if failures else ""
+    image_ids = [row["imageID"].rpartition("@")[2] for row in statuses if "@sha256:" in row.get("imageID", "")]
+    condition = conditions.get("Failed", {})
+    reason = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
+    words = message.splitlines()[-1] if message else reason or describe_waiting(pods)
+    return JobLook(
+        name=name,
+        state="succeeded" if "Complete" in conditions else "failed" if "Failed" in conditions else "running",
+        exit_code=failures[-1]["exitCode"] if failures else None,
+        words=words[:MAX_WORD_CHARACTERS],
+        image_id=image_ids[-1] if image_ids else "",
+    )
+
+
+def list_container_statuses(pod: Object) -> list[Object]:
+    """Return the statuses of a pod's containers, init containers first."""
+    status = pod.get("status", {})
+    return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
+
+
+def describe_waiting(pods: list[Object]) -> str:
+    """Return why the newest pod does not run, in Kubernetes' own words; empty where it runs."""
+    if not pods:
+        return ""
+    waiting = [row["state"]["waiting"] for row in list_container_statuses(pods[-1]) if row["state"].get("waiting")]
+    conditions = [
+        row for row in pods[-1].get("status", {}).get("conditions", []) if row["status"] != "True" and row.get("reason")
+    ]
+    rows = waiting or [row for row in conditions if row["type"] == "PodScheduled"]
+    return ": ".join(filter(None, (rows[0].get("reason", ""), rows[0].get("message", "")))) if rows else ""
+
+
+def close_job(work: StepWork, name: str) -> None:
+    """Keep the tail of a Job's log in the bucket, then delete the Job.
+
+    Raises:
+        ExternalError: Kubernetes failed; a log that cannot be read or kept holds nothing up.
+    """
+    cluster, namespace = work.world.cluster, work.namespace
+    try:
+        tails = [
+            f"== {pod['metadata']['name']} {row['name']}\n"
+            f"{cluster.read_log(namespace, pod['metadata']['name'], row['name'])}"
+            for pod in cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})
+            for row in list_container_statuses(pod)
+            if not row.get("state", {}).get("waiting")
+        ]
+        if tails:
+            work.journal.file.write_text(log_key(work.run, name), "\n".join(tails))
+    except TandemError as fault:
+        work.world.log(f"the log of job {name} is not kept: {fault.problem}")
+    cluster.delete_job(namespace, name)
+
+
+def close_jobs(work: StepWork) -> None:
+    """Close every Job of the run, in its namespace.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    for job in work.world.cluster.list_objects("jobs", work.namespace, {RUN_LABEL: work.run}):
+        if "deletionTimestamp" not in job["metadata"]:
+            close_job(work, job["metadata"]["name"])

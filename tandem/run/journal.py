@@ -1,0 +1,167 @@
+"""The journal of a run: one object for the run, one for each step, each written only over what was read.
+
+Invariant: of two runners the one that writes second loses at once; what is in the bucket is what was decided, so a
+runner that is started anew goes on where any other stopped. A write whose answer was lost is read back and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from tandem.errors import ExternalError
+from tandem.guard.bucket import read_object, write_object
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.values import convert_call_errors
+from tandem.run.run_keys import RUNS_PREFIX, run_record_key, step_key, steps_prefix
+from tandem.run.run_values import RunRecord, StepRecord
+
+RETRY_ADVICE = "the runner tries again"
+Value = TypeVar("Value", bound=msgspec.Struct)
+
+
+class LostRunError(Exception):
+    """Another runner wrote first: this one has to end at once."""
+
+
+class ObjectFile:
+    """Objects of one environment's bucket that are values of ours, with the ETag that each was read with."""
+
+    def __init__(self, clients: AwsClients, config: GuardConfig) -> None:
+        self.clients, self.config = clients, config
+        self._etags: dict[str, str] = {}
+
+    def at_root(self) -> ObjectFile:
+        """Return the same bucket without the environment's prefix, where results stand."""
+        return ObjectFile(self.clients, replace(self.config, prefix="")) if self.config.prefix else self
+
+    def read(self, key: str, kind: type[Value]) -> Value | None:
+        """Return the value at a key; None where there is none.
+
+        Raises:
+            ExternalError: S3 failed, or what lies there is no such value.
+        """
+        url = self.config.url(key)
+        with convert_call_errors(f"reading {key}", url, RETRY_ADVICE):
+            stored = read_object(self.clients, self.config, key)
+        if stored is None:
+            return None
+        self._etags[key] = stored.etag
+        try:
+            return msgspec.json.decode(stored.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ExternalError(f"it is not understood: {error}", where=url, change="see docs/run.md") from error
+
+    def read_bytes(self, key: str) -> bytes:
+        """Return what lies at a key; nothing where there is no object.
+
+        Raises:
+            ExternalError: S3 failed.
+        """
+        with convert_call_errors(f"reading {key}", self.config.url(key), RETRY_ADVICE):
+            stored = read_object(self.clients, self.config, key)
+        return stored.body if stored else b""
+
+    def write(self, key: str, value: msgspec.Struct) -> None:
+        """Write a value over what was read, or where there was nothing.
+
+        Raises:
+            LostRunError: somebody else wrote meanwhile.
+            ExternalError: S3 failed; the value may be there.
+        """
+        document: dict[str, Any] = msgspec.to_builtins(value)
+        with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
+            etag = write_object(self.clients, self.config, key, document, etag=self._etags.get(key, ""))
+        if etag is None and self.read(key, type(value)) != value:  # else it was this very write, its answer lost
+            raise LostRunError(key)
+        if etag is not None:
+            self._etags[key] = etag
+
+    def list_keys(self, prefix: str, *, delimiter: str = "") -> Iterator[tuple[str, int, datetime | None]]:
+        """Yield key, size and time of each object below a prefix; with a delimiter the folders below it, of size 0.
+
+        Raises:
+            ExternalError: S3 failed.
+        """
+        full, token = self.config.prefix + prefix, ""
+        while True:
+            query = {"Bucket": self.config.bucket, "Prefix": full, "Delimiter": delimiter, "ContinuationToken": token}
+            with convert_call_errors(f"listing {prefix}", self.config.url(prefix), RETRY_ADVICE):
+                answer = self.clients.s3.list_objects_v2(**{name: text for name, text in query.items() if text})
+            for row in answer.get("CommonPrefixes", []):
+                yield row["Prefix"].removeprefix(self.config.prefix), 0, None
+            for row in answer.get("Contents", []):
+                yield row["Key"].removeprefix(self.config.prefix), row["Size"], row["LastModified"]
+            token = answer.get("NextContinuationToken", "")
+            if not token:
+                return
+
+    def write_text(self, key: str, text: str) -> None:
+        """Write a text over whatever was there.
+
+        Raises:
+            ExternalError: S3 failed.
+        """
+        with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
+            self.clients.s3.put_object(
+                Bucket=self.config.bucket, Key=self.config.prefix + key, Body=text.encode(), ContentType="text/plain"
+            )
+
+
+class RunJournal:
+    """One run and its steps, as they stand in the bucket."""
+
+    def __init__(self, file: ObjectFile, run: RunRecord, steps: dict[str, StepRecord] | None = None) -> None:
+        self.file, self.run = file, run
+        self.steps: dict[str, StepRecord] = steps or {}
+
+    @classmethod
+    def load(cls, file: ObjectFile, run: str) -> RunJournal | None:
+        """Read a run; None where there is none.
+
+        Raises:
+            ExternalError: S3 failed, or an object is not understood.
+        """
+        record = file.read(run_record_key(run), RunRecord)
+        if record is None:
+            return None
+        keys = [key for key, _, _ in file.list_keys(steps_prefix(run))]
+        steps = [step for key in keys if (step := file.read(key, StepRecord))]
+        return cls(file, record, {step.step: step for step in steps})
+
+    def write_run(self, **changes: Any) -> None:
+        """Write the run with some fields changed.
+
+        Raises:
+            LostRunError: another runner wrote first.
+            ExternalError: S3 failed.
+        """
+        record = msgspec.structs.replace(self.run, **changes)
+        if record != self.run:
+            self.file.write(run_record_key(record.run), record)
+            self.run = record
+
+    def write_step(self, index: int, record: StepRecord) -> None:
+        """Write one step.
+
+        Raises:
+            LostRunError: another runner wrote first.
+            ExternalError: S3 failed.
+        """
+        if self.steps.get(record.step) != record:
+            self.file.write(step_key(record.run, index, record.step), record)
+            self.steps[record.step] = record
+
+
+def list_runs(file: ObjectFile) -> list[str]:
+    """Return the ids of all runs, in alphabetical order; leases by hand have no run of ours.
+
+    Raises:
+        ExternalError: S3 failed.
+    """
+    folders = (key for key, _, _ in file.list_keys(RUNS_PREFIX, delimiter="/"))
+    return [folder.removeprefix(RUNS_PREFIX).removesuffix("/") for folder in folders]

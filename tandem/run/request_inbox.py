@@ -1,0 +1,203 @@
+"""What people ask of the runner: requests in the bucket, each answered once, and what is refused with a sentence.
+
+Invariant: who asks is the folder that IAM lets them write to, never a word of theirs; a request that was answered is
+never looked at again, and one that is older than an hour at first sight is not done.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from tandem.errors import ExternalError, InputError, TandemError
+from tandem.run.engine import PARK, PARK_INDEX, count_rounds
+from tandem.run.journal import ObjectFile, RunJournal
+from tandem.run.run_keys import (
+    MAX_REQUEST_BYTES,
+    REQUESTS_PREFIX,
+    answer_key,
+    find_run_id_fault,
+    run_record_key,
+)
+from tandem.run.run_plan import RunPlanInputs, find_gaps, list_refusals
+from tandem.run.run_values import RequestAnswer, RunRecord, RunRequest, parse_request
+from tandem.run.run_world import RunWorld
+from tandem.spec.experiment import Experiment
+from tandem.spec.spec_digest import compute_spec_digest
+
+MAX_AGE = timedelta(minutes=60)
+_KEY = re.compile(rf"{REQUESTS_PREFIX}(?P<who>[^/]+)/(?P<stem>[^/]+)\.json")
+_STEMS = {"run": "{run}", "cancel": "{run}.cancel", "resume": r"{run}.resume-\d+"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InboxItem:
+    """One request that nobody answered yet: its key, size in bytes, when S3 took it, and whose folder it lies in."""
+
+    key: str
+    size: int
+    written_at: datetime
+    who: str
+    stem: str
+
+
+class RequestInbox:
+    """The requests of one environment."""
+
+    def __init__(self, world: RunWorld, file: ObjectFile) -> None:
+        self.world, self.file = world, file
+
+    def list_open(self) -> list[InboxItem]:
+        """Return what nobody answered yet, the oldest first.
+
+        Raises:
+            ExternalError: S3 failed.
+        """
+        rows = {key: (size, at) for key, size, at in self.file.list_keys(REQUESTS_PREFIX)}
+        items = []
+        for key, (size, at) in rows.items():
+            match = _KEY.fullmatch(key)
+            if match and at and not key.endswith(".answer.json") and answer_key(key) not in rows:
+                items.append(InboxItem(key=key, size=size, written_at=at, **match.groupdict()))
+        return sorted(items, key=lambda item: (item.written_at, item.key))
+
+    def take(self, item: InboxItem, active: RunJournal | None) -> RunJournal | None:
+        """Do what a request asks for, then answer it; return the journal of a run that begins or goes on.
+
+        Args:
+            item: the request.
+            active: the run that is at work; None where there is none.
+
+        Raises:
+            LostRunError: another runner wrote first.
+            ExternalError: S3 failed; the request is looked at again.
+        """
+        journal, answer_at = None, self.world.now().isoformat()
+        try:
+            request = self._read(item)
+            journal = self._accept(item, request, active)
+            answer = RequestAnswer(is_accepted=True, at=answer_at)
+        except ExternalError:
+            raise
+        except TandemError as fault:
+            reason = f"{fault.where}: {fault.problem}" if fault.where else fault.problem
+            answer = RequestAnswer(is_accepted=False, at=answer_at, reason=reason, change=fault.change)
+            self.world.log(f"{item.key} is refused: {reason}")
+        self.file.write(answer_key(item.key), answer)
+        return journal
+
+    def _read(self, item: InboxItem) -> RunRequest:
+        """Return a request that is of our form, young enough, and of this environment.
+
+        Raises:
+            InputError: it is not.
+            ExternalError: S3 failed.
+        """
+        if item.size > MAX_REQUEST_BYTES:
+            problem = f"{item.size} bytes, and a request has at most {MAX_REQUEST_BYTES}"
+            raise InputError(problem, where=item.key, change="write it with `tandem run`")
+        if self.world.now() - item.written_at > MAX_AGE:
+            minutes = int(MAX_AGE.total_seconds() // 60)
+            problem = (
+                f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than {minutes} min old when it was first seen"
+            )
+            raise InputError(problem, where=item.key, change="ask again")
+        body = self.file.read_bytes(item.key)
+        request = parse_request(body, item.key)
+        stem = _STEMS[request.kind].format(run=re.escape(request.run))
+        fault = find_run_id_fault(request.run)
+        if fault or not re.fullmatch(stem, item.stem):
+            problem = fault or f"its name does not say {request.kind} of run {request.run}"
+            raise InputError(problem, where=item.key, change="write it with `tandem run`")
+        if request.environment != self.world.environment.name:
+            problem = f"it is for environment {request.environment}, and this is {self.world.environment.name}"
+            raise InputError(problem, where=item.key, change=f"ask the runner of {request.environment}")
+        return request
+
+    def _accept(self, item: InboxItem, request: RunRequest, active: RunJournal | None) -> RunJournal | None:
+        if request.kind == "cancel":
+            self._cancel(item, request, active)
+            return None
+        experiment = self.world.experiments.get(request.experiment)
+        if experiment is None:
+            hosted = ", ".join(self.world.experiments) or "none"
+            problem = f"the runner knows no experiment {request.experiment!r}"
+            raise InputError(problem, change=f"name one of: {hosted}; or deploy or sync first")
+        if compute_spec_digest(self.world.environment, experiment, self.world.catalogue) != request.spec_digest:
+            problem = f"the specs of {request.experiment} differ from those that the cluster has"
+            raise InputError(problem, change="deploy or sync first, or ask from the checkout that was deployed")
+        stored = RunJournal.load(self.file, request.run)
+        if request.kind == "resume":
+            return self._resume(request, stored, active)
+        if stored is not None:
+            if stored.run.request == request and stored.run.who == item.who:
+                return stored  # accepted before the runner could answer
+            raise InputError(f"run {request.run} exists already", change="take another name for this run")
+        _require_idle(active)
+        self._require_plan(experiment, request)
+        record = RunRecord(
+            run=request.run, environment=request.environment, experiment=request.experiment, who=item.who,
+            request=request, started_at=self.world.now().isoformat(), rounds_total=count_rounds(request),
+            writer=self.world.writer,
+        )  # fmt: skip
+        self.file.write(run_record_key(request.run), record)
+        return RunJournal(self.file, record)
+
+    def _require_plan(self, experiment: Experiment, request: RunRequest) -> None:
+        gaps = find_gaps(self.world.survey(experiment))
+        inputs = RunPlanInputs(
+            environment=self.world.environment, experiment=experiment, catalogue=self.world.catalogue, gaps=gaps,
+            request=request,
+        )  # fmt: skip
+        for refusal in list_refusals(inputs):
+            raise refusal
+
+    def _resume(self, request: RunRequest, stored: RunJournal | None, active: RunJournal | None) -> RunJournal:
+        if stored is None:
+            raise InputError(f"there is no run {request.run}", change="tandem runs lists them")
+        before = stored.run.request
+        if stored.run.state == "running" and before.at == request.at:
+            return stored  # accepted before the runner could answer
+        if stored.run.state != "waiting":
+            problem = f"run {request.run} is {stored.run.state}, and only a run that waits goes on"
+            raise InputError(problem, change="start another run")
+        if request.spec_digest != before.spec_digest:
+            raise InputError("the specs changed since the run began", change="start another run")
+        _require_idle(active)
+        request = msgspec.structs.replace(
+            before, at=request.at, hours=request.hours, accept_unarmed=request.accept_unarmed
+        )
+        self._require_plan(self.world.experiments[request.experiment], request)
+        for name, step in stored.steps.items():
+            if name.startswith(PARK) and step.state == "running":
+                stored.write_step(
+                    PARK_INDEX + int(name.rpartition("-")[2]), msgspec.structs.replace(step, state="done")
+                )
+        stored.write_run(
+            state="running", reason="", request=request, resumes=len(stored.run.leases), writer=self.world.writer
+        )
+        return stored
+
+    def _cancel(self, item: InboxItem, request: RunRequest, active: RunJournal | None) -> None:
+        is_active = active is not None and active.run.run == request.run
+        stored = active if is_active else RunJournal.load(self.file, request.run)
+        if stored is None:
+            raise InputError(f"there is no run {request.run}", change="tandem runs lists them")
+        if stored.run.state == "waiting":
+            stored.write_run(
+                state="cancelled", reason=f"{item.who} cancelled it while it waited", cancelled_by=item.who,
+                ended_at=self.world.now().isoformat(), writer=self.world.writer,
+            )  # fmt: skip
+        elif stored.run.state == "running":
+            stored.write_run(cancelled_by=item.who, writer=self.world.writer)
+        else:
+            raise InputError(f"run {request.run} is {stored.run.state} already", change="there is nothing to cancel")
+
+
+def _require_idle(active: RunJournal | None) -> None:
+    if active is not None:
+        problem = f"run {active.run.run} of {active.run.who} is at work"
+        raise InputError(problem, change="ask again when it has ended, or cancel it: tandem runs cancel")

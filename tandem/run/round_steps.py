@@ -1,0 +1,202 @@
+"""Steps that measure and judge: a Job for each round, the post's own generator, the judge.
+
+Invariant: a round counts only if its servers were the same before and after it; the journal has what was there before
+the Job is made. One image digest measures all rounds of a run.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tandem.run.jobs import JUDGE_JOB, MEASURE_JOB, close_job, look_at_job, name_job, start_job
+from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
+from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState
+from tandem.run.run_world import RunEndError, StepProgress, StepWork
+from tandem.run.server_state import ServerState, read_servers
+from tandem.run.serving_steps import check_servers, wait_until_ready
+from tandem.spec import names
+
+MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS = 3, 3
+REFUSED_EXIT_CODE = 2
+ROUND_STEP = "round-"
+
+
+def list_confirmed(work: StepWork) -> tuple[tuple[int, int], ...]:
+    """Return round and attempt of every round whose records count, in their order."""
+    steps = [step for name, step in work.journal.steps.items() if name.startswith(ROUND_STEP) and step.state == "done"]
+    return tuple(sorted((int(step.result["number"]), int(step.result["attempt"])) for step in steps))
+
+
+def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
+    """Return what a Job of the bench is told."""
+    environment, experiment, request = work.world.environment, work.experiment, work.journal.run.request
+    arms = tuple(
+        msgspec.structs.replace(arm, placement=servers[arm.name].placement if arm.name in servers else None)
+        for arm in work.plan_inputs.arms
+    )
+    return BenchTask(
+        run=work.run, environment=environment.name, experiment=experiment.name, account=environment.account,
+        region=environment.region, bucket=names.bucket_name(environment), confirmed=list_confirmed(work), arms=arms,
+        suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
+        control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
+        instance_type=environment.capacity.instance_type, usd_per_hour=environment.capacity.usd_per_hour, **fields,
+    )  # fmt: skip
+
+
+def measure_round(work: StepWork) -> StepProgress:
+    """Measure one round: observe the servers, run its Job, observe them again.
+
+    Raises:
+        RunEndError: a second endpoint, or no attempt that counts.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    number, attempt = int(work.name.removeprefix(ROUND_STEP)), work.attempts
+    before: dict[str, ServerState] = msgspec.convert(work.result.get("before", {}), dict[str, ServerState])
+    if not before:
+        return _prepare_round(work, number)
+    job = name_job(work.run, MEASURE_JOB, _count_job(number, attempt))
+    look = look_at_job(work, job)
+    prefix, measured = round_prefix(work.experiment.name, work.run, number, attempt), None
+    if look.state in {"absent", "succeeded"}:
+        measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
+    if look.state == "absent" and measured is None:
+        task = build_task(work, before, number=number, attempt=attempt)
+        variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
+        start_job(work, MEASURE_JOB, _count_job(number, attempt), variables=variables, image=_pin_image(work))
+        return StepProgress(note=f"attempt {attempt} begins", result=work.result)
+    change = describe_change(before, read_servers(work))
+    if look.state == "running" and not change:
+        note = look.words or f"measures for {int(work.count_elapsed_s() // 60)} min"
+        return StepProgress(note=note, result=work.result)
+    close_job(work, job)
+    if measured is not None and not change:
+        return _confirm_round(work, measured, before, look.image_id)
+    if look.exit_code == REFUSED_EXIT_CODE and not change:
+        raise RunEndError(f"round {number} is refused: {look.words}; what was recorded is kept", "failed")
+    reason = change or look.words or "its Job left no records"
+    if attempt >= MAX_ROUND_ATTEMPTS:
+        state: RunState = "void" if change else "failed"
+        raise RunEndError(f"round {number} could not be measured in {attempt} attempts: {reason}", state)
+    voided = [*work.result.get("voided", []), reason]
+    return StepProgress(note=f"attempt {attempt} does not count: {reason}", result={"voided": voided})
+
+
+def _prepare_round(work: StepWork, number: int) -> StepProgress:
+    """See that all servers are ready and as declared, and write down which they are, before the Job is made."""
+    for progress in (wait_until_ready(work), check_servers(work)):
+        if progress.state != "done":
+            return StepProgress(note=progress.note, result=work.result)
+    servers = read_servers(work)
+    now = work.world.now().isoformat()
+    result = {**work.result, "before": msgspec.to_builtins(servers), "begun_at": now, "number": number}
+    return StepProgress(note="the servers are as declared", result=result, attempts=work.attempts + 1)
+
+
+def _confirm_round(
+    work: StepWork, measured: RoundResult, before: dict[str, ServerState], image_id: str
+) -> StepProgress:
+    spent_s = (work.world.now() - datetime.fromisoformat(work.result["begun_at"])).total_seconds()
+    failed = f", {measured.failed} failed" if measured.failed else ""
+    note = f"{measured.requests} requests{failed} in {spent_s / 60:.1f} min"
+    result = {
+        "number": measured.number,
+        "attempt": measured.attempt,
+        "image_id": image_id or work.result.get("image_id", ""),
+        "used_s": spent_s,
+        "placements": {name: server.placement for name, server in before.items()},
+        "voided": work.result.get("voided", []),
+        "is_simulated": measured.is_simulated,
+    }
+    return StepProgress(state="done", note=note, result=result)
+
+
+def _count_job(number: int, attempt: int) -> int:
+    """Return the number in the Job's name: all attempts of a round lie beside each other."""
+    return 100 * number + attempt
+
+
+def _pin_image(work: StepWork) -> str:
+    """Return the image that measured the rounds before, by its digest; empty before the first."""
+    digests = [step.result.get("image_id") for name, step in work.journal.steps.items() if name.startswith(ROUND_STEP)]
+    digest = next(filter(None, digests), "")
+    if not digest:
+        return ""
+    rendered = work.world.cluster.get_object("cronjobs", work.namespace, MEASURE_JOB) or {}
+    containers = rendered.get("spec", {}).get("jobTemplate", {}).get("spec", {}).get("template", {}).get("spec", {})
+    image = str(containers.get("containers", [{}])[0].get("image", ""))
+    repository = image.partition("@")[0]
+    if ":" in repository.rpartition("/")[2]:
+        repository = repository.rpartition(":")[0]
+    return f"{repository}@{digest}" if repository else ""
+
+
+def describe_change(before: dict[str, ServerState], after: dict[str, ServerState]) -> str:
+    """Return what changed of the servers in a round; empty where nothing did.
+
+    Raises:
+        RunEndError: a Service has a second endpoint, which voids the run.
+    """
+    for name, server in before.items():
+        now = after.get(name)
+        if now is not None and len(now.endpoints) > 1:
+            raise RunEndError(f"Service {name} has {len(now.endpoints)} endpoints: who answered is not known", "void")
+        if now is None:
+            return f"{name} has no single pod any more"
+        for field in ("uid", "restarts", "image", "words", "claim", "devices", "endpoints"):
+            if getattr(server, field) != getattr(now, field):
+                return f"{name}: {field} changed"
+    return ""
+
+
+def run_llmperf(work: StepWork) -> StepProgress:
+    """Run the post's own generator against both arms at once; what fails of it is a note.
+
+    Raises:
+        ExternalError: AWS or Kubernetes failed.
+    """
+    name = name_job(work.run, names.LLMPERF_JOB, 1)
+    look = look_at_job(work, name)
+    if not work.attempts:
+        return StepProgress(note="begins", result={"job": name}, attempts=1)
+    if look.state == "absent":
+        start_job(work, names.LLMPERF_JOB, 1)
+    elif look.state != "running":
+        close_job(work, name)
+        if look.state == "failed":
+            return StepProgress(state="skipped", note=f"llmperf failed: {look.words or 'it says nothing'}")
+        return StepProgress(state="done", note=f"results/{work.experiment.name}/llmperf/{name}/", result={"job": name})
+    return StepProgress(note=look.words or "llmperf runs", result=work.result)
+
+
+def judge_run(work: StepWork) -> StepProgress:
+    """Let the judge's Job make verdict and report of all rounds.
+
+    Raises:
+        RunEndError: no attempt made a verdict; the records are whole.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    attempt = work.attempts
+    if not attempt or work.result.get("phase") == "again":
+        return StepProgress(note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1)
+    name = name_job(work.run, JUDGE_JOB, attempt)
+    look = look_at_job(work, name)
+    if look.state == "absent":
+        llmperf = work.journal.steps.get("llmperf")
+        job = llmperf.result["job"] if llmperf and llmperf.state == "done" else ""
+        task = build_task(work, {}, llmperf_job=job)
+        start_job(work, JUDGE_JOB, attempt, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()})
+        return StepProgress(note="begins", result=work.result)
+    if look.state == "running":
+        return StepProgress(note=look.words or "judges", result=work.result)
+    key = results_prefix(work.experiment.name, work.run) + JUDGMENT_FILE
+    judgment = work.journal.file.at_root().read(key, JudgmentResult) if look.state == "succeeded" else None
+    close_job(work, name)
+    if judgment is not None:
+        return StepProgress(state="done", note=judgment.sentence, result=msgspec.to_builtins(judgment))
+    if attempt >= MAX_JUDGE_ATTEMPTS or look.exit_code == REFUSED_EXIT_CODE:
+        reason = look.words or "its Job left no verdict"
+        raise RunEndError(f"no verdict could be made: {reason}; the records are whole", "failed")
+    return StepProgress(note=f"attempt {attempt} failed: {look.words}", result={"phase": "again"})

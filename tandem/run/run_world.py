@@ -1,0 +1,178 @@
+"""What the steps of a run work with: specs, account, cluster, clock, and the run's journal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from tandem.artifacts.survey import SurveyRow
+from tandem.errors import TandemError
+from tandem.guard.config import AwsClients, GuardConfig
+from tandem.guard.observe import FleetState
+from tandem.ops.stop_paths import StopPath
+from tandem.run.cluster import ClusterApi
+from tandem.run.journal import RunJournal
+from tandem.run.run_keys import lease_run
+from tandem.run.run_plan import BucketGaps, RunPlanInputs
+from tandem.run.run_values import RunState, StepState
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+
+class RunEndError(Exception):
+    """The run cannot go on: its fleet goes to zero, and the run ends in `state` for the reason.
+
+    Args:
+        reason: one sentence.
+        state: `ended` for what the world or the specs forbid, `failed` for an external fault, `void` where nothing may
+            be concluded, `cancelled` where somebody asked for it.
+    """
+
+    def __init__(self, reason: str, state: RunState = "ended") -> None:
+        super().__init__(reason)
+        self.reason, self.state = reason, state
+
+
+class LeaseEndError(RunEndError):
+    """What comes next does not fit into the lease: the fleet goes to zero, and the run waits for another lease."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, "waiting")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunWorld:
+    """One environment with all that a run asks of it.
+
+    Args:
+        guard: the fleet's limits.
+        clients: boto3's.
+        cluster: the Kubernetes API.
+        survey: what the bucket has of what an experiment needs.
+        read_paths: the stops of a fleet, as they stand.
+        now: the time, UTC.
+        pause: waits for so many seconds.
+        beat: writes that the runner lives, where it is time; called while a step waits by itself.
+        log: takes a sentence.
+        writer: this runner, by its pod's uid.
+    """
+
+    environment: Environment
+    experiments: Mapping[str, Experiment]
+    catalogue: Catalogue
+    guard: GuardConfig
+    clients: AwsClients
+    cluster: ClusterApi
+    survey: Callable[[Experiment], Sequence[SurveyRow]]
+    read_paths: Callable[[FleetState], Sequence[StopPath]]
+    now: Callable[[], datetime]
+    pause: Callable[[float], None]
+    beat: Callable[[], None]
+    log: Callable[[str], None]
+    writer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepProgress:
+    """Where a step stands after one look at the world.
+
+    Args:
+        state: of the step.
+        note: one sentence for the timeline.
+        result: what later steps, or this one at its next look, need.
+        attempts: Jobs or tries begun; None leaves the number.
+    """
+
+    state: StepState = "running"
+    note: str = ""
+    result: dict[str, Any] = field(default_factory=dict)
+    attempts: int | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class StepWork:
+    """One run at work: its world, its journal, its experiment.
+
+    Args:
+        name: of the step that is looked at.
+        result, attempts: as the journal has them of this step.
+    """
+
+    world: RunWorld
+    journal: RunJournal
+    experiment: Experiment
+    name: str = ""
+    started_at: datetime | None = None
+    attempts: int = 0
+    result: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return self.journal.run.run
+
+    @property
+    def namespace(self) -> str:
+        """The experiment's namespace."""
+        return names.experiment_namespace(self.experiment)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The names of the variants, the baseline first."""
+        return tuple(arm.name for arm in self.plan_inputs.arms)
+
+    @property
+    def plan_inputs(self) -> RunPlanInputs:
+        """What the plan of this run is made of; nothing is taken to be missing."""
+        world, request = self.world, self.journal.run.request
+        return RunPlanInputs(
+            environment=world.environment, experiment=self.experiment, catalogue=world.catalogue, gaps=BucketGaps(),
+            request=request,
+        )  # fmt: skip
+
+    @property
+    def lease_number(self) -> int:
+        """Which lease of the run this is, from 1; the next one where the last is over."""
+        leases = self.journal.run.leases
+        return len(leases) + (not leases or leases[-1].empty_at is not None)
+
+    @property
+    def lease_name(self) -> str:
+        """The name of the lease that the run has or asks for."""
+        return lease_run(self.run, self.lease_number)
+
+    @property
+    def has_lease(self) -> bool:
+        """Whether a lease of the run may have nodes."""
+        leases = self.journal.run.leases
+        return bool(leases) and leases[-1].empty_at is None
+
+    def count_elapsed_s(self) -> float:
+        """Return for how long the step has been at work."""
+        return (self.world.now() - (self.started_at or self.world.now())).total_seconds()
+
+    def count_lease_s(self) -> float | None:
+        """Return the seconds to the lease's deadline; None without a lease."""
+        if not self.has_lease:
+            return None
+        return (datetime.fromisoformat(self.journal.run.leases[-1].deadline) - self.world.now()).total_seconds()
+
+    def require_lease_s(self, needed_s: float, what: str) -> None:
+        """Go on only where the lease lasts so long.
+
+        Raises:
+            LeaseEndError: it does not.
+        """
+        left_s = self.count_lease_s()
+        if left_s is not None and left_s < needed_s:
+            minutes = (int(needed_s // 60), int(left_s // 60))
+            raise LeaseEndError("{} needs {} min and the lease has {}".format(what, *minutes))
+
+
+def describe_fault(fault: TandemError) -> str:
+    """Return a fault in one sentence, with what to change."""
+    return f"{fault.where}: {fault.problem}; {fault.change}" if fault.where else f"{fault.problem}; {fault.change}"

@@ -1,0 +1,203 @@
+"""The runner: one pod that takes requests from the bucket and looks at one run after the other.
+
+Invariant: everything that it knows stands in the bucket and in the cluster, so it may be killed at any moment; of two
+runners the one that wrote `runner.json` first ends at its next beat. A fault of AWS or Kubernetes ends no look but its
+own.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from tandem.artifacts.inventory import read_inventory
+from tandem.artifacts.needs import list_needs, merge_needs
+from tandem.artifacts.store import open_store
+from tandem.artifacts.survey import SurveyRow, survey_bucket
+from tandem.errors import ExitCode, ExternalError, InputError
+from tandem.guard.lease import heartbeat_key
+from tandem.guard.observe import FleetState
+from tandem.ops.account import create_guard_clients, create_session
+from tandem.ops.guard_config import build_guard_config
+from tandem.ops.stop_paths import StopPath, read_stop_paths
+from tandem.run.cluster import KubernetesCluster
+from tandem.run.engine import RunEngine
+from tandem.run.journal import LostRunError, ObjectFile, RunJournal, list_runs
+from tandem.run.request_inbox import RequestInbox
+from tandem.run.run_keys import RUNNER_KEY, run_record_key
+from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
+from tandem.run.run_world import RunWorld
+from tandem.spec import names
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecError
+from tandem.spec.spec_digest import compute_spec_digest
+from tandem.spec.workspace import load_workspace
+
+BEAT_SPAN = timedelta(seconds=60)
+POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0
+
+
+class Runner:
+    """One runner at work.
+
+    Args:
+        world: what it works with; its `beat` is set to this runner's own by `build_world`.
+    """
+
+    def __init__(self, world: RunWorld) -> None:
+        self.world, self.file = world, ObjectFile(world.clients, world.guard)
+        self.inbox = RequestInbox(world, self.file)
+        self.engine: RunEngine | None = None
+        self._beaten_at: datetime | None = None
+        self._has_started = False
+
+    def look(self) -> None:
+        """Beat, take what is asked, and take one look at the run that is at work.
+
+        Raises:
+            LostRunError: another runner is at work; this one must end.
+            ExternalError: AWS failed; the next look goes on.
+        """
+        if not self._has_started:
+            self.file.read(RUNNER_KEY, RunnerBeat)  # so that its own beat takes the place of the one before
+            self.beat()
+            self._find_active_run()
+            self._has_started = True
+        self.beat()
+        for item in self.inbox.list_open():
+            journal = self.inbox.take(item, self.engine.work.journal if self.engine else None)
+            if journal is not None and self.engine is None:
+                self._begin(journal)
+        if self.engine is not None and not self.engine.advance():
+            self.engine = None
+            self.beat(at_once=True)
+
+    def beat(self, *, at_once: bool = False) -> None:
+        """Write that the runner lives, and that its lease is in use; once a minute.
+
+        Raises:
+            LostRunError: another runner wrote `runner.json`.
+            ExternalError: S3 failed.
+        """
+        now = self.world.now()
+        if self._beaten_at is not None and now - self._beaten_at < BEAT_SPAN and not at_once:
+            return
+        work, world = self.engine.work if self.engine else None, self.world
+        digests = {
+            name: compute_spec_digest(world.environment, experiment, world.catalogue)
+            for name, experiment in world.experiments.items()
+        }
+        beat = RunnerBeat(
+            at=now.isoformat(), writer=world.writer, run=work.run if work else None, spec_digests=digests,
+            step=self.engine.step if self.engine else "", note=self.engine.note if self.engine else "",
+        )  # fmt: skip
+        self.file.write(RUNNER_KEY, beat)
+        if work and work.has_lease:
+            key = heartbeat_key(work.journal.run.leases[-1].name)
+            self.file.read(key, LeaseBeat)
+            self.file.write(key, LeaseBeat(at=now.isoformat()))
+        self._beaten_at = now
+
+    def _find_active_run(self) -> None:
+        """Go on with the run that another runner left, where there is one."""
+        for run in list_runs(self.file):
+            record = self.file.read(run_record_key(run), RunRecord)
+            if record is not None and record.state == "running":
+                journal = RunJournal.load(self.file, run)
+                assert journal is not None, "it was there a moment ago, and nobody deletes it"
+                self._begin(journal)
+                return
+
+    def _begin(self, journal: RunJournal) -> None:
+        experiment = self.world.experiments.get(journal.run.experiment)
+        if experiment is None:  # its servers are not declared any more: nothing of it can be looked at
+            self.world.log(f"run {journal.run.run}: experiment {journal.run.experiment} is not hosted any more")
+            return
+        self.engine = RunEngine(self.world, journal, experiment)
+        self.world.log(f"run {journal.run.run} of {journal.run.who}")
+
+
+def serve_requests(environment_name: str, specs_folder: Path) -> int:
+    """Run until SIGTERM.
+
+    Args:
+        environment_name: which environment this cluster is of.
+        specs_folder: holds `environments/` and `experiments/`, as the manifests carry them.
+
+    Returns:
+        0 after SIGTERM; 2 where the specs are refused; 3 where another runner took over, or no way leads to Kubernetes.
+    """
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    runners: list[Runner] = []
+    try:
+        world = build_world(environment_name, specs_folder, stop, lambda: runners[0].beat())  # noqa: PLW0108 - made below
+    except (SpecError, InputError) as fault:
+        print_log(str(fault))
+        return int(ExitCode.BAD_INPUT)
+    runners.append(Runner(world))
+    poll_s = float(os.environ.get(POLL_VARIABLE, POLL_S))
+    while not stop.is_set():
+        try:
+            runners[0].look()
+        except LostRunError as loss:
+            print_log(f"another runner is at work ({loss}): this one ends")
+            return int(ExitCode.EXTERNAL_FAILURE)
+        except ExternalError as fault:
+            print_log(f"the next look goes on: {fault}")
+        stop.wait(poll_s)
+    print_log("SIGTERM: the next runner goes on")
+    return int(ExitCode.DONE)
+
+
+def build_world(environment_name: str, specs_folder: Path, stop: threading.Event, beat: Callable[[], None]) -> RunWorld:
+    """Return what a runner in a cluster works with.
+
+    Raises:
+        SpecError: a spec is refused.
+        ExternalError: the settings of this pod cannot be used.
+    """
+    workspace = load_workspace(specs_folder / "environments", specs_folder / "experiments", (environment_name,))
+    if workspace.faults:
+        raise SpecError(list(workspace.faults))
+    environment = workspace.environments[environment_name].record
+    experiments = {name: file.record for name, file in workspace.experiments.items()}
+    catalogue, session = load_catalogue(), create_session()
+    clients, guard = create_guard_clients(environment, session), build_guard_config(environment)
+    store = open_store(names.bucket_name(environment))
+
+    def survey(experiment: Experiment) -> tuple[SurveyRow, ...]:
+        needs = merge_needs(list_needs([experiment], catalogue))
+        return tuple(row for row in survey_bucket(store.bucket, needs, read_inventory(store)) if row.used_by)
+
+    def read_paths(fleet: FleetState) -> tuple[StopPath, ...]:
+        return read_stop_paths(clients, session, environment, guard, fleet)[0]
+
+    return RunWorld(
+        environment=environment, experiments=experiments, catalogue=catalogue, guard=guard, clients=clients,
+        cluster=KubernetesCluster(), survey=survey, read_paths=read_paths, now=lambda: datetime.now(tz=UTC),
+        pause=lambda seconds: _pause(stop, seconds), beat=beat, log=print_log,
+        writer=os.environ.get("POD_UID") or f"process {os.getpid()} since {time.time():.0f}",
+    )  # fmt: skip
+
+
+class _StoppedError(ExternalError):
+    """SIGTERM came while a step waited."""
+
+
+def _pause(stop: threading.Event, seconds: float) -> None:
+    if stop.wait(seconds):
+        raise _StoppedError("SIGTERM", change="the next runner goes on")
+
+
+def print_log(sentence: str) -> None:
+    """Write a sentence to the pod's log."""
+    sys.stdout.write(f"{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S} {sentence}\n")
+    sys.stdout.flush()

@@ -1,0 +1,213 @@
+"""The servers of a run as the cluster has them: what a round is held against before and after, and what was declared.
+
+Invariant: a figure is of one process on known devices, started as declared. What the Pod Identity webhook adds to a pod
+is passed over by name; all else that differs is told by its field.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from tandem.run.cluster import Object
+from tandem.run.jobs import describe_waiting, list_container_statuses
+from tandem.run.run_world import StepWork
+from tandem.spec import names
+from tandem.spec.artifact_key import KEY_VARIABLE
+from tandem.spec.experiment import Variant
+from tandem.spec.images import pull_name
+from tandem.spec.server_command import build_server_command
+from tandem.spec.variant_key import compute_artifact_key
+
+# what amazon-eks-pod-identity-webhook adds (its pkg/handler, 2026): not declared, and no part of what serves
+WEBHOOK_VARIABLES = frozenset({
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_DEFAULT_REGION", "AWS_REGION",
+    "AWS_STS_REGIONAL_ENDPOINTS",
+})  # fmt: skip
+SERVER_CONTAINER, ADMIT_CONTAINER = "vllm", "admit"
+CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+SERVICE_LABEL = "kubernetes.io/service-name"
+NAME_LABEL = "app.kubernetes.io/name"
+
+
+class ServerState(msgspec.Struct, frozen=True, kw_only=True):
+    """One server at one moment.
+
+    Args:
+        variant: its name. pod, uid, node: of its pod. restarts: of the server's container.
+        is_ready: whether the pod is ready.
+        image, words: what the container runs: its image, then command and arguments.
+        claim: uid of the pod's resource claim; empty where it is not allocated.
+        devices: ids of its devices, in order.
+        endpoints: uids of the pods behind its Service that are ready.
+        trouble: why it does not serve, in Kubernetes' words or its container's.
+    """
+
+    variant: str
+    pod: str
+    uid: str
+    node: str = ""
+    restarts: int = 0
+    is_ready: bool = False
+    image: str = ""
+    words: tuple[str, ...] = ()
+    claim: str = ""
+    devices: tuple[int, ...] = ()
+    endpoints: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def placement(self) -> str:
+        """Which part of its node it runs on, as every record has it."""
+        return f"devices {self.devices[0]}-{self.devices[-1]}" if self.devices else "unknown"
+
+
+def list_server_pods(work: StepWork, variant: str) -> list[Object]:
+    """Return the pods of a variant that are not at their end; those that are being deleted too.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    labels = {NAME_LABEL: variant, "app.kubernetes.io/component": "server"}
+    pods = work.world.cluster.list_objects("pods", work.namespace, labels)
+    return [pod for pod in pods if pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}]
+
+
+def read_servers(work: StepWork) -> dict[str, ServerState]:
+    """Return variant -> its server; a variant without a pod, or with several, is left out.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    cluster, namespace = work.world.cluster, work.namespace
+    claims = {claim["metadata"]["name"]: claim for claim in cluster.list_objects("resourceclaims", namespace)}
+    device_ids = _read_device_ids(cluster.list_objects("resourceslices"))
+    slices = cluster.list_objects("endpointslices", namespace)
+    servers = {}
+    for arm in work.arms:
+        pods = list_server_pods(work, arm)
+        if len(pods) == 1 and "deletionTimestamp" not in pods[0]["metadata"]:
+            server = _read_server(arm, pods[0], claims, device_ids)
+            endpoints = tuple(sorted(_list_ready_endpoints(slices, arm)))
+            servers[arm] = msgspec.structs.replace(server, endpoints=endpoints)
+    return servers
+
+
+def _read_server(
+    name: str, pod: Object, claims: dict[str, Object], device_ids: dict[tuple[str, str], int]
+) -> ServerState:
+    status, metadata, spec = pod.get("status", {}), pod["metadata"], pod["spec"]
+    container = find_container(spec, SERVER_CONTAINER)
+    rows = [row for row in status.get("containerStatuses", []) if row["name"] == SERVER_CONTAINER]
+    conditions = {row["type"]: row["status"] for row in status.get("conditions", [])}
+    claim_names = [row.get("resourceClaimName", "") for row in status.get("resourceClaimStatuses") or []]
+    claim = next((claims[claim_name] for claim_name in claim_names if claim_name in claims), {})
+    results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+    devices = sorted(device_ids.get((row["pool"], row["device"]), -1) for row in results)
+    return ServerState(
+        variant=name,
+        pod=metadata["name"],
+        uid=metadata["uid"],
+        node=spec.get("nodeName") or "",
+        restarts=sum(row.get("restartCount", 0) for row in rows),
+        is_ready=conditions.get("Ready") == "True",
+        image=container.get("image", ""),
+        words=(*container.get("command", []), *container.get("args", [])),
+        claim=claim["metadata"]["uid"] if results else "",
+        devices=tuple(devices),
+        trouble=_describe_trouble(pod),
+    )
+
+
+def _describe_trouble(pod: Object) -> str:
+    """Return what the last failed container of a pod said, or why it waits."""
+    for row in list_container_statuses(pod):
+        for state in (row.get("state", {}), row.get("lastState", {})):
+            ended = state.get("terminated") or {}
+            if ended.get("exitCode"):
+                words = str(ended.get("message") or ended.get("reason") or "").strip().splitlines()
+                return f"{row['name']} ended with {ended['exitCode']}{': ' + words[-1] if words else ''}"
+    return describe_waiting([pod])
+
+
+def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
+    """Return (pool, device) -> its id on the node, from the attribute deviceId (aws-neuron-sdk deploy/eks/dra.rst)."""
+    ids = {}
+    for row in slices:
+        for device in row["spec"].get("devices") or []:
+            attributes = device.get("attributes") or device.get("basic", {}).get("attributes") or {}
+            values = [value.get("int") for name, value in attributes.items() if name.rpartition("/")[2] == "deviceId"]
+            ids[row["spec"]["pool"]["name"], device["name"]] = int(values[0]) if values else -1
+    return ids
+
+
+def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[str]:
+    for row in slices:
+        if row["metadata"].get("labels", {}).get(SERVICE_LABEL) == service:
+            for endpoint in row.get("endpoints") or []:
+                if endpoint.get("conditions", {}).get("ready", True):
+                    yield str((endpoint.get("targetRef") or {}).get("uid", endpoint.get("addresses")))
+
+
+def find_container(spec: Object, name: str) -> Object:
+    """Return a container of a pod's spec by its name; an empty mapping where there is none."""
+    containers = (*(spec.get("initContainers") or []), *spec.get("containers", []))
+    return next((container for container in containers if container["name"] == name), {})
+
+
+def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[str]:
+    """Yield in what a server's pod differs from what is declared: field, what runs, what is declared."""
+    world, experiment, spec = work.world, work.experiment, pod["spec"]
+    serving, command = experiment.serving, build_server_command(experiment, variant, world.catalogue)
+    key = compute_artifact_key(experiment, variant, world.catalogue)
+    server, admit = find_container(spec, SERVER_CONTAINER), find_container(spec, ADMIT_CONTAINER)
+    reference = world.catalogue.runtimes[experiment.runtime].image.reference
+    image = pull_name(reference, world.catalogue.digests.find_digest(reference), world.environment.registry_mirrors)
+    variables = {row["name"]: row.get("value", "") for row in server.get("env") or []}
+    volumes = {row["name"]: (row.get("persistentVolumeClaim") or {}).get("claimName") for row in spec["volumes"]}
+    keys = {
+        row["name"]: (row.get("valueFrom") or {}).get("configMapKeyRef", {}).get("name")
+        for row in admit.get("env") or []
+    }
+    requests = server.get("resources", {}).get("requests") or {}
+    rows: dict[str, tuple[Any, Any]] = {
+        "image": (server.get("image"), image),
+        "command": (tuple(server.get("command") or ()), command.command),
+        "arguments": (tuple(server.get("args") or ()), command.arguments),
+        "environment": (
+            {name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES},
+            command.environment,
+        ),
+        "cpu": (requests.get("cpu"), str(serving.cpu)),
+        "memory": (requests.get("memory"), f"{serving.memory_gib}Gi"),
+        "claims": (len(spec.get("resourceClaims") or []), 1),
+        "artifact volume": (
+            volumes.get("stored"),
+            names.artifact_volume_name(world.environment, experiment, key),
+        ),
+        "artifact key": (keys.get(KEY_VARIABLE), names.key_config_map_name(key)),
+    }
+    for field, (running, declared) in rows.items():
+        if running != declared:
+            yield f"{field}: {spell_value(running)} runs, {spell_value(declared)} is declared"
+
+
+def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
+    """Yield in what a server's devices differ from what is declared."""
+    serving = work.experiment.serving
+    if len(server.devices) != serving.devices:
+        yield f"devices: the claim has {len(server.devices)}, {serving.devices} are declared"
+    size = serving.device_group
+    if size and len({device // size for device in server.devices}) > 1:
+        yield f"devices {spell_value(server.devices)} are of more than one group of {size}"
+    if server.endpoints != (server.uid,):
+        yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
+
+
+def spell_value(value: object, max_characters: int = 120) -> str:
+    """Return a value for a sentence, cut where it is long."""
+    text = value if isinstance(value, str) else json.dumps(value, default=list)
+    return text if len(text) <= max_characters else f"{text[:max_characters]}..."

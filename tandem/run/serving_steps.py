@@ -1,0 +1,183 @@
+"""Steps that serve: scale one server after the other, wait until each is ready, hold it against what is declared.
+
+A restart does the same on swapped halves. The first server takes the first free half of a node, so the order of the
+scales decides who runs where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from tandem.run.jobs import list_container_statuses
+from tandem.run.run_world import RunEndError, StepProgress, StepWork
+from tandem.run.server_state import (
+    ServerState,
+    list_claim_faults,
+    list_differences,
+    list_server_pods,
+    read_servers,
+)
+
+CLAIM_WAIT_S = 10 * 60
+READY_WAIT_S = 75 * 60  # charts/serve.py gives a start an hour; the image and a node's warm-up come on top
+DOWN_WAIT_S = 10 * 60
+MAX_RESTARTS = 3  # of a server before it is ready: a crash loop
+MAX_SWAPS = 2  # tries to get the other halves; then the run goes on, and says so
+
+
+def list_scale_order(work: StepWork, start: int) -> tuple[str, ...]:
+    """Return the arms in the order in which start number `start`, from 0, scales them: each start the other way."""
+    return work.arms if start % 2 == 0 else work.arms[::-1]
+
+
+def count_starts(work: StepWork) -> int:
+    """Return how many restarts the rounds have behind them, which is the number of the start that comes next."""
+    return sum(name.startswith("restart-") and step.state == "done" for name, step in work.journal.steps.items())
+
+
+def start_servers(work: StepWork) -> StepProgress:
+    """Scale the first server to one; the next when the claim of the one before is allocated."""
+    return scale_in_order(work, list_scale_order(work, count_starts(work) + work.lease_number - 1))
+
+
+def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
+    """Scale the servers one after the other, each once the one before it has its devices.
+
+    Raises:
+        RunEndError: a server gets no devices in time, or has more than one pod.
+        ExternalError: Kubernetes failed.
+    """
+    servers = read_servers(work)
+    for arm in arms:
+        pods = list_server_pods(work, arm)
+        if len(pods) > 1:
+            raise RunEndError(f"{arm} has {len(pods)} pods, and must have one", "void")
+        if not pods:
+            work.world.cluster.scale_deployment(work.namespace, arm, 1)
+        server = servers.get(arm)
+        if server is None or not server.claim:
+            trouble = server.trouble if server else "no pod yet"
+            if work.count_elapsed_s() > CLAIM_WAIT_S:
+                raise RunEndError(f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}")
+            return StepProgress(note=f"{arm} waits for its devices{trouble and f': {trouble}'}")
+    return StepProgress(state="done", note=describe_placements(servers, arms))
+
+
+def describe_placements(servers: dict[str, ServerState], arms: Sequence[str]) -> str:
+    """Return which server runs on which devices."""
+    return ", ".join(f"{arm} on {servers[arm].placement}" for arm in arms)
+
+
+def wait_until_ready(work: StepWork) -> StepProgress:
+    """Wait until every server answers: its start-up probe has had a token of the device.
+
+    Raises:
+        RunEndError: a server restarts again and again, is refused its artifact, or does not start in time.
+        ExternalError: Kubernetes failed.
+    """
+    servers = read_servers(work)
+    waiting = [name for name in work.arms if name not in servers or not servers[name].is_ready]
+    details = []
+    for name in waiting:
+        pods = list_server_pods(work, name)
+        counts = [row.get("restartCount", 0) for pod in pods for row in list_container_statuses(pod)]
+        trouble = servers[name].trouble if name in servers else f"{len(pods)} pods"
+        if max(counts, default=0) >= MAX_RESTARTS:
+            raise RunEndError(f"{name} was restarted {max(counts)} times and is not ready: {trouble}")
+        if work.count_elapsed_s() > READY_WAIT_S:
+            raise RunEndError(f"{name} is not ready after {READY_WAIT_S // 60} min: {trouble}")
+        details.append(f"{name}{trouble and f' ({trouble})'}")
+    if waiting:
+        return StepProgress(note=f"waits for {', '.join(details)}", result=work.result)
+    return StepProgress(state="done", note=f"{len(servers)} servers answer")
+
+
+def check_servers(work: StepWork) -> StepProgress:
+    """Hold every server against what is declared.
+
+    Raises:
+        RunEndError: one differs; the sentence names the field, what runs and what is declared.
+        ExternalError: Kubernetes failed.
+    """
+    servers, faults = read_servers(work), list[str]()
+    for variant in work.experiment.all_variants():
+        server = servers.get(variant.name)
+        pods = list_server_pods(work, variant.name)
+        if server is None or len(pods) != 1:
+            faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
+            continue
+        differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
+        faults += [f"{variant.name}: {difference}" for difference in differences]
+    if faults:
+        raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", "void")
+    return StepProgress(state="done", note=describe_placements(servers, work.arms))
+
+
+def restart_servers(work: StepWork) -> StepProgress:
+    """Start all servers anew, in the other order, so that each arm gets the other half.
+
+    The journal first has the pods that must go; then the servers go to 0 until claims and pods are gone, come back one
+    by one, are ready, and are as declared. Halves that stay the same are tried once more, then accepted and said.
+
+    Raises:
+        RunEndError: a server does not go, or does not come back.
+        ExternalError: Kubernetes failed.
+    """
+    if not work.result.get("phase") or work.result["phase"] == "again":
+        return _begin_restart(work)
+    uids: set[str] = set(work.result["uids"])
+    leaving = [arm for arm in work.arms if uids & {pod["metadata"]["uid"] for pod in list_server_pods(work, arm)}]
+    if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
+        for arm in work.arms:
+            work.world.cluster.scale_deployment(work.namespace, arm, 0)
+        span_s = (work.world.now() - datetime.fromisoformat(work.result["since"])).total_seconds()
+        if span_s > DOWN_WAIT_S:
+            raise RunEndError(f"{', '.join(leaving) or 'claims'} did not go in {DOWN_WAIT_S // 60} min")
+        return StepProgress(note=f"waits for {', '.join(leaving) or 'claims'} to go", result=work.result)
+    return _finish_restart(work)
+
+
+def _begin_restart(work: StepWork) -> StepProgress:
+    """Write down which pods must go; servers that a new lease started are no round's yet, and stay."""
+    steps, lease = work.journal.steps, work.journal.run.leases[-1]
+    last_end = max(str(step.ended_at) for name, step in steps.items() if name.startswith("round-") and step.ended_at)
+    if lease.raised_at > last_end:
+        return StepProgress(state="done", note="the new lease started the servers anew")
+    placements = {name: server.placement for name, server in read_servers(work).items()}
+    uids = [pod["metadata"]["uid"] for arm in work.arms for pod in list_server_pods(work, arm)]
+    result = {
+        "former": work.result.get("former") or placements,
+        "uids": uids,
+        "phase": "down",
+        "since": work.world.now().isoformat(),
+    }
+    return StepProgress(note="takes the servers down", result=result, attempts=work.attempts + 1)
+
+
+def _has_claims(work: StepWork, uids: set[str]) -> bool:
+    """Tell whether claims of the pods that went are still there."""
+    claims = work.world.cluster.list_objects("resourceclaims", work.namespace)
+    owners = {owner["uid"] for claim in claims for owner in claim["metadata"].get("ownerReferences") or []}
+    return bool(owners & uids)
+
+
+def _finish_restart(work: StepWork) -> StepProgress:
+    result = {**work.result, "phase": "up"}
+    order = list_scale_order(work, count_starts(work) + work.lease_number)
+    for advance in (
+        partial(scale_in_order, work, order),
+        partial(wait_until_ready, work),
+        partial(check_servers, work),
+    ):
+        progress = advance()
+        if progress.state != "done":
+            return StepProgress(note=progress.note, result=result)
+    servers = read_servers(work)
+    same = [name for name, server in servers.items() if server.placement == result["former"].get(name)]
+    note = describe_placements(servers, work.arms)
+    if same and work.attempts < MAX_SWAPS:
+        return StepProgress(note=f"{note}: the same halves, once more", result={**result, "phase": "again"})
+    kept = f"; {', '.join(same)} kept the devices after {work.attempts} tries" if same else ""
+    return StepProgress(state="done", note=f"{note}{kept}", result={"kept": same})
