@@ -28,19 +28,31 @@ class ClusterClock:
         self._now += timedelta(seconds=seconds)
 
 
+class WallClock(ClusterClock):
+    """This machine's clock, for a cluster whose pods are processes."""
+
+    def now(self) -> datetime:
+        """Return the moment, UTC."""
+        return datetime.now(UTC)
+
+
 class RehearsalCluster:
     """Objects, controllers and pods.
 
     Args:
         clock: what all of them call now.
         build_runtime: makes what runs the pods, of the clock's now.
+        store: the objects, where the runtime reads them too; of its own by default.
 
     Attributes:
         store: the objects, for a server or a test.
     """
 
-    def __init__(self, clock: ClusterClock, build_runtime: Callable[[Callable[[], datetime]], PodRuntime]) -> None:
-        self.clock, self.store = clock, ObjectStore(clock.now)
+    def __init__(
+        self, clock: ClusterClock, build_runtime: Callable[[Callable[[], datetime]], PodRuntime],
+        store: ObjectStore | None = None,
+    ) -> None:  # fmt: skip
+        self.clock, self.store = clock, store or ObjectStore(clock.now)
         self._runtime = build_runtime(clock.now)
 
     def settle(self) -> None:

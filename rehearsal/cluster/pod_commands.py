@@ -116,7 +116,7 @@ class PodLayout:
         }
         if folders:
             paths = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
-            text = re.sub(rf'(?<![\w./-])({paths})(?=[/"\s]|$)', lambda match: str(folders[match[1]]), text)
+            text = re.sub(rf"(?<![\w./-])({paths})(?=[/\"'\s]|$)", lambda match: str(folders[match[1]]), text)
         for number, port in self.ports.items():
             text = re.sub(rf"(127\.0\.0\.1|localhost):{number}\b", rf"\1:{port}", text)
         return self._service_ports.localize_urls(text, self._pod["metadata"]["namespace"])

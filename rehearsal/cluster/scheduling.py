@@ -3,7 +3,8 @@
 Left out: preemption and priorities, sidecars, preferred and pod affinity, topology spread, volumes, matchFields, the
 operators Gt and Lt. Of resource claims: claims named by resourceClaimName, DeviceClass objects (a device is of the
 class that has its driver's name), allocationMode All, firstAvailable, adminAccess, device taints, shared counters,
-slices without nodeName, older pool generations, and CEL but for one attribute's equality: others match no device.
+slices without nodeName, older pool generations, and CEL but for equalities of attributes, joined by &&: others match no
+device.
 """
 
 from __future__ import annotations
@@ -356,13 +357,16 @@ def _fill_slots(
 
 def _is_wanted(wish: Object, device: NodeDevice) -> bool:
     expressions = [row["cel"]["expression"] for row in wish.get("selectors", [])]
-    return wish["deviceClassName"] == device.driver and all(_match_equality(row, device) for row in expressions)
+    return wish["deviceClassName"] == device.driver and all(_match_equalities(row, device) for row in expressions)
 
 
-def _match_equality(expression: str, device: NodeDevice) -> bool:
-    match = _EQUALITY.fullmatch(expression.strip())
-    actual = device.attributes.get(f"{match[1]}/{match[2]}") if match else None
-    return match is not None and json.dumps(actual) == match[3].replace("'", '"')
+def _match_equalities(expression: str, device: NodeDevice) -> bool:
+    """Tell whether a device has each attribute that an expression names; one of another form matches nothing."""
+    matches = [_EQUALITY.fullmatch(part.strip()) for part in expression.split("&&")]
+    return all(
+        match and json.dumps(device.attributes.get(f"{match[1]}/{match[2]}")) == match[3].replace("'", '"')
+        for match in matches
+    )
 
 
 def _is_consistent(chosen: list[tuple[str, NodeDevice]], constraints: list[Object]) -> bool:

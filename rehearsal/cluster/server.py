@@ -156,7 +156,7 @@ class ClusterServer:
         if call.subresource == "log":
             return self._answer_log(request, self.store.get_object("pods", call.namespace, call.name))
         status = HTTPStatus.CREATED if call.verb == "create" else HTTPStatus.OK
-        return web.json_response(self._change_or_read(request, call, body), status=status)
+        return _build_answer(self._change_or_read(request, call, body), status)
 
     def _answer_log(self, request: web.Request, pod: Object) -> web.Response:
         """Answer the log of one container, which has to be named where the pod has several."""
@@ -322,7 +322,12 @@ def _build_fault(status: int) -> web.Response:
 
 
 def _build_status(error: ApiError) -> web.Response:
-    return web.json_response(_describe_status(error), status=error.status)
+    return _build_answer(_describe_status(error), error.status)
+
+
+def _build_answer(body: Object, status: int) -> web.Response:
+    """Return JSON as the API server does, whose type names no character set: lightkube compares it as a whole."""
+    return web.Response(body=json.dumps(body).encode(), status=status, content_type="application/json")
 
 
 def _describe_status(error: ApiError) -> Object:

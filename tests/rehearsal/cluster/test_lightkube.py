@@ -1,0 +1,140 @@
+"""The API as lightkube's real client sees it: the calls of the runner, over HTTP."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.resources import apps_v1, batch_v1, core_v1, discovery_v1, resource_v1
+from lightkube.types import CascadeType, PatchType
+from test_rehearsal_cluster import build_node, build_server
+
+from rehearsal.cluster.cluster import RehearsalCluster, WallClock
+from rehearsal.cluster.live_cluster import LiveCluster
+from rehearsal.cluster.pods import PodScript, VirtualPods
+from rehearsal.cluster.server import ClusterFault, ClusterServer, ClusterUser
+
+SCRIPTS = {"stage-1": PodScript(run_s=0, log="one\ntwo\nthree\n"), "plain": PodScript()}
+RULE = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+JOB = {
+    "metadata": {"name": "stage-1", "labels": {"tandem.run/id": "r1"}},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "stage"}]}}},
+}
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LiveCluster]:
+    cluster = RehearsalCluster(WallClock(), lambda now: VirtualPods(now, SCRIPTS))
+    node, slice_ = build_node(devices=16)
+    cluster.store.create_object("nodes", "", node)
+    cluster.store.create_object("resourceslices", "", slice_)
+    claim = {
+        "devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "neuron.amazonaws.com", "count": 8}}]}
+    }
+    template = {"metadata": {"name": "half"}, "spec": {"spec": claim}}
+    cluster.store.create_object("resourceclaimtemplates", "post", template)
+    service = {"metadata": {"name": "plain"}, "spec": {"selector": {"app": "plain"}, "ports": [{"port": 8000}]}}
+    cluster.store.create_object("services", "post", service)
+    cluster.store.create_object("deployments", "post", build_server("plain", replicas=0))
+    users = {"secret": ClusterUser("runner", cluster_rules=[RULE])}
+    server = ClusterServer(cluster.store, users, read_log=lambda _, name: SCRIPTS["stage-1"].log + name)
+    with LiveCluster(cluster, server) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(live) -> Client:
+    return Client(KubeConfig.from_dict(live.build_kubeconfig("secret", "post")), field_manager="runner")
+
+
+def wait_until(check) -> None:
+    for _ in range(100):
+        if check():
+            return
+        time.sleep(0.05)
+    raise AssertionError(check)
+
+
+@pytest.fixture(scope="module")
+def pod(client) -> core_v1.Pod:
+    """The pod of a Job that ended."""
+    client.create(batch_v1.Job.from_dict(JOB))
+    wait_until(lambda: (status := client.get(batch_v1.Job, "stage-1").status) and status.succeeded == 1)
+    (found,) = client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})
+    return found
+
+
+def test_a_job_ends_complete(client, pod):
+    (job,) = client.list(batch_v1.Job, labels={"tandem.run/id": "r1"})
+    state = pod.status.containerStatuses[0].state
+    assert {row.type for row in job.status.conditions} >= {"Complete"}
+    assert (pod.status.phase, state.terminated.exitCode) == ("Succeeded", 0)
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_name_that_is_taken_is_a_conflict(client):
+    with pytest.raises(ApiError) as error:
+        client.create(batch_v1.Job.from_dict(JOB))
+    assert (error.value.status.code, error.value.status.reason) == (409, "AlreadyExists")
+
+
+def test_a_log_has_a_container_and_a_last_line(client, pod):
+    lines = list(client.log(pod.metadata.name, container="stage", tail_lines=2))
+    assert "".join(lines).splitlines() == ["three", "stage"]
+
+
+def test_the_log_of_an_unknown_container_is_refused(client, pod):
+    with pytest.raises(ApiError, match="choose one of") as error:
+        list(client.log(pod.metadata.name, container="other"))
+    assert error.value.status.code == 400
+
+
+def test_a_scale_places_a_server_and_its_claim(client):
+    client.patch(apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 1}}, patch_type=PatchType.MERGE)
+    wait_until(lambda: client.get(apps_v1.Deployment, "plain").status.readyReplicas == 1)
+    (claim,) = client.list(resource_v1.ResourceClaim)
+    assert len(claim.status.allocation.devices.results) == 8
+    wait_until(lambda: [row.conditions.ready for s in client.list(discovery_v1.EndpointSlice) for row in s.endpoints])
+
+
+def test_a_scale_to_zero_gives_the_claim_back(client):
+    scale = client.patch(apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 0}}, patch_type=PatchType.MERGE)
+    assert scale.spec.replicas is None
+    wait_until(lambda: not list(client.list(resource_v1.ResourceClaim)))
+
+
+def test_what_lies_in_no_namespace_is_listed(client):
+    (node,) = client.list(core_v1.Node)
+    (slice_,) = client.list(resource_v1.ResourceSlice)
+    assert (node.metadata.name, len(slice_.spec.devices)) == ("node-a", 16)
+
+
+def test_a_list_in_chunks_is_served_whole(client):
+    assert [node.metadata.name for node in client.list(core_v1.Node, chunk_size=1)] == ["node-a"]
+
+
+def test_events_are_listed(client):
+    assert list(client.list(core_v1.Event)) == []
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_job_is_deleted_with_its_pods(client):
+    client.delete(batch_v1.Job, "stage-1", cascade=CascadeType.BACKGROUND)
+    wait_until(lambda: not list(client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})))
+
+
+@pytest.mark.parametrize("status", [503, 410])
+def test_a_fault_is_an_error_of_the_client(live, client, status):
+    live.server.faults.append(ClusterFault(status, verb="list", plural="nodes"))
+    with pytest.raises(ApiError) as error:
+        list(client.list(core_v1.Node))
+    assert error.value.status.code == status
+
+
+def test_another_token_is_nobody(live):
+    stranger = Client(KubeConfig.from_dict(live.build_kubeconfig("other", "post")))
+    with pytest.raises(ApiError) as error:
+        list(stranger.list(core_v1.Node))
+    assert error.value.status.code == 401

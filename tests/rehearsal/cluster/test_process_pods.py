@@ -1,0 +1,322 @@
+"""Pods whose containers are processes: order, restarts, volumes, addresses, probes, logs and stops."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rehearsal.cluster.cluster import RehearsalCluster, WallClock
+from rehearsal.cluster.pod_commands import ContainerCommand
+from rehearsal.cluster.process_pods import ProcessPods
+from rehearsal.cluster.store import ObjectStore
+
+SLEEP = "import time; time.sleep(60)"
+SERVE = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+class PythonHost:
+    """Every image is this Python; a claim's volume gets the file `weights`."""
+
+    def choose_program(self, pod, container, command):  # noqa: ARG002
+        words = (sys.executable, *command.words)
+        return ContainerCommand(words=words, variables={"PATH": os.environ["PATH"], **command.variables})
+
+    def list_fillers(self, pod, volume, folder) -> list[Callable[[], None]]:  # noqa: ARG002
+        return [lambda: (folder / "weights").write_text("w")]
+
+
+class LiveCluster:
+    """A cluster whose pods are processes, on one node."""
+
+    def __init__(self, folder) -> None:
+        self.store = ObjectStore(WallClock().now)
+        self.pods = ProcessPods(self.store, folder, PythonHost(), backoff_scale=0.01)
+        self.cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store)
+        ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "8", "memory": "8Gi"}}
+        self.store.create_object("nodes", "", {"metadata": {"name": "node"}, "status": ready})
+
+    def start(self, *containers, init=(), labels=None, volumes=(), policy="Never", **metadata) -> None:
+        """Start a pod; a container is its Python program, or the fields that it has."""
+        boxes, init_boxes = (
+            [
+                {"name": f"{name}{number}", **({"args": ["-c", box]} if isinstance(box, str) else box)}
+                for number, box in enumerate(group)
+            ]
+            for name, group in (("main", containers), ("init", init))
+        )
+        spec = {"restartPolicy": policy, "containers": boxes, "initContainers": init_boxes, "volumes": list(volumes)}
+        body = {"metadata": {"name": "pod", "labels": labels or {}, **metadata}, "spec": spec}
+        self.store.create_object("pods", "post", body)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        return self.store.get_object("pods", "post", "pod").get("status", {})
+
+    def until(self, check: Callable[[dict[str, Any]], Any], seconds: float = 10) -> dict[str, Any]:
+        """Let the cluster work until its pod's status is as wanted."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.cluster.settle()
+            if check(self.status):
+                return self.status
+            time.sleep(0.02)
+        raise AssertionError(self.status)
+
+    def log(self, container: str = "main0") -> str:
+        return self.pods.read_log(self.store.get_object("pods", "post", "pod"), container)
+
+
+@pytest.fixture
+def live(tmp_path) -> Iterator[LiveCluster]:
+    cluster = LiveCluster(tmp_path)
+    yield cluster
+    cluster.pods.close()
+
+
+def is_over(status: dict[str, Any]) -> bool:
+    return status.get("phase") in {"Succeeded", "Failed"}
+
+
+def is_ready(status: dict[str, Any]) -> bool:
+    return any(row["type"] == "Ready" and row["status"] == "True" for row in status.get("conditions", []))
+
+
+def show(expression: str) -> str:
+    return f"import json, os, sys; print(json.dumps({expression}))"
+
+
+def test_init_containers_run_one_after_another_and_first(live):
+    mount = [{"name": "work", "mountPath": "/work"}]
+    boxes = [{"args": ["-c", f"open('/work/log', 'a').write('{name}')"], "volumeMounts": mount} for name in "abc"]
+    live.start(boxes[2], init=boxes[:2], volumes=[{"name": "work", "emptyDir": {}}])
+    live.until(is_over)
+    (log,) = live.pods._folder.rglob("volumes/work/log")
+    assert log.read_text() == "abc"
+
+
+@pytest.mark.parametrize(("code", "phase"), [(0, "Succeeded"), (3, "Failed")])
+def test_the_exit_code_ends_the_pod(live, code, phase):
+    live.start(f"raise SystemExit({code})")
+    status = live.until(is_over)
+    (row,) = status["containerStatuses"]
+    assert (status["phase"], row["state"]["terminated"]["exitCode"]) == (phase, code)
+
+
+def test_an_init_container_that_fails_keeps_the_others_from_running(live):
+    live.start("print('ran')", init=["raise SystemExit(2)"])
+    status = live.until(is_over)
+    (row,) = status["initContainerStatuses"]
+    assert (status["phase"], row["state"]["terminated"]["exitCode"], live.log()) == ("Failed", 2, "")
+
+
+def test_an_init_container_is_tried_again_on_failure(live):
+    program = "import pathlib; p = pathlib.Path('/work/tries'); p.open('a').write('x'); sys = p.read_text()"
+    program += "; raise SystemExit(len(sys) < 3)"
+    mount = [{"name": "work", "mountPath": "/work"}]
+    box = {"args": ["-c", program], "volumeMounts": mount}
+    live.start("pass", init=[box], volumes=[{"name": "work", "emptyDir": {}}], policy="OnFailure")
+    status = live.until(is_over)
+    assert (status["phase"], status["initContainerStatuses"][0]["restartCount"]) == ("Succeeded", 2)
+
+
+def test_a_crash_loop_is_told(live):
+    live.pods._backoff_scale = 1.0
+    live.start("raise SystemExit(1)", policy="Always")
+    status = live.until(lambda row: row.get("containerStatuses", [{}])[0].get("restartCount") == 1)
+    status = live.until(lambda row: "waiting" in row["containerStatuses"][0]["state"])
+    row = status["containerStatuses"][0]
+    last_code = row["lastState"]["terminated"]["exitCode"]
+    assert (row["state"]["waiting"]["reason"], last_code) == ("CrashLoopBackOff", 1)
+
+
+def test_variables_come_from_the_pod_and_from_config_maps(live):
+    live.store.create_object("configmaps", "post", {"metadata": {"name": "map"}, "data": {"key": "of the map"}})
+    label = "metadata.labels['batch.kubernetes.io/job-name']"
+    env = [
+        {"name": "JOB", "valueFrom": {"fieldRef": {"fieldPath": label}}},
+        {"name": "UID_", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
+        {"name": "MAP", "valueFrom": {"configMapKeyRef": {"name": "map", "key": "key"}}},
+        {"name": "BOTH", "value": "$(JOB)-$(MISSING)"},
+    ]
+    program = show("[os.environ[name] for name in ('JOB', 'UID_', 'MAP', 'BOTH')] + [sys.argv[1]]")
+    live.start(
+        {"args": ["-c", program, "$(JOB)"], "env": env}, labels={"batch.kubernetes.io/job-name": "stage-1"}
+    )  # fmt: skip
+    live.until(is_over)
+    uid = live.store.get_object("pods", "post", "pod")["metadata"]["uid"]
+    assert json.loads(live.log()) == ["stage-1", uid, "of the map", "stage-1-$(MISSING)", "stage-1"]
+
+
+def test_a_config_map_is_a_folder_with_the_items_it_names(live):
+    data = {"environment.yaml": "a", "experiment.post.yaml": "b"}
+    live.store.create_object("configmaps", "post", {"metadata": {"name": "specs"}, "data": data})
+    items = [{"key": "experiment.post.yaml", "path": "experiments/post.yaml"}]
+    mount = [{"name": "specs", "mountPath": "/specs"}]
+    program = show("[os.listdir('/specs'), open('/specs/experiments/post.yaml').read()]")
+    volume = {"name": "specs", "configMap": {"name": "specs", "items": items}}
+    live.start({"args": ["-c", program], "volumeMounts": mount}, volumes=[volume])
+    live.until(is_over)
+    assert json.loads(live.log()) == [["experiments"], "b"]
+
+
+def test_a_config_map_that_is_missing_keeps_the_pod_waiting(live):
+    live.start("pass", volumes=[{"name": "specs", "configMap": {"name": "specs"}}])
+    status = live.until(lambda row: "containerStatuses" in row)
+    waiting = status["containerStatuses"][0]["state"]["waiting"]["reason"]
+    assert (status["phase"], waiting) == ("Pending", "CreateContainerConfigError")
+
+
+def test_a_volume_of_the_hosts_is_filled_first(live):
+    mount = [{"name": "models", "mountPath": "/models"}]
+    box = {"args": ["-c", show("open('/models/weights').read()")], "volumeMounts": mount}
+    live.start(box, volumes=[{"name": "models", "persistentVolumeClaim": {"claimName": "models"}}])
+    live.until(is_over)
+    assert json.loads(live.log()) == "w"
+
+
+def add_service(live: LiveCluster) -> int:
+    spec = {"selector": {"app": "server"}, "ports": [{"name": "http", "port": 8000, "targetPort": "http"}]}
+    live.store.create_object("services", "post", {"metadata": {"name": "server"}, "spec": spec})
+    return live.pods.ports.find_port("post", "server", 8000)
+
+
+SERVER = {
+    "args": ["-c", SERVE, "--port", "8000"],
+    "ports": [{"name": "http", "containerPort": 8000}],
+    "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}},
+}
+
+
+def test_a_server_listens_at_its_services_port_and_becomes_ready(live):
+    port = add_service(live)
+    live.start(SERVER, labels={"app": "server"}, policy="Always")
+    live.until(is_ready)
+    (slice_,) = live.store.list_objects("endpointslices", "post")
+    assert slice_["endpoints"][0]["conditions"]["ready"]
+    assert live.store.get_object("services", "post", "server")["spec"]["ports"][0]["port"] == 8000
+    assert live.pods._pods[live.store.get_object("pods", "post", "pod")["metadata"]["uid"]].layout.ports == {8000: port}
+
+
+def test_a_second_replica_gets_a_port_of_its_own(live):
+    port = add_service(live)
+    pods = [{"metadata": {"namespace": "post", "uid": uid, "labels": {"app": "server"}}} for uid in "ab"]
+    ports = [live.pods.ports.take_port(pod, SERVER["ports"][0]) for pod in pods]
+    assert ports[0] == port != ports[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "is_local"),
+    [
+        ("http://server:8000/v1", True),
+        ("http://server.post.svc:8000/v1", True),
+        ("http://server.post.svc.cluster.local:8000/v1", True),
+        ("http://server.other.svc:8000/v1", False),
+        ("http://example.com:8000/v1", False),
+    ],
+)
+def test_addresses_of_services_lead_to_this_machine(live, text, is_local):
+    port = add_service(live)
+    localized = live.pods.ports.localize_urls(text, "post")
+    assert localized == (f"http://127.0.0.1:{port}/v1" if is_local else text)
+
+
+def test_a_startup_probe_comes_before_readiness(live):
+    failing = {"exec": {"command": [sys.executable, "-c", "raise SystemExit(1)"]}}
+    add_service(live)
+    live.start({**SERVER, "startupProbe": failing}, labels={"app": "server"}, policy="Always")
+    live.until(lambda row: row.get("phase") == "Running")
+    time.sleep(1.5)
+    live.cluster.settle()
+    assert not is_ready(live.status)
+
+
+def test_sigterm_comes_first(live):
+    program = (
+        "import signal, sys, time; signal.signal(15, lambda *_: (print('asked'), sys.exit(0))); print('up', flush=True)"
+    )
+    live.start(program + "; time.sleep(60)")
+    live.until(lambda _: "up" in live.log())
+    pod = live.store.get_object("pods", "post", "pod")
+    live.store.delete_object("pods", "post", "pod")
+    wait_gone(live)
+    assert live.pods.read_log(pod, "main0") == "up\nasked\n"
+
+
+def test_sigkill_comes_after_the_grace_period(live):
+    live.start("import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); " + SLEEP)
+    live.until(lambda _: "up" in live.log())
+    live.store.delete_object("pods", "post", "pod", grace_s=1)
+    begin = time.monotonic()
+    wait_gone(live)
+    assert 1 <= time.monotonic() - begin < 3
+
+
+def wait_gone(live: LiveCluster) -> None:
+    for _ in range(500):
+        live.cluster.settle()
+        if not live.store.list_objects("pods", "post"):
+            return
+        time.sleep(0.02)
+    raise AssertionError(live.status)
+
+
+def test_a_killed_container_has_the_signal_in_its_code(live):
+    live.start(SLEEP)
+    live.until(lambda row: row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"])
+    assert live.pods.kill_container(live.store.get_object("pods", "post", "pod"))
+    status = live.until(is_over)
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+
+
+def test_what_a_process_started_ends_with_it(live):
+    program = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print(child.pid)"
+    live.start(program)
+    live.until(is_over)
+    deadline = time.monotonic() + 5
+    while _is_running(int(live.log())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _is_running(int(live.log()))
+
+
+def _is_running(process_id: int) -> bool:
+    path = Path(f"/proc/{process_id}/stat")
+    return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+def test_the_log_is_of_the_last_run(live):
+    program = "import pathlib; p = pathlib.Path('/work/n'); p.open('a').write('x'); print(p.read_text())"
+    program += "; raise SystemExit(len(p.read_text()) < 2)"
+    box = {"args": ["-c", program], "volumeMounts": [{"name": "work", "mountPath": "/work"}]}
+    live.start(box, volumes=[{"name": "work", "emptyDir": {}}], policy="OnFailure")
+    live.until(is_over)
+    assert live.log() == "xx\n"
+
+
+def test_the_image_is_told_by_digest_and_the_same_reference_has_the_same(live):
+    box = {"args": ["-c", "pass"], "image": "registry:5000/tandem-run:abc"}
+    pinned = {**box, "image": "registry:5000/tandem-run@sha256:" + "0" * 64}
+    live.start(box, pinned)
+    rows = live.until(is_over)["containerStatuses"]
+    assert rows[0]["imageID"].startswith("registry:5000/tandem-run@sha256:")
+    assert rows[1]["imageID"] == pinned["image"]
+
+
+def test_a_command_knows_no_variable_of_this_process(live, monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    live.start(show("sorted(os.environ)"))
+    live.until(is_over)
+    assert "AWS_PROFILE" not in json.loads(live.log())
