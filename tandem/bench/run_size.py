@@ -6,7 +6,7 @@ rounds as a verdict needs, and a control round.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,7 +39,7 @@ class RunSize:
         return ["real"] if self.classes and "real" in names else names
 
     def load_suites(
-        self, names: Sequence[str], *, classes: Collection[str] = (), llmperf_source: Path | None = None
+        self, names: Sequence[str], *, classes: Sequence[str] = (), llmperf_source: Path | None = None
     ) -> tuple[Suite, ...]:
         """Return the suites that are asked, with the classes that are asked of each.
 

@@ -21,6 +21,8 @@ from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims, find_post_variants
+from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
+from tandem.judge.claims.llmperf_answers import answer_llmperf
 from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
@@ -82,6 +84,7 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
     claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
+    llmperf_claims, llmperf_notes = answer_llmperf(table, post_variants, margin=margin)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version,
@@ -99,10 +102,10 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         equality=equality,
         acceptance=acceptance,
         headlines=build_headlines(table, cells, controls, equality, margin=margin),
-        claims=claims,
+        claims=(*claims, *llmperf_claims),
         claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
+        notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table), *llmperf_notes])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
 
@@ -135,4 +138,5 @@ def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifes
     flags += [] if options.usd_per_hour is None else ["--price", f"{options.usd_per_hour:.15g}"]
     flags += [] if options.tokenizer is None else ["--tokenizer", options.tokenizer.name]
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
-    yield f"measured by Tandem {run.version}; {', '.join(RUN_FILES[:-1])} and {RUN_FILES[-1]} are all it needs"
+    files = [*([f"{LLMPERF_FOLDER}/"] if (folder / LLMPERF_FOLDER).is_dir() else []), *RUN_FILES]
+    yield f"measured by Tandem {run.version}; {', '.join(files[:-1])} and {files[-1]} are all it needs"

@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tandem.bench.datapoints import read_rounds
-from tandem.bench.manifest import RunManifest, run_id
-from tandem.publish.clients import PublishClients
+from tandem.bench.manifest import RunManifest, read_manifest, run_id
+from tandem.errors import TandemError
+from tandem.publish.clients import PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
+from tandem.run.run_values import BenchTask
 
 # the last ones say that a run is there, after all that they name
 RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
@@ -60,3 +62,28 @@ def publish_rounds(
     publisher = RunPublisher(destination, folder, clients, end_s=end_s)
     rounds = read_rounds(folder, destination.experiment, publisher.published_rounds)
     return publisher.publish(rounds, [folder / name for name in files if (folder / name).is_file()])
+
+
+def publish_confirmed(task: BenchTask, folder: Path, *, end_s: float = float("inf")) -> list[str]:
+    """Publish the rounds of a task's folder; return the sentences on what is not published, or will never be.
+
+    Args:
+        task: names where to.
+        folder: of the run, made of the confirmed rounds; an empty one is nothing to publish.
+        end_s: limit on the monotonic clock.
+    """
+    if not task.confirmed:
+        return []
+    try:
+        destination = build_destination(
+            read_manifest(folder),
+            environment=task.environment,
+            account=task.account,
+            experiment=task.experiment,
+            bucket=task.bucket,
+        )
+        clients = connect(task.region, connect_s=3.0, read_s=5.0, attempts=3)
+        report = publish_rounds(destination, folder, clients, end_s=end_s)
+    except TandemError as fault:
+        return [str(fault)]
+    return [*report.lost, *report.left, *report.notes]

@@ -1,0 +1,61 @@
+"""The Job of one round: the folder of the rounds before it, one round measured, and that round in the bucket.
+
+Invariant: nothing of an earlier attempt of the round is read; what was cut is not stored; to publish what is confirmed
+loses no round, because the judge publishes again.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import uvloop
+
+from tandem.artifacts.driver.log import log_event
+from tandem.artifacts.store import open_store
+from tandem.bench.run import MeasurementRun
+from tandem.errors import ExitCode, InputError
+from tandem.run.publication import publish_confirmed
+from tandem.run.round_records import has_round, rebuild_folder, store_round
+from tandem.run.run_values import TASK_VARIABLE, BenchTask
+from tandem.run.task_settings import build_task_settings
+
+PUBLISH_LIMIT_S = 60.0  # servers and their nodes wait meanwhile
+
+
+def measure_round(task: BenchTask, folder: Path) -> int:
+    """Measure the round of a task and store it; return 0, or 3 where it was told to stop before.
+
+    Args:
+        task: what to do.
+        folder: this process's own: what it holds is thrown away.
+
+    Raises:
+        InputError: the task contradicts itself, a server or the bucket is not what it says, or a confirmed round is
+            not stored whole.
+        ExternalError: a server or the disk failed, or S3 for longer than it is tried again.
+    """
+    settings = build_task_settings(task)
+    if task.number in dict(task.confirmed):
+        change = "take it out of `confirmed`, or measure another round"
+        raise InputError(f"round {task.number} is confirmed already", where=TASK_VARIABLE, change=change)
+    store = open_store(task.bucket)
+    if has_round(store, task):
+        log_event("measured already", round=task.number, attempt=task.attempt)
+        return ExitCode.DONE
+    shutil.rmtree(folder, ignore_errors=True)
+    sizes = rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
+    for sentence in publish_confirmed(task, folder, end_s=time.monotonic() + PUBLISH_LIMIT_S):
+        log_event("not published yet", level="warning", reason=sentence)
+    start_s = time.monotonic()
+    run = MeasurementRun(settings=settings, folder=folder, resume=bool(task.confirmed), only_round=task.number)
+    outcome = uvloop.run(run.run())
+    if outcome.fault is not None:
+        raise outcome.fault
+    if outcome.reason == "interrupted":
+        log_event("told to stop: nothing of the round is stored", level="warning", round=task.number)
+        return ExitCode.EXTERNAL_FAILURE
+    result = store_round(store, task, folder, sizes, time.monotonic() - start_s)
+    log_event("measured", round=task.number, attempt=task.attempt, requests=result.requests, failed=result.failed)
+    return ExitCode.DONE

@@ -1,0 +1,212 @@
+"""A run's folder of records in the bucket: stored round by round, and put together again.
+
+Invariant: what one Job measured stands at `round_prefix`, its `round.json` last, so that a torn round is none. A folder
+is made of the confirmed rounds alone, each by the attempt that counts, and a round's records keep their bytes: the
+folder is what one run of the bench would have left. Which rounds are confirmed is the runner's word: it tells its Jobs,
+and the judge keeps it as `confirmed.json` beside what it stores, for who reads the results of a judged run.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+
+from tandem.artifacts.files import LocalFiles, translate_disk_errors
+from tandem.artifacts.retry import retry_upload
+from tandem.artifacts.s3_transfer import upload_files
+from tandem.artifacts.store import ObjectStore
+from tandem.bench import counters, host, manifest, summary
+from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
+from tandem.bench.llmperf.run import CALLS
+from tandem.bench.record import read_records
+from tandem.errors import InputError
+from tandem.judge import schema
+from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
+from tandem.report.page import REPORT_FILE
+from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
+from tandem.run.run_values import BenchTask, RoundResult
+
+ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
+"""The files that each round adds lines to."""
+
+CONFIRMED_FILE, VERDICT_TEXT = "confirmed.json", "verdict.txt"
+LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (CALLS, RECORDS_FILE, manifest.FILE))
+JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, REPORT_FILE, CONFIRMED_FILE)
+"""What the judge adds to a run's folder, beside judgment.json, which is stored after all of them."""
+
+S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round
+
+Confirmed = tuple[tuple[int, int], ...]
+
+
+def store_round(
+    store: ObjectStore, task: BenchTask, folder: Path, sizes: Mapping[str, int], duration_s: float
+) -> RoundResult:
+    """Store what this process added to the folder as the task's round and attempt.
+
+    Args:
+        store: the bucket.
+        task: names the round and the attempt.
+        folder: of the run.
+        sizes: bytes of each of ROUND_FILES before this process measured.
+        duration_s: how long it measured.
+
+    Raises:
+        InputError: another process stored this attempt meanwhile.
+        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
+    """
+    prefix, run = _find_prefix(task, task.number, task.attempt), manifest.read_manifest(folder)
+    with TemporaryDirectory(dir=folder.parent, prefix=".round-") as scratch, translate_disk_errors(folder):
+        delta = Path(scratch)
+        shutil.copy(folder / manifest.FILE, delta)
+        for name in ROUND_FILES:
+            content = (folder / name).read_bytes() if (folder / name).exists() else b""
+            (delta / name).write_bytes(content[sizes[name] :])
+        records = list(read_records(delta / RECORDS_FILE))
+        result = RoundResult(
+            number=task.number,
+            attempt=task.attempt,
+            requests=len(records),
+            failed=sum(record.error is not None for record in records),
+            duration_s=round(duration_s, 3),
+            is_simulated=run.simulated,
+        )
+
+        def store_files() -> bool:
+            upload_files(store, LocalFiles(delta), prefix.removesuffix("/"))
+            return store.create(prefix + ROUND_FILE, msgspec.json.encode(result))
+
+        if not retry_upload(store_files, S3_RETRY_S):
+            change = "measure the round again, as another attempt"
+            raise InputError("another process stored this attempt", where=store.url(prefix), change=change)
+    return result
+
+
+def has_round(store: ObjectStore, task: BenchTask) -> bool:
+    """Return whether the task's round and attempt are stored whole.
+
+    Raises:
+        ExternalError: S3 failed for longer than S3_RETRY_S.
+    """
+    return _read_object(store, _find_prefix(task, task.number, task.attempt) + ROUND_FILE) is not None
+
+
+def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Confirmed, folder: Path) -> dict[str, int]:
+    """Put the folder of a run together from its confirmed rounds; return the bytes of each of ROUND_FILES.
+
+    Args:
+        store: the bucket.
+        experiment, run: names.
+        confirmed: round and attempt, in the order in which they were measured; the manifest is that of the last.
+        folder: a new one.
+
+    Raises:
+        InputError: the folder holds something, or a round is not stored whole.
+        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
+    """
+    with translate_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError("the folder is not empty", where=str(folder), change="name a new folder")
+        sizes = dict.fromkeys(ROUND_FILES, 0)
+        for number, attempt in confirmed:
+            prefix = round_prefix(experiment, run, number, attempt)
+            contents = {name: _read_object(store, prefix + name) for name in (*ROUND_FILES, manifest.FILE, ROUND_FILE)}
+            _check_round(contents, number, store.url(prefix))
+            for name in ROUND_FILES:
+                content = contents[name] or b""
+                sizes[name] += len(content)
+                if content:
+                    with (folder / name).open("ab") as file:
+                        file.write(content)
+            (folder / manifest.FILE).write_bytes(contents[manifest.FILE] or b"")
+    return sizes
+
+
+def download_results(
+    store: ObjectStore, experiment: str, run: str, folder: Path, confirmed: Confirmed | None = None
+) -> Path:
+    """Bring a run's folder from the bucket: the confirmed rounds' records, and all that the judge made of them.
+
+    Args:
+        store: the bucket.
+        experiment, run: names.
+        folder: a new one; it has its name only when all of it is there.
+        confirmed: round and attempt, as the run's journal has them; None for what the judge of the run took.
+
+    Raises:
+        InputError: the folder holds something, no round is confirmed, or one is not stored whole.
+        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
+    """
+    prefix = results_prefix(experiment, run)
+    if confirmed is None:
+        content = _read_object(store, prefix + CONFIRMED_FILE)
+        confirmed = msgspec.json.decode(content, type=Confirmed) if content is not None else ()
+    if not confirmed:
+        change = "see what was measured: tandem runs show"
+        raise InputError("no round of this run is confirmed", where=store.url(prefix), change=change)
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError("the folder is not empty", where=str(folder), change="name a new folder by --out")
+    partial = folder.with_name(f".{folder.name}.receiving")  # what an interrupted one left there is thrown away
+    shutil.rmtree(partial, ignore_errors=True)
+    rebuild_folder(store, experiment, run, confirmed, partial)
+    with translate_disk_errors(folder):
+        for name in (*JUDGED_FILES, JUDGMENT_FILE):
+            content = _read_object(store, prefix + name)
+            if content is not None:
+                (partial / name).parent.mkdir(exist_ok=True)
+                (partial / name).write_bytes(content)
+        partial.replace(folder)
+    return folder
+
+
+def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
+    """Bring the records of the task's llmperf Job into the run's folder; return why they are not there, else "".
+
+    The Job's folder bears its name and its uid (`charts.pod.holder_variables`).
+
+    Raises:
+        ExternalError: S3 failed for longer than S3_RETRY_S.
+    """
+    below, job = f"results/{task.experiment}/{LLMPERF_FOLDER}/", task.llmperf_job
+    keys = retry_upload(lambda: [row.key for row in store.list(below + job)], S3_RETRY_S)
+    holders: Sequence[str] = sorted({key.removeprefix(below).partition("/")[0] for key in keys})
+    holders = [holder for holder in holders if holder == job or holder.startswith(f"{job}-")][-1:]
+    for holder in holders:
+        contents = {name: _read_object(store, f"{below}{holder}/{Path(name).name}") for name in LLMPERF_FILES}
+        if all(contents.values()):
+            for name, content in contents.items():
+                (folder / name).parent.mkdir(exist_ok=True)
+                (folder / name).write_bytes(content or b"")
+            return ""
+    return f"no claim of the post is answered from llmperf: {store.url(below + job)} has no records"
+
+
+def _find_prefix(task: BenchTask, number: int, attempt: int) -> str:
+    return round_prefix(task.experiment, task.run, number, attempt)
+
+
+def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) -> None:
+    """Refuse a round that is not stored whole.
+
+    Raises:
+        InputError: it is not.
+    """
+    missing = [name for name, content in contents.items() if content is None]
+    problem = f"round {number} is not stored whole: {', '.join(missing)} is missing"
+    if not missing:
+        result = msgspec.json.decode(contents[ROUND_FILE] or b"", type=RoundResult)
+        count = (contents[RECORDS_FILE] or b"").count(b"\n")
+        problem = f"round {number} has {count} records and {ROUND_FILE} counts {result.requests}"
+        if count == result.requests:
+            return
+    raise InputError(problem, where=url, change="measure it again: the runner does so with another attempt")
+
+
+def _read_object(store: ObjectStore, key: str) -> bytes | None:
+    content = retry_upload(lambda: store.read(key), S3_RETRY_S)
+    return None if content is None else content.body
