@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from rehearsal.cluster.pods import PodRuntime, PodState
@@ -258,7 +258,7 @@ def _sync_job(store: ObjectStore, job: Object) -> None:
         for pod in active:
             _release_pod(store, pod)  # so that the Job does not count it as failed
             store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
-    elif not active and store.now() >= _find_retry_time(store, status, pods):
+    elif not active and store.now() >= _find_retry_time(status, pods):
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         labels = {"job-name": name, "controller-uid": uid}
         labels |= {f"batch.kubernetes.io/{key}": value for key, value in labels.items()}
@@ -357,14 +357,14 @@ def _end_job(store: ObjectStore, job: Object, status: Object, end: tuple[str, st
             status["completionTime"] = format_time(store.now())
 
 
-def _find_retry_time(store: ObjectStore, status: Object, pods: Iterable[Object]) -> datetime:
+def _find_retry_time(status: Object, pods: Iterable[Object]) -> datetime:
     """Return when a Job may start its next pod; a failed pod that was removed delays it no more."""
     rows = [row for pod in pods for row in pod.get("status", {}).get("containerStatuses", [])]
     ends = [row["state"]["terminated"] for row in rows if "terminated" in row["state"]]
     times = [datetime.fromisoformat(end["finishedAt"]) for end in ends if end["exitCode"]]
     failures = status.get("failed", 0)
     if not failures or not times:
-        return store.now()
+        return datetime.min.replace(tzinfo=UTC)
     return max(times) + timedelta(seconds=min(FIRST_RETRY_S * 2 ** (failures - 1), LONGEST_RETRY_S))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import traceback
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Self, TypeVar
 
@@ -81,7 +82,10 @@ class LiveCluster:
 
     async def _tick(self) -> None:
         while True:
-            for action in self._actions:
-                action()
-            self.cluster.settle()
+            try:
+                for action in self._actions:
+                    action()
+                self.cluster.settle()
+            except Exception:  # noqa: BLE001 - said, and tried again: a cluster that stands still says nothing
+                traceback.print_exc()
             await asyncio.sleep(TICK_S)
