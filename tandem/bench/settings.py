@@ -6,6 +6,7 @@ Invariant: frozen and the same for every arm; nothing here came from a server.
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,42 +42,31 @@ class RunSettings:
         return RunPlan(manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency))
 
 
-def build_settings(  # noqa: PLR0913 - the signature is a sentence: who decides how much is asked
+def build_settings(
     size: RunSize,
     suites: tuple[Suite, ...],
+    fields: Mapping[str, Any],
     *,
     most_tokens: int | None,
-    prompts_per_class: int | None = None,
-    max_tokens: int | None = None,
     concurrency: tuple[int, ...] | None = None,
-    warm_up: int | None = None,
-    extras: frozenset[str] = frozenset(),
-    api_key: str | None = None,
-    **fields: Any,
 ) -> RunSettings:
     """Return the settings of a run; what is stated stands before its size.
 
     Args:
         size: how much is asked where nothing is stated.
         suites: what is asked.
+        fields: of the manifest, as stated.
         most_tokens: the longest answer that the servers give; None where that is not known.
-        prompts_per_class, max_tokens, concurrency: as stated.
-        warm_up, extras, api_key: as of RunSettings.
-        fields: of the manifest.
+        concurrency: closed loops, as stated.
     """
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
     limits = [limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest]
-    run_manifest = draft_manifest(
-        max_tokens=max_tokens or min(limits, default=None),
-        prompts_per_class=prompts_per_class or size.prompts_per_class,
-        **fields,
-    )
-    if concurrency is None and run_manifest.rate_per_s is None:
+    sizes = {"max_tokens": min(limits, default=None), "prompts_per_class": size.prompts_per_class}
+    fields = {**fields, **{name: fields.get(name) or value for name, value in sizes.items()}}
+    if concurrency is None and fields.get("rate_per_s") is None:
         concurrency = size.concurrency
-    return RunSettings(
-        manifest=run_manifest, suites=suites, concurrency=concurrency, warm_up=warm_up, extras=extras, api_key=api_key
-    )
+    return RunSettings(manifest=draft_manifest(**fields), suites=suites, concurrency=concurrency)
 
 
 def draft_manifest(**fields: Any) -> RunManifest:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -57,34 +57,32 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     suites = size.load_suites(
         flags.suite or size.select_names(run_arms.suites), classes=flags.classes, llmperf_source=flags.llmperf_source
     )
-    fields = {"schedule": "interleaved", **run_arms.fields, **({"schedule": flags.schedule} if flags.schedule else {})}
-    return bench_settings.build_settings(
-        size,
-        suites,
-        most_tokens=run_arms.most_tokens,
-        prompts_per_class=flags.prompts_per_class,
-        max_tokens=flags.max_tokens,
-        concurrency=flags.concurrency,
-        warm_up=flags.warm_up,
-        extras=flags.record,
-        api_key=_read_api_key(flags.api_key_env),
-        **fields,
-        arms=assign_placements(run_arms.arms, flags.placement),
-        seed=flags.seed,
-        api=flags.api,
-        thinking=None if flags.thinking is None else flags.thinking == "on",
-        temperature=flags.temperature,
-        rate_per_s=flags.rate,
-        rounds=0 if flags.duration is not None else flags.rounds or FEWEST_ROUNDS,
-        control_rounds=flags.control_rounds,
-        repeats=flags.repeats,
-        mixed=flags.mixed,
-        duration_s=flags.duration,
-        time_outs=Timeouts(**(flags.timeouts or {})),
-        goodput=flags.goodput,
-        price_usd_per_hour=flags.price,
-        flags=flags.recorded or {},
+    fields = {
+        "schedule": "interleaved",
+        **run_arms.fields,
+        **({"schedule": flags.schedule} if flags.schedule else {}),
+        "arms": assign_placements(run_arms.arms, flags.placement),
+        "seed": flags.seed,
+        "api": flags.api,
+        "thinking": None if flags.thinking is None else flags.thinking == "on",
+        "temperature": flags.temperature,
+        "max_tokens": flags.max_tokens,
+        "rate_per_s": flags.rate,
+        "rounds": 0 if flags.duration is not None else flags.rounds or FEWEST_ROUNDS,
+        "control_rounds": flags.control_rounds,
+        "repeats": flags.repeats,
+        "prompts_per_class": flags.prompts_per_class,
+        "mixed": flags.mixed,
+        "duration_s": flags.duration,
+        "time_outs": Timeouts(**(flags.timeouts or {})),
+        "goodput": flags.goodput,
+        "price_usd_per_hour": flags.price,
+        "flags": flags.recorded or {},
+    }
+    settings = bench_settings.build_settings(
+        size, suites, fields, most_tokens=run_arms.most_tokens, concurrency=flags.concurrency
     )
+    return replace(settings, warm_up=flags.warm_up, extras=flags.record, api_key=_read_api_key(flags.api_key_env))
 
 
 def _find_duplicate(names: Sequence[str]) -> str | None:

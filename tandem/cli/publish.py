@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem.bench.manifest import RunManifest, read_manifest
+from tandem.bench.manifest import RunManifest, read_manifest, run_id
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
@@ -23,7 +23,7 @@ from tandem.cli.selection import Selection
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.publish.clients import RETRY_ADVICE, PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination
-from tandem.run.publication import RUN_FILES, build_destination, publish_rounds
+from tandem.run.publication import RUN_FILES, publish_rounds
 from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -158,13 +158,14 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 def _build_destination(target: PublishTarget, run_manifest: RunManifest) -> RunDestination:
     environment, experiment = target
-    bucket = names.bucket_name(environment)
-    return build_destination(
-        run_manifest,
+    return RunDestination(
         environment=environment.name,
         account=environment.account,
         experiment=experiment.name,
-        bucket=bucket,
+        variants=tuple(arm.name for arm in run_manifest.arms),
+        run_id=run_id(run_manifest),
+        bucket=names.bucket_name(environment),
+        is_simulated=bool(run_manifest.simulated),
     )
 
 

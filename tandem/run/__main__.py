@@ -23,10 +23,6 @@ EPILOG = "exit codes: 0 done; 2 bad input; 3 an external service failed, or told
 WORK_FOLDER = Path("/work/run")  # on the pod's own disk (charts/runner.py)
 
 
-class TerminationSignal(BaseException):
-    """The process got SIGTERM; no error, and nothing that handles errors may catch it."""
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     options = _build_parser().parse_args(argv)
@@ -39,9 +35,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPT_EXIT_CODE
-    except TerminationSignal:
-        log_event("told to stop (SIGTERM): what is not stored is lost", level="warning")
-        return ExitCode.EXTERNAL_FAILURE
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -72,12 +65,13 @@ def _run_command(options: argparse.Namespace) -> int:
     return judge_run(task, options.folder)
 
 
-def _raise_termination(_signal_number: int, _frame: object) -> NoReturn:
+def _end_process(_signal_number: int, _frame: object) -> NoReturn:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once is enough
-    raise TerminationSignal
+    log_event("told to stop (SIGTERM): what is not stored is lost", level="warning")
+    sys.exit(ExitCode.EXTERNAL_FAILURE)
 
 
 if __name__ == "__main__":
     # a container's first process ignores a signal that it has no handler for
-    signal.signal(signal.SIGTERM, _raise_termination)
+    signal.signal(signal.SIGTERM, _end_process)
     sys.exit(main())

@@ -19,15 +19,8 @@ from tandem.artifacts.store import open_store
 from tandem.errors import ExitCode, InputError
 from tandem.judge.verdict import JudgeOptions
 from tandem.report.run_report import RunReport, report_run
+from tandem.run import round_records
 from tandem.run.publication import RUN_FILES, publish_confirmed
-from tandem.run.round_records import (
-    CONFIRMED_FILE,
-    JUDGED_FILES,
-    S3_RETRY_S,
-    VERDICT_TEXT,
-    rebuild_folder,
-    write_llmperf,
-)
 from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
 
@@ -48,10 +41,10 @@ def judge_run(task: BenchTask, folder: Path) -> int:
         raise InputError("no round is confirmed, so there is nothing to judge", where=TASK_VARIABLE, change=change)
     store = open_store(task.bucket)
     shutil.rmtree(folder, ignore_errors=True)
-    rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
+    round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     notes = publish_confirmed(task, folder)
     if task.llmperf_job:
-        notes += list(filter(None, [write_llmperf(store, task, folder)]))
+        notes += list(filter(None, [round_records.write_llmperf(store, task, folder)]))
     report = report_run(folder, JudgeOptions())
     if report.faults:
         raise report.faults[0]
@@ -63,17 +56,17 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     )
     lines = [*report.format_lines(), *([] if report.verdict else [report.note])]
     with translate_disk_errors(folder):
-        (folder / VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (folder / CONFIRMED_FILE).write_bytes(msgspec.json.encode(task.confirmed))
+        (folder / round_records.VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        (folder / round_records.CONFIRMED_FILE).write_bytes(msgspec.json.encode(task.confirmed))
         (folder / JUDGMENT_FILE).write_bytes(msgspec.json.encode(judgment))
-    names = [name for name in (*RUN_FILES, *JUDGED_FILES, JUDGMENT_FILE) if (folder / name).is_file()]
+    names = [name for name in (*RUN_FILES, *round_records.JUDGED_FILES, JUDGMENT_FILE) if (folder / name).is_file()]
     prefix = results_prefix(task.experiment, task.run)
 
     def store_files() -> None:
         for name in dict.fromkeys(names):
             upload_file(store, folder / name, prefix + name, compute_sha256(folder / name))
 
-    retry_upload(store_files, S3_RETRY_S)
+    retry_upload(store_files, round_records.S3_RETRY_S)
     log_event("judged", sentence=judgment.sentence, is_void=judgment.is_void, notes=judgment.notes)
     return ExitCode.DONE
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tandem.bench.datapoints import read_rounds
-from tandem.bench.manifest import RunManifest, read_manifest, run_id
+from tandem.bench.manifest import read_manifest
 from tandem.errors import TandemError
 from tandem.publish.clients import PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
@@ -17,26 +17,6 @@ from tandem.run.run_values import BenchTask
 
 # the last ones say that a run is there, after all that they name
 RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
-
-
-def build_destination(
-    run: RunManifest, *, environment: str, account: str, experiment: str, bucket: str
-) -> RunDestination:
-    """Return where a run is published to.
-
-    Args:
-        run: its manifest.
-        environment, account, experiment, bucket: names.
-    """
-    return RunDestination(
-        environment=environment,
-        account=account,
-        experiment=experiment,
-        variants=tuple(arm.name for arm in run.arms),
-        run_id=run_id(run),
-        bucket=bucket,
-        is_simulated=bool(run.simulated),
-    )
 
 
 def publish_rounds(
@@ -75,12 +55,15 @@ def publish_confirmed(task: BenchTask, folder: Path, *, end_s: float = float("in
     if not task.confirmed:
         return []
     try:
-        destination = build_destination(
-            read_manifest(folder),
+        run = read_manifest(folder)
+        destination = RunDestination(
             environment=task.environment,
             account=task.account,
             experiment=task.experiment,
+            variants=tuple(arm.name for arm in run.arms),
+            run_id=task.run,
             bucket=task.bucket,
+            is_simulated=bool(run.simulated),
         )
         clients = connect(task.region, connect_s=3.0, read_s=5.0, attempts=3)
         report = publish_rounds(destination, folder, clients, end_s=end_s)

@@ -23,7 +23,7 @@ from tandem.bench import counters, host, manifest, summary
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
 from tandem.bench.llmperf.run import CALLS
 from tandem.bench.record import read_records
-from tandem.errors import InputError
+from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
 from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
 from tandem.report.page import REPORT_FILE
@@ -56,10 +56,10 @@ def store_round(
         duration_s: how long it measured.
 
     Raises:
-        InputError: another process stored this attempt meanwhile.
-        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
+        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk; or another process stored this attempt
+            meanwhile, so that nobody knows whose files are there.
     """
-    prefix, run = _find_prefix(task, task.number, task.attempt), manifest.read_manifest(folder)
+    prefix, run = find_prefix(task), manifest.read_manifest(folder)
     with TemporaryDirectory(dir=folder.parent, prefix=".round-") as scratch, translate_disk_errors(folder):
         delta = Path(scratch)
         shutil.copy(folder / manifest.FILE, delta)
@@ -82,7 +82,7 @@ def store_round(
 
         if not retry_upload(store_files, S3_RETRY_S):
             change = "measure the round again, as another attempt"
-            raise InputError("another process stored this attempt", where=store.url(prefix), change=change)
+            raise ExternalError("another process stored this attempt", where=store.url(prefix), change=change)
     return result
 
 
@@ -92,7 +92,7 @@ def has_round(store: ObjectStore, task: BenchTask) -> bool:
     Raises:
         ExternalError: S3 failed for longer than S3_RETRY_S.
     """
-    return _read_object(store, _find_prefix(task, task.number, task.attempt) + ROUND_FILE) is not None
+    return _read_object(store, find_prefix(task) + ROUND_FILE) is not None
 
 
 def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Confirmed, folder: Path) -> dict[str, int]:
@@ -186,8 +186,9 @@ def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
     return f"no claim of the post is answered from llmperf: {store.url(below + job)} has no records"
 
 
-def _find_prefix(task: BenchTask, number: int, attempt: int) -> str:
-    return round_prefix(task.experiment, task.run, number, attempt)
+def find_prefix(task: BenchTask) -> str:
+    """Return where the task's round and attempt are stored."""
+    return round_prefix(task.experiment, task.run, task.number, task.attempt)
 
 
 def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) -> None:

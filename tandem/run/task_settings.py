@@ -46,20 +46,19 @@ def build_task_settings(task: BenchTask) -> RunSettings:
         InputError: a suite cannot be read.
     """
     size = SIZES[task.size]
-    return build_settings(
-        size,
-        size.load_suites(size.select_names(task.suites)),
-        most_tokens=task.most_tokens,
-        run=task.run,
-        environment=task.environment,
-        experiment=task.experiment,
-        instance_type=task.instance_type,
-        schedule=task.schedule,
-        arms=task.arms,
-        seed=task.seed,
-        api="chat",
-        rounds=task.rounds,
-        control_rounds=task.control_rounds,
-        time_outs=Timeouts(),
-        price_usd_per_hour=task.usd_per_hour,
-    )
+    suites = size.load_suites(size.select_names(task.suites))
+    fields = {
+        "run": task.run,
+        "environment": task.environment,
+        "experiment": task.experiment,
+        "instance_type": task.instance_type,
+        "schedule": task.schedule,
+        "arms": task.arms,
+        "seed": task.seed,
+        "api": "chat",
+        "rounds": task.rounds,
+        "control_rounds": task.control_rounds,
+        "time_outs": Timeouts(),
+        "price_usd_per_hour": task.usd_per_hour,
+    }
+    return build_settings(size, suites, fields, most_tokens=task.most_tokens)
