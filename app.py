@@ -112,10 +112,12 @@ def collect_cluster_content(
         return None
     from charts import render_workloads  # noqa: PLC0415
     from charts.people import render_people  # noqa: PLC0415
+    from charts.runner import render_runner  # noqa: PLC0415
     from stacks.workloads import ClusterContent  # noqa: PLC0415
 
     charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
-    return ClusterContent(charts=charts, people=render_people(environment, experiments, charts))
+    people, runner = render_people(environment, experiments, charts), render_runner(environment, experiments)
+    return ClusterContent(charts=charts, people=people, runner=runner)
 
 
 def _read_context(arguments: Sequence[str]) -> dict[str, Any]:

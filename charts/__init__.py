@@ -12,6 +12,7 @@ from charts.base import build_base, build_claims
 from charts.compile import build_compile_jobs
 from charts.llmperf import build_llmperf_job
 from charts.manifest import Object
+from charts.measure import build_bench_jobs
 from charts.serve import build_servers
 from charts.stage import build_stage_jobs
 from charts.storage import build_storage
@@ -28,6 +29,7 @@ BUILDERS: dict[str, Callable[[Environment, Experiment, Catalogue], list[Object]]
     "compile": build_compile_jobs,
     "serve": build_servers,
     "llmperf": build_llmperf_job,
+    "measure": build_bench_jobs,
 }
 STAGES = tuple(BUILDERS)
 

@@ -38,14 +38,15 @@ def build_base(environment: Environment, experiment: Experiment, catalogue: Cata
         build_object(api, kind, name, body, namespace=namespace, labels=labels, wave=WAVE)
         for api, kind, name, body, labels in rows
     ]
-    labels = object_labels(experiment.name, "experiment") | _security_labels(environment)
+    # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so that neither
+    # privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
+    level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
+    labels = object_labels(experiment.name, "experiment") | security_labels(environment, level)
     return [build_object("v1", "Namespace", namespace, {}, labels=labels, wave=WAVE), *guards]
 
 
-def _security_labels(environment: Environment) -> dict[str, str]:
-    # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so that neither
-    # privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
-    enforce_level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
+def security_labels(environment: Environment, enforce_level: str) -> dict[str, str]:
+    """Return the labels of a namespace by which Kubernetes holds pods to a Pod Security Standard, and warns."""
     version = f"v{environment.cluster.kubernetes}"
     return {
         f"pod-security.kubernetes.io/{key}": value

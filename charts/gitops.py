@@ -3,7 +3,8 @@
 Invariant: applied once by hand, it follows the repository from then on, itself included: a new experiment or a
 new chart version is a commit.
 
-Argo CD: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart, people and these. No
+Argo CD: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart, people, runner and
+these. No
 sync ever touches the number of a server's pods, and a pending pod is no fault. The order of an experiment's objects is
 in their sync-wave annotations (base 0, claims 1, storage 2, and 3 for what runs), not in Applications that wait for
 each other, which Argo CD does only behind a feature flag. The cluster is named `in-cluster`: plain Argo CD knows that
@@ -11,7 +12,8 @@ name, and the EKS capability lets its own cluster be registered under it
 (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an `oci://` address
 need Argo CD 3.1.
 
-Flux: one Kustomization per stage of an experiment, each after the one before, one of people, the Neuron DRA chart. A
+Flux: one Kustomization per stage of an experiment, each after the one before, one of people, of the runner, the Neuron
+DRA chart. A
 parked environment is ready: every stage waits for its objects, but for serve: its pods may wait for a node for weeks,
 and a check of their health would call that a failure. The number of a server's pods is in no manifest, so Flux never
 owns it; whoever scales must do so through the `scale` subresource, whose field owners Flux leaves alone (fluxcd/pkg
@@ -25,7 +27,9 @@ from collections.abc import Sequence
 
 from charts import STAGES, list_stages
 from charts import people as people_chart
+from charts import runner as runner_chart
 from charts.manifest import Object, build_object, object_labels
+from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME, build_driver_release
@@ -52,6 +56,11 @@ _ADMISSION, _RBAC = "admissionregistration.k8s.io/ValidatingAdmissionPolicy", pe
 _CLUSTER_ROLES = (f"{_RBAC}/ClusterRole", f"{_RBAC}/ClusterRoleBinding")
 PEOPLE_CLUSTER_KINDS = (_ADMISSION, f"{_ADMISSION}Binding", *_CLUSTER_ROLES)
 PEOPLE_NAMESPACED_KINDS = ("ConfigMap", f"{_RBAC}/Role", f"{_RBAC}/RoleBinding")
+# what charts/runner.py renders
+RUNNER_CLUSTER_KINDS = ("Namespace", *_CLUSTER_ROLES)
+RUNNER_NAMESPACED_KINDS = (
+    *PEOPLE_NAMESPACED_KINDS, "ServiceAccount", "apps/Deployment", "networking.k8s.io/NetworkPolicy",
+)  # fmt: skip
 # cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart 1.9.0)
 DRIVER_CLUSTER_KINDS = ("Namespace", *_CLUSTER_ROLES, "resource.k8s.io/DeviceClass")
 
@@ -76,12 +85,14 @@ def render_gitops(
 
 def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DraChart) -> list[Object]:
     """Return everything Argo CD is told about the environment `name`."""
-    platform, people = f"{name}-platform", f"{name}-people"  # whoever changes an experiment changes no right
+    # whoever changes an experiment changes no right
+    platform, people, runner = (f"{name}-{part}" for part in ("platform", people_chart.FOLDER, runner_chart.FOLDER))
     platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace.value]
     namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
     repository, platform_sources = [delivery.repo_url], [delivery.repo_url, driver.repository]
-    gitops_source = _build_source(delivery, FOLDER)
-    people_source = _build_source(delivery, people_chart.FOLDER)
+    gitops_source, people_source, runner_source = (
+        _build_source(delivery, folder) for folder in (FOLDER, people_chart.FOLDER, runner_chart.FOLDER)
+    )
     chart_source = {
         "repoURL": driver.repository,
         "targetRevision": driver.version.value,
@@ -92,6 +103,9 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
         platform: _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS),
         name: _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS),
         people: _build_project(repository, namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS),
+        runner: _build_project(
+            repository, [RUNNER_NAMESPACE, *namespaces], RUNNER_CLUSTER_KINDS, RUNNER_NAMESPACED_KINDS
+        ),
     }
     rows: list[tuple[str, str, int, Object]] = [
         *(("AppProject", project_name, 0, project) for project_name, project in projects.items()),
@@ -100,6 +114,7 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
         # to the first namespace, because an Application names one; each object names its own. A sync that comes before
         # the namespaces do is tried again
         ("Application", people, 2, _build_application(people, people_source, namespaces[0])),
+        ("Application", runner, 2, _build_application(runner, runner_source, RUNNER_NAMESPACE)),
         ("ApplicationSet", name, 2, _build_application_set(name, delivery, experiments)),
     ]
     return [
@@ -108,7 +123,7 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
             labels=object_labels(name, "gitops"), wave=wave,
             # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's Application has
             # none: pods could not give their devices back once the driver went first
-            finalizers=[FINALIZER] if kind == "AppProject" or object_name == people else [],
+            finalizers=[FINALIZER] if kind == "AppProject" or object_name in {people, runner} else [],
         )
         for kind, object_name, wave, spec in rows
     ]  # fmt: skip
@@ -193,7 +208,8 @@ def _build_flux(name: str, delivery: GitopsDelivery, experiments: list[Experimen
                 name, delivery, f"{experiment.name}/{stage}", earlier_names, waits=stage != "serve"
             )
     bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
-    kustomizations[f"{name}-people"] = _build_kustomization(name, delivery, people_chart.FOLDER, bases, waits=True)
+    for folder in (people_chart.FOLDER, runner_chart.FOLDER):
+        kustomizations[f"{name}-{folder}"] = _build_kustomization(name, delivery, folder, bases, waits=True)
     root, *rest = [(KUSTOMIZE_API, "Kustomization", object_name, spec) for object_name, spec in kustomizations.items()]
     rows = [
         (SOURCE_API, "GitRepository", name, repository),

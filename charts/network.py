@@ -23,6 +23,9 @@ the bench, where there are interface endpoints; else neither the Kubernetes API 
 In an existing one the ranges of `network.cidr` and `network.secondary_cidrs` are, for all three, because S3 too may
 answer from an interface endpoint there. A hub of the operator's own may be at any address, so staging may call its port
 everywhere but on the node.
+
+The runner, in a namespace of its own, calls AWS, and the Kubernetes API, which answers inside the VPC at addresses that
+EKS chooses: so it may open HTTPS in the VPC's ranges in every network. Nobody may call it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from charts.manifest import COMPONENT, Object
 from tandem.spec.environment import Environment, ExistingNetwork
 from tandem.spec.names import SERVER_PORT
 
-SERVER, BENCH, STAGE, COMPILE = "server", "bench", "stage", "compile"  # the component label of pods
+SERVER, BENCH, STAGE, COMPILE, RUNNER = "server", "bench", "stage", "compile", "runner"  # component labels of pods
 METRICS_NAMESPACE = "amazon-cloudwatch"  # namespace of the add-on amazon-cloudwatch-observability
 NAMESPACE_NAME = "kubernetes.io/metadata.name"  # every namespace carries its own name; nobody else can write it
 HTTPS = 443
@@ -43,20 +46,20 @@ ANYWHERE = "0.0.0.0/0"
 AGENT, AGENT_PORT = "169.254.170.23/32", 80
 LINK_LOCAL = "169.254.0.0/16"  # the metadata service of the node, among others
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # RFC 1918 and RFC 6598
+# the Service of the Kubernetes API, the first of the service range, which EKS takes of two where none is named (EKS API
+# reference, KubernetesNetworkConfigRequest). Whether a policy sees this address or the API's own behind it "is not
+# defined" (kubernetes.io docs/concepts/services-networking/network-policies, ipBlock): so both are admitted
+API_SERVICES = ("10.100.0.1/32", "172.20.0.1/32")
 
 
 def build_network_policies(environment: Environment) -> dict[str, Object]:
-    """Return policy name to spec."""
-    agent = _build_rule([_address(AGENT)], AGENT_PORT)
-    https = _build_rule([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
+    """Return policy name to spec, of an experiment's namespace."""
+    agent, https = _list_public_rules()
     hub, clients = environment.hub.endpoint, sorted(environment.serving.allowed_namespaces)
     hub_rules = [_build_rule([_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
     services, s3 = _list_endpoint_rules(environment)
-    resolver = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "kube-system"}}, **_pods("k8s-app", "kube-dns")}
-    dns_rule = {"to": [resolver], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
     return {
-        "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
-        "allow-dns": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [dns_rule]},
+        **_build_closed_policies(),
         "allow-bench": _server_ingress_policy(_pods(COMPONENT, BENCH)),
         "allow-metrics": _server_ingress_policy(_namespaces([METRICS_NAMESPACE])),
         **({"allow-clients": _server_ingress_policy(_namespaces(clients))} if clients else {}),
@@ -66,6 +69,30 @@ def build_network_policies(environment: Environment) -> dict[str, Object]:
         ),
         "allow-compiling": _egress_policy(COMPILE, agent, https, *s3),
     }
+
+
+def build_runner_policies(environment: Environment) -> dict[str, Object]:
+    """Return policy name to spec, of the runner's namespace."""
+    network = environment.network
+    cidrs = network.cidrs if isinstance(network, ExistingNetwork) else (network.cidr,)
+    api = _build_rule([_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
+    return {**_build_closed_policies(), "allow-running": _egress_policy(RUNNER, *_list_public_rules(), api)}
+
+
+def _build_closed_policies() -> dict[str, Object]:
+    """Return the policies that deny everything in a namespace but the names of services."""
+    resolver = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "kube-system"}}, **_pods("k8s-app", "kube-dns")}
+    dns_rule = {"to": [resolver], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+    return {
+        "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
+        "allow-dns": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [dns_rule]},
+    }
+
+
+def _list_public_rules() -> list[Object]:
+    """Return the rules that reach the Pod Identity agent, and every public address by HTTPS."""
+    https = _build_rule([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
+    return [_build_rule([_address(AGENT)], AGENT_PORT), https]
 
 
 def _list_endpoint_rules(environment: Environment) -> tuple[list[Object], list[Object]]:

@@ -29,6 +29,7 @@ from tandem.ops.people.cluster_rights import (
     CLUSTER_RIGHTS,
     DELIVERY_GROUP,
     RUNNER_NAMESPACE,
+    ClusterRight,
     NamespaceScope,
     kubernetes_group,
 )
@@ -90,11 +91,7 @@ def _build_roles(scope: NamespaceScope, namespace: str | None) -> Iterator[Objec
     """
     role, api = "Role" if namespace else "ClusterRole", f"{RBAC}/v1"
     for index, kind in enumerate(CLUSTER_KINDS):
-        rules = [
-            {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)}
-            for right in CLUSTER_RIGHTS
-            if right.scope == scope and right.kinds[0] == kind
-        ]
+        rules = build_rules(right for right in CLUSTER_RIGHTS if right.scope == scope and right.kinds[0] == kind)
         if rules:
             groups = [kubernetes_group(holder) for holder in CLUSTER_KINDS[index:]]
             binding = {
@@ -103,6 +100,13 @@ def _build_roles(scope: NamespaceScope, namespace: str | None) -> Iterator[Objec
             }
             yield _build_object(api, role, groups[0], {"rules": rules}, namespace)
             yield _build_object(api, f"{role}Binding", groups[0], binding, namespace)
+
+
+def build_rules(rights: Iterable[ClusterRight]) -> list[Object]:
+    """Return rights as the rules of a Role."""
+    return [
+        {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)} for right in rights
+    ]
 
 
 def summarize_commands(objects: Iterable[Object]) -> dict[str, str]:

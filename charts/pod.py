@@ -3,7 +3,7 @@
 Invariant: a container of the tools image satisfies the `restricted` Pod Security Standard by itself, writes to local
 disk of its own pod only, and holds no credential beyond its pod's role. No schedule ever starts anything: a Job's
 template can never be changed once made and a synced Job would run at every deploy, so what runs to an end is declared
-as a suspended CronJob and started by `kubectl create job`.
+as a suspended CronJob, of which the runner or `kubectl create job` makes Jobs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ LAST_WORDS = "FallbackToLogsOnError"
 
 def build_cron_job(
     name: str, experiment: Experiment, *, component: str, annotations: Mapping[str, str], deadline_s: int, retries: int,
-    pod: Object, credentials_skipped_by: str | None = None,
+    pod: Object, credentials_skipped_by: str | None = None, is_for_people: bool = True,
 ) -> Object:  # fmt: skip
     """Return a suspended CronJob in the experiment's namespace.
 
@@ -74,6 +74,7 @@ def build_cron_job(
         retries: failures of a container or a pod that are made good before the Job has failed.
         pod: its spec.
         credentials_skipped_by: a container that gets none of the pod's role.
+        is_for_people: whether a Job that somebody makes of it does something by itself; then it says how.
     """
     labels = {NAME: name, COMPONENT: component, **PART_OF}
     skip = {"annotations": {SKIP_CREDENTIALS: credentials_skipped_by}} if credentials_skipped_by else {}
@@ -96,7 +97,7 @@ def build_cron_job(
             },
         },
     }
-    start_command = {"tandem/start": names.start_command(namespace, name)}
+    start_command = {"tandem/start": names.start_command(namespace, name)} if is_for_people else {}
     return build_object(
         "batch/v1", "CronJob", name, {"spec": spec}, namespace=namespace, labels=object_labels(name, component),
         wave=WAVE, annotations={**IGNORE_HEALTH, **annotations, **start_command},

@@ -19,6 +19,8 @@ from charts.gitops import FOLDER, render_gitops
 from charts.manifest import Object
 from charts.people import FOLDER as PEOPLE_FOLDER
 from charts.people import render_people
+from charts.runner import FOLDER as RUNNER_FOLDER
+from charts.runner import render_runner
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -74,13 +76,17 @@ def render_files(environment: Environment, experiments: Iterable[Experiment], ca
     experiment_list = list(experiments)
     root = Path(environment.name)
     charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiment_list}
-    tree = {root / KUSTOMIZATION: _render_kustomization([*charts, PEOPLE_FOLDER])}
+    tree = {root / KUSTOMIZATION: _render_kustomization([*charts, PEOPLE_FOLDER, RUNNER_FOLDER])}
     for name, stages in charts.items():
         tree[root / name / KUSTOMIZATION] = _render_kustomization(stages)
         for stage, objects in stages.items():
             tree |= _render_folder(root / name / stage, stage, objects)
-    rights = render_people(environment, experiment_list, charts)
-    tree |= _render_folder(root / PEOPLE_FOLDER, PEOPLE_FOLDER, [body for bodies in rights.values() for body in bodies])
+    parts_by_folder = {
+        PEOPLE_FOLDER: render_people(environment, experiment_list, charts),
+        RUNNER_FOLDER: render_runner(environment, experiment_list),
+    }
+    for folder, parts in parts_by_folder.items():
+        tree |= _render_folder(root / folder, folder, [body for bodies in parts.values() for body in bodies])
     for tool, objects in render_gitops(environment, experiment_list, catalogue).items():
         tree |= _render_folder(root / FOLDER, tool, objects)
     return tree

@@ -1,6 +1,7 @@
-"""Pod Identity: which service account may do what with the bucket and with CloudWatch.
+"""Pod Identity: which service account may do what with the bucket and with CloudWatch, and what the runner may.
 
 Invariant: readers cannot write, each writer writes one prefix and one namespace of metrics, and nobody can delete.
+The runner may what a start, a relabel and an end call, and keeps requests' answers and journals of runs.
 A role trusts this cluster's pods only, by the session tags that EKS sets (EKS user guide, "Create IAM role with trust
 policy required by EKS Pod Identity"). Roles know no experiment; an association does, so it stands in Workloads.
 """
@@ -17,6 +18,8 @@ from stacks import policy
 from stacks.policy import PrivateRepository, Statement, allow
 from stacks.role import add_role
 from tandem.ops.guard_config import build_arn, build_bucket_arn
+from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
+from tandem.ops.people.policies import build_runner_policy
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -76,6 +79,18 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
     add_pod_identities(
         Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=namespace,
         role_arns={SOURCE_CONTROLLER: reader.attr_arn},
+    )  # fmt: skip
+
+
+def add_runner_identity(scope: Construct, environment: Environment) -> Construct:
+    """Bind the runner to its role; return `scope`, for those who wait for both."""
+    role = add_pod_role(
+        Construct(scope, RUNNER_ACCOUNT), environment=environment, namespace=RUNNER_NAMESPACE, account=RUNNER_ACCOUNT,
+        statements=build_runner_policy(environment)["Statement"], policy_name="run",
+    )  # fmt: skip
+    return add_pod_identities(
+        Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=RUNNER_NAMESPACE,
+        role_arns={RUNNER_ACCOUNT: role.attr_arn},
     )  # fmt: skip
 
 

@@ -1,9 +1,9 @@
 """The Workloads stack: all that an experiment needs in the cluster, but for what GitOps syncs.
 
-Invariant: the only stack with a kubectl provider, and with gitops it has none either: then it holds the experiments'
-Pod Identity associations alone, and that of Flux where it pulls the chart from private ECR. They precede the pods that
-ask for them, because a pod that started before its association never gets credentials. The stack depends on Cluster, so
-it is deleted first, while the nodes, the add-ons and its own right to enter the cluster still exist.
+Invariant: the only stack with a kubectl provider, and with gitops it has none either: then it holds the Pod Identity
+associations of experiments and runner alone, and that of Flux where it pulls the chart from private ECR. They precede
+the pods that ask for them, because a pod that started before its association never gets credentials. The stack depends
+on Cluster, so it is deleted first, while the nodes, the add-ons and its own right to enter the cluster still exist.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, IDependable
 
 from stacks.fragment import Fragment, compute_address
-from stacks.identity import add_chart_reader, add_pod_identities
+from stacks.identity import add_chart_reader, add_pod_identities, add_runner_identity
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
 from stacks.policy import PrivateRepository
@@ -45,14 +45,16 @@ class ClusterContent:
     Args:
         charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
         people: their rights in the cluster: part -> Kubernetes objects.
+        runner: the runner, its rights first: part -> Kubernetes objects.
     """
 
     charts: Charts
     people: Mapping[str, Objects]
+    runner: Mapping[str, Objects]
 
 
 class WorkloadsStack(EnvironmentStack):
-    """Every experiment's Pod Identity; then, where the CDK delivers, the Neuron DRA driver and the charts.
+    """Pod Identity of experiments and runner; then, where the CDK delivers, the Neuron DRA driver and the charts.
 
     Args:
         experiments: those the environment hosts.
@@ -67,7 +69,7 @@ class WorkloadsStack(EnvironmentStack):
     ) -> None:  # fmt: skip
         super().__init__(
             scope, id_, environment=environment,
-            description="Tandem: the experiments' Pod Identity, and where the CDK delivers, their manifests",
+            description="Tandem: Pod Identity of experiments and runner, and where the CDK delivers, the manifests",
         )  # fmt: skip
         identities_scope = Construct(self, "PodIdentities")
         identities = {
@@ -77,6 +79,7 @@ class WorkloadsStack(EnvironmentStack):
             )
             for experiment in experiments
         }  # fmt: skip
+        runner_identity = add_runner_identity(Construct(self, "RunnerIdentity"), environment)
         delivery, driver = environment.delivery, build_driver_release(environment, catalogue)
         chart = PrivateRepository.parse_reference(driver.repository)
         if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
@@ -99,6 +102,7 @@ class WorkloadsStack(EnvironmentStack):
         ]
         # in the experiments' namespaces, so after all of them
         _add_manifests(Construct(self, "People"), kubectl, cluster_content.people, manifests)
+        _add_manifests(Construct(self, "Runner"), kubectl, cluster_content.runner, [*manifests, runner_identity])
 
 
 def _add_manifests(

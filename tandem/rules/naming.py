@@ -18,8 +18,8 @@ from tandem.spec.record import UnknownValueError
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
-# beside the experiments' own: the folder of the GitOps tool's objects, and the environment's dashboards
-FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people"})
+# beside the experiments' own: the folders of people, runner and the GitOps tool's objects, the environment's dashboards
+FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people", "runner"})
 S3_RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 S3_RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -29,7 +29,9 @@ _EXAMPLE = re.compile(rf"(?<![0-9])({'|'.join(sorted(EXAMPLE_ACCOUNTS))})(?![0-9
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
 _OBJECT_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 _RESOURCE_NAMES = "S3 and EKS API references: bucket 63, cluster 100, node group 63"
-_FOLDERS = "charts/tree.py: manifests/<environment>/gitops and people; tandem/monitoring: dashboards machine and money"
+_FOLDERS = (
+    "charts/tree.py: manifests/<environment>/gitops, people, runner; tandem/monitoring: dashboards machine, money"
+)
 _ALARM_NAMES = "tandem/spec/names.py: the second word of a composite alarm's name"
 _BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
 _BUCKET_KEYS = "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"

@@ -11,7 +11,7 @@ from tandem.spec.disk import GIB
 from tandem.spec.figure import DataFigure
 from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
-from tandem.spec.system_jobs import sum_job_requests
+from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 
 # what a node's DaemonSets need beside the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
 DAEMONS_CPU_M = 1450
@@ -19,9 +19,9 @@ DAEMONS_CPU_M = 1450
 DAEMONS_MEMORY_MIB = 1024
 # What a system node's DaemonSets request (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
 # 128 MiB, Fluent Bit 50m and 25 MiB), and beside them once: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
-# 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them.
+# 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them; and the runner.
 SYSTEM_NODE_CPU_M, SYSTEM_NODE_MEMORY_MIB = 500, 256
-CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000, 1536
+CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000 + RUNNER_CPU_M, 1536 + RUNNER_MEMORY_MIB
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 
 _ARCH = f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst"
@@ -210,7 +210,7 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
 
 @RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
 def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The system nodes hold every staging job and llmperf at once, beside the add-ons."""
+    """The system nodes hold every staging job and what measures at once, beside runner and add-ons."""
     nodes, table = context.environment.cluster.system_nodes, context.catalogue.instances
     instance = table.instances.get(nodes.instance_type)
     if instance is None:
@@ -224,6 +224,6 @@ def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFind
         available = nodes.count * ((figure.value or 0) - node_reserve) - cluster_reserve
         if figure.value and needs > available:
             got = f"{nodes.count} x {nodes.instance_type} for {needs}{unit}"
-            legal = f"at most {max(available, 0)}{unit}: what is left of them beside the add-ons"
-            change = "raise count or take a larger type, or start staging and llmperf one experiment at a time"
+            legal = f"at most {max(available, 0)}{unit}: what is left of them beside runner and add-ons"
+            change = "raise count or take a larger type, or stage and measure one experiment at a time"
             yield RuleFinding("cluster.system_nodes", got, legal, change, figure)

@@ -1,8 +1,8 @@
-"""What Kubernetes lets operator, engineer and viewer do in a cluster: one row a right.
+"""What Kubernetes lets operator, engineer and viewer do in a cluster, and the runner: one row a right.
 
-Invariant: nothing is allowed but these rows; charts/people.py renders them as RBAC, docs/people.md shows them, and what
-nobody may, and a test evaluates every verb on every resource against the page. An admin has EKS's own cluster-admin
-policy instead.
+Invariant: nothing is allowed but these rows; charts/people.py and charts/runner.py render them as RBAC, docs/people.md
+shows them, and what nobody may, and a test evaluates every verb on every resource against the page. An admin has EKS's
+own cluster-admin policy instead.
 
 Source of groups, resources and subresources: the Kubernetes API reference, 1.36.
 """
@@ -18,7 +18,8 @@ NamespaceScope = Literal["everywhere", "experiments"]
 """All namespaces and what is in none; or the namespaces of the experiments alone."""
 
 DELIVERY_GROUP = "tandem-delivery"  # of the function with which CloudFormation applies manifests
-RUNNER_NAMESPACE = "runner-system"  # of the program that will start Jobs for people; nobody but an admin enters it
+RUNNER_NAMESPACE = "runner-system"  # of the program that starts Jobs for people; nobody but an admin enters it
+RUNNER_ACCOUNT = "runner"
 BENCH_JOB = "bench"  # the only Jobs whose pods people enter have this name, or it and a hyphen at their start
 
 
@@ -27,7 +28,7 @@ class ClusterRight:
     """Some verbs on some resources of one API group.
 
     Args:
-        kinds: who has it; each kind has what the kinds before it have.
+        kinds: who has it; each kind has what the kinds before it have; none: the runner alone.
         scope: where.
         group: of the API, "" the core.
         resources: with their subresource after a slash.
@@ -87,6 +88,28 @@ CLUSTER_RIGHTS = (
     ),
     *_build_rights(
         ("operator",), "everywhere", ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md")
+    ),
+)
+
+RUNNER_CLUSTER_RIGHTS = (
+    *_build_rights(
+        (),
+        "experiments",
+        ("batch", "jobs", "create delete get list", "makes Jobs of rendered CronJobs, looks at them, takes them away"),
+        ("batch", "cronjobs", "get", "what a Job is made of"),
+        ("apps", "deployments", "get list", "what is deployed, held against what is declared"),
+        ("apps", "deployments/scale", "patch", "starts, parks and restarts servers"),
+        ("", "pods", "list", "whether a pod runs, and is the one that was there before a round"),
+        ("", "pods/log", "get", "the last lines of a Job, stored at its step's end"),
+        ("", "events", "list", "why a pod waits"),
+        ("discovery.k8s.io", "endpointslices", "list", "one ready endpoint of each Service"),
+        ("resource.k8s.io", "resourceclaims", "list", "which half of a node a server has"),
+    ),
+    *_build_rights(
+        (),
+        "everywhere",
+        ("", "nodes", "list", "whether the node came, with its labels; no label is set here: `relabel` asks EKS"),
+        ("resource.k8s.io", "resourceslices", "list", "whether every device of the node is published"),
     ),
 )
 

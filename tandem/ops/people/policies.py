@@ -1,4 +1,4 @@
-"""The IAM policy of each kind, as one document: rights on the same place stand in one statement.
+"""The IAM policy of each kind and of the runner, as one document: rights on the same place stand in one statement.
 
 Places with the same actions and the same condition share a statement too.
 
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tandem.ops.people.policy_targets import build_targets
-from tandem.ops.people.rights import RIGHTS, group_rights, list_rights
+from tandem.ops.people.rights import RIGHTS, RUNNER_RIGHTS, group_rights, list_rights
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
@@ -27,6 +27,11 @@ def build_policy(environment: Environment, kind: PeopleKind) -> dict[str, Any]:
 def build_command_policy(environment: Environment, *commands: str) -> dict[str, Any]:
     """Return the policy that allows what commands need, and nothing else."""
     return _build_document(environment, group_rights(right for right in RIGHTS if right.need in commands))
+
+
+def build_runner_policy(environment: Environment) -> dict[str, Any]:
+    """Return the policy of the runner's role."""
+    return _build_document(environment, group_rights(RUNNER_RIGHTS))
 
 
 def _build_document(environment: Environment, actions: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -135,6 +135,7 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     if environment.registry_mirrors:  # an image behind a mirror may lie in any repository of the account
         repositories = ["*"]
     guard_keys = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
+    run_keys = ("requests/*", "runs/*", "runner.json")  # as tandem/run/run_keys.py has them
     return {
         "bucket": [build_bucket_arn(environment)],
         "bucket's key": [key_arn] if key_arn else [],
@@ -144,6 +145,11 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
         "fence": bucket_arns(f"{prefix}{FENCE_KEY}"),
         "leases": bucket_arns(f"{prefix}{POINTER_KEY}", f"{prefix}{lease_key('*')}"),
         "models and artifacts": bucket_arns("models/*", "artifacts/*"),
+        "runs": bucket_arns(*(f"{prefix}{key}" for key in run_keys)),
+        # IAM puts the caller's own id in place of this variable (IAM user guide, "IAM policy elements: Variables and
+        # tags"): so the key of a request says who wrote it
+        "own requests": bucket_arns(f"{prefix}requests/${{aws:userid}}/*"),
+        "journal": bucket_arns(*(f"{prefix}{key}" for key in ("requests/*.answer.json", "runs/*", "runner.json"))),
         **{name: bucket_arns(f"{name}/*") for name in ("artifacts", "models", "results")},
         "repositories": [build_arn(environment, "ecr", "repository/*")],
         "images": sorted(build_arn(environment, "ecr", f"repository/{name}") for name in repositories),

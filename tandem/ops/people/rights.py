@@ -24,14 +24,14 @@ class IamRight(NamedTuple):
     """One action on one place.
 
     Args:
-        kind: who has it; of people the kinds after it too.
+        kind: who has it; of people the kinds after it too; None: the runner.
         need: the command, or what a page sends people to do.
         target: the place's name in `build_targets`.
         action: as IAM spells it; empty for a call that needs no right.
         call: None for what AWS asks beside a call, and for what a page needs.
     """
 
-    kind: PeopleKind
+    kind: PeopleKind | None
     need: str
     target: str
     action: str
@@ -60,6 +60,24 @@ _BUDGET = "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscri
 _DESCRIBE_FLEET = "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, cloudwatch GetMetricStatistics"
 _SIZE = {"node group": "eks UpdateNodegroupConfig"}
 _PUBLISH = {"topic": "sns Publish", "topic's key": "kms:Decrypt kms:GenerateDataKey"}
+_RUNS = {"buckets": "s3 ListObjectsV2", "runs": "s3 GetObject", "bucket's key": "kms:Decrypt"}
+_REQUEST = {"own requests": "s3 PutObject", "bucket's key": "kms:GenerateDataKey"}
+_RELABEL = _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject"})
+_END = _join_rows(_RELABEL, {"schedules": "scheduler DeleteSchedule"})
+_START = _join_rows(
+    _RELABEL,
+    _PUBLISH,
+    {
+        "everywhere": f"ec2 DescribeCapacityReservations, {_DESCRIBE_FLEET}",
+        "budgets": _BUDGET,
+        "functions": "lambda GetFunctionConfiguration",
+        "fence": "s3 PutObject",  # whose launches a stop suspended is forgotten once they are resumed
+        "bucket's key": "kms:GenerateDataKey",
+        "schedules": "scheduler CreateSchedule GetSchedule DeleteSchedule",
+        "scheduler role": "iam:PassRole",
+        "Auto Scaling groups": "autoscaling ResumeProcesses",
+    },
+)
 _DOCTOR = _join_rows(
     _OBSERVE,
     {
@@ -104,6 +122,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             },
         ),
         "doctor": _DOCTOR,
+        "runs": _RUNS,
+        "runs show": _RUNS,
+        "runs follow": _RUNS,
         # for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
         "stop by the function": _join_rows(
             _OBSERVE,
@@ -128,6 +149,8 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             "results": f"s3 GetObject, {_UPLOAD}",
             "bucket's key": "kms:GenerateDataKey",
         },
+        "runs logs": _join_rows(_RUNS, {"logs": "logs FilterLogEvents"}),
+        "results": _join_rows(_RUNS, {"results": "s3 GetObject"}),
         "reads what servers and both functions said: docs/runbook.md": {"logs": "logs:FilterLogEvents"},
         "sees whether the reaper can run, and makes it look now: docs/runbook.md": {
             "functions": "lambda:GetFunctionConcurrency lambda:InvokeFunction"
@@ -147,27 +170,27 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 "Auto Scaling groups": "autoscaling SuspendProcesses UpdateAutoScalingGroup",
             },
         ),
-        "stop --end": _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"}),
+        "stop --end": _END,
         "stop --release": _join_rows(
             _OBSERVE,
             {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"},
         ),
-        "relabel": _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject"}),
-        "start": _join_rows(
+        "relabel": _RELABEL,
+        "start": _START,
+        # raises nothing itself: it reads what a start reads and what the bucket has, and asks the runner
+        "run": _join_rows(
             _OBSERVE,
-            _SIZE,
-            _PUBLISH,
+            _READ,
+            _RUNS,
+            _REQUEST,
             {
                 "everywhere": f"ec2 DescribeCapacityReservations, {_DESCRIBE_FLEET}",
+                "cluster": "eks DescribeCluster",
                 "budgets": _BUDGET,
                 "functions": "lambda GetFunctionConfiguration",
-                "leases": "s3 PutObject",
-                "bucket's key": "kms:GenerateDataKey",
-                "schedules": "scheduler CreateSchedule GetSchedule DeleteSchedule",
-                "scheduler role": "iam:PassRole",
-                "Auto Scaling groups": "autoscaling ResumeProcesses",
             },
         ),
+        "runs cancel": _join_rows(_RUNS, _REQUEST),
         "destroy": _join_rows(
             _OBSERVE,
             {
@@ -241,18 +264,36 @@ Commas part services; `kms:Decrypt` is no call but an action that AWS asks besid
 """
 
 
-def _iterate_rights() -> Iterator[IamRight]:
-    for kind, needs in NEEDS.items():
-        for need, rows in needs.items():
-            for target, text in rows.items():
-                for row in text.split(", "):
-                    for call in list_calls(row) if ":" not in row else ():
-                        yield IamRight(kind, need, target, call.action, call)
-                    for action in row.split() if ":" in row else ():
-                        yield IamRight(kind, need, target, action, None)
+def _iterate_rights(kind: PeopleKind | None, need: str, rows: TargetRows) -> Iterator[IamRight]:
+    for target, text in rows.items():
+        for row in text.split(", "):
+            for call in list_calls(row) if ":" not in row else ():
+                yield IamRight(kind, need, target, call.action, call)
+            for action in row.split() if ":" in row else ():
+                yield IamRight(kind, need, target, action, None)
 
 
-RIGHTS = tuple(_iterate_rights())
+RIGHTS = tuple(
+    right
+    for kind, needs in NEEDS.items()
+    for need, rows in needs.items()
+    for right in _iterate_rights(kind, need, rows)
+)
+_RUNNER_ROWS = _join_rows(
+    _START,
+    _END,
+    {
+        "bucket": "s3 ListObjectsV2 ListMultipartUploads",
+        "models and artifacts": "s3 GetObject HeadObject",
+        "runs": "s3 GetObject",
+        "journal": "s3 PutObject",
+        "results": "s3 GetObject",
+        "bucket's key": "kms:Decrypt",
+    },
+)
+RUNNER_RIGHTS = tuple(_iterate_rights(None, "the runner", _RUNNER_ROWS))
+"""What the runner's role may: what a start, a relabel and a normal end call; and requests, journals, results."""
+
 COMMANDS = tuple(dict.fromkeys(right.need for right in RIGHTS if not right.need.endswith(".md")))
 
 
@@ -313,8 +354,8 @@ _REASON_ROWS = (
     "alarms: what a composite alarm watches follows its environment's name and the word notify",
     "dashboards: dashboards begin with the environment's name; what they show follows",
     (
-        "guard's objects, leases, models and artifacts, artifacts, models, results: names of runs and keys of objects"
-        " are not known beforehand; bucket and prefix are literal"
+        "guard's objects, leases, runs, own requests, journal, models and artifacts, artifacts, models, results: names"
+        " of runs and keys of objects are not known beforehand; bucket and prefix are literal, or the caller's own id"
     ),
     "images: behind a mirror an image may lie in any repository of the account; it is only read",
     "repositories, roles, keys: what is searched for after a teardown has no name that is known; it is only read",

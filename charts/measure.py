@@ -1,0 +1,60 @@
+"""Measuring and judging: two suspended CronJobs of the run image, of which the runner makes Jobs, one a round.
+
+Invariant: what times tokens has a processor to itself and no right to raise anything; it writes results alone, and
+talks to the servers of its own namespace, as `bench` may.
+
+What a Job does stands in the one variable that the CronJob leaves empty: the runner fills it in. Nothing is tried again
+by Kubernetes, because a round that failed is another round of the journal.
+"""
+
+from __future__ import annotations
+
+from charts import pod
+from charts.manifest import Object
+from charts.network import BENCH
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import RUN
+from tandem.spec.system_jobs import BENCH_CPU_M, BENCH_MEMORY_MIB, JUDGE_JOB, MEASURE_JOB
+
+TASK_VARIABLE = "TANDEM_TASK"  # as tandem/run/run_values.py has it
+# the longest of a Job, S3 that is away for half an hour included; the runner's own deadlines come before
+DEADLINES_S = {MEASURE_JOB: 4 * 3600, JUDGE_JOB: 2 * 3600}
+DISK_GIB = 8  # of every round's records, which the judge brings back
+
+
+def build_bench_jobs(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
+    """Return the CronJobs of a round and of the verdict."""
+    return [
+        pod.build_cron_job(
+            name, experiment, component=BENCH, annotations={}, deadline_s=deadline_s, retries=0,
+            pod=_build_pod(environment, name.removeprefix("tandem-")), is_for_people=False,
+        )
+        for name, deadline_s in DEADLINES_S.items()
+    ]  # fmt: skip
+
+
+def _build_pod(environment: Environment, command: str) -> Object:
+    memory = {"memory": f"{BENCH_MEMORY_MIB}Mi"}
+    container = {
+        "name": command,
+        "image": RUN.reference(environment),
+        "args": [command],
+        "env": [pod.env_variable("AWS_REGION", environment.region), {"name": TASK_VARIABLE}],
+        # no CPU limit: throttling would be measured as the servers' latency
+        "resources": {
+            "requests": {**memory, "cpu": str(BENCH_CPU_M // 1000), "ephemeral-storage": f"{DISK_GIB}Gi"},
+            "limits": memory,
+        },
+        "securityContext": pod.RESTRICTED_SECURITY,
+        "terminationMessagePolicy": pod.LAST_WORDS,
+        "volumeMounts": [pod.WORK],
+    }
+    return {
+        **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="Never"),
+        "nodeSelector": pod.SYSTEM_NODES,
+        "containers": [container],
+        "volumes": [pod.local_disk_volume("work", DISK_GIB)],
+    }

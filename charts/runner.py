@@ -1,0 +1,125 @@
+"""The runner: one pod that takes requests from the bucket and runs experiments, and what it may do in the cluster.
+
+Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales Deployments where
+experiments live, and reads; it writes to no node. There is never a second one while the first lives (Recreate), and
+nobody may call it. It knows its specs from a ConfigMap, not from its image; another digest of them is another pod.
+
+Its token of the Kubernetes API is the only one in a pod of ours.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import partial
+
+from charts import pod
+from charts.base import security_labels
+from charts.manifest import COMPONENT, NAME, PART_OF, Object, build_object, object_labels
+from charts.network import RUNNER, build_runner_policies
+from charts.people import RBAC, build_rules
+from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_CLUSTER_RIGHTS, RUNNER_NAMESPACE, NamespaceScope
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import RUN
+from tandem.spec.spec_digest import dump_record_yaml
+from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB
+
+FOLDER = "runner"
+WAVE, POD_WAVE = 0, 1
+SPECS, SPECS_MOUNT = "specs", "/specs"
+DIGEST_CHARACTERS = 16
+TERMINATION_S = 60  # it hears SIGTERM, and ends what it is writing
+DISK_GIB = 1
+
+
+def render_runner(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, list[Object]]:
+    """Return the objects of the runner: those of the cluster and its namespace, of each experiment's, then its pod."""
+    specs = _build_specs(environment, experiments)
+    labels = object_labels(RUNNER, RUNNER) | security_labels(environment, "restricted")
+    build = partial(_build_object, namespace=RUNNER_NAMESPACE)
+    objects = {
+        "cluster": [
+            build_object("v1", "Namespace", RUNNER_NAMESPACE, {}, labels=labels, wave=WAVE),
+            build("v1", "ServiceAccount", RUNNER_ACCOUNT, {"automountServiceAccountToken": False}),
+            build("v1", "ConfigMap", SPECS, {"data": specs}),
+            *(
+                build("networking.k8s.io/v1", "NetworkPolicy", name, {"spec": spec})
+                for name, spec in build_runner_policies(environment).items()
+            ),
+            *_build_role("everywhere", None),
+        ]
+    }
+    for namespace in map(names.experiment_namespace, experiments):
+        objects[namespace] = _build_role("experiments", namespace)
+    deployment = {"spec": _build_deployment_spec(environment, specs)}
+    return {**objects, "pod": [build("apps/v1", "Deployment", RUNNER, deployment, wave=POD_WAVE)]}
+
+
+def _build_object(api: str, kind: str, name: str, body: Object, *, namespace: str | None, wave: int = WAVE) -> Object:
+    return build_object(api, kind, name, body, namespace=namespace, labels=object_labels(name, RUNNER), wave=wave)
+
+
+def _build_specs(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, str]:
+    """Return the files of what is declared, by the keys of their ConfigMap: a key has no slash."""
+    return {
+        "environment.yaml": dump_record_yaml(environment),
+        **{f"experiment.{experiment.name}.yaml": dump_record_yaml(experiment) for experiment in experiments},
+    }
+
+
+def _build_role(scope: NamespaceScope, namespace: str | None) -> list[Object]:
+    """Return the Role, or the ClusterRole, and its binding to the runner's account."""
+    role, api = "Role" if namespace else "ClusterRole", f"{RBAC}/v1"
+    rules = build_rules(right for right in RUNNER_CLUSTER_RIGHTS if right.scope == scope)
+    subject = {"kind": "ServiceAccount", "name": RUNNER_ACCOUNT, "namespace": RUNNER_NAMESPACE}
+    binding = {"roleRef": {"apiGroup": RBAC, "kind": role, "name": RUNNER}, "subjects": [subject]}
+    return [
+        _build_object(api, role, RUNNER, {"rules": rules}, namespace=namespace),
+        _build_object(api, f"{role}Binding", RUNNER, binding, namespace=namespace),
+    ]
+
+
+def _build_deployment_spec(environment: Environment, specs: dict[str, str]) -> Object:
+    labels = {NAME: RUNNER, COMPONENT: RUNNER, **PART_OF}
+    digest = hashlib.sha256(json.dumps(specs, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
+    pod_metadata = {"annotations": {"tandem/specs": digest}, "labels": labels}
+    return {
+        "replicas": 1,
+        "strategy": {"type": "Recreate"},  # never two at once, not even while one is replaced
+        "selector": {"matchLabels": {NAME: RUNNER}},
+        "template": {"metadata": pod_metadata, "spec": _build_pod(environment, list(specs))},
+    }
+
+
+def _build_pod(environment: Environment, keys: list[str]) -> Object:
+    paths = [f"environments/{environment.name}.yaml", *(key.replace(".", "s/", 1) for key in keys[1:])]
+    items = [{"key": key, "path": path} for key, path in zip(keys, paths, strict=True)]
+    memory = {"memory": f"{RUNNER_MEMORY_MIB}Mi"}
+    container = {
+        "name": RUNNER,
+        "image": RUN.reference(environment),
+        "args": ["serve", *pod.list_options({"--environment": environment.name, "--specs": SPECS_MOUNT})],
+        "env": [
+            pod.env_variable("AWS_REGION", environment.region),
+            {"name": "POD_UID", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}},
+        ],
+        "resources": {
+            "requests": {**memory, "cpu": f"{RUNNER_CPU_M}m", "ephemeral-storage": f"{DISK_GIB}Gi"},
+            "limits": memory,
+        },
+        "securityContext": pod.RESTRICTED_SECURITY,
+        "terminationMessagePolicy": pod.LAST_WORDS,
+        "volumeMounts": [{"name": SPECS, "mountPath": SPECS_MOUNT, "readOnly": True}, pod.WORK],
+    }
+    return {
+        **pod.pod_head(RUNNER_ACCOUNT, terminationGracePeriodSeconds=TERMINATION_S),
+        "automountServiceAccountToken": True,
+        "nodeSelector": pod.SYSTEM_NODES,
+        "containers": [container],
+        "volumes": [
+            {"name": SPECS, "configMap": {"name": SPECS, "items": items}}, pod.local_disk_volume("work", DISK_GIB),
+        ],
+    }  # fmt: skip
