@@ -23,7 +23,10 @@ from tandem.errors import INTERRUPT_EXIT_CODE, ExitCode, ExternalError, InputErr
 
 EXIT_CODES = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 an external service failed; 4 void"
 # commands whose reader may be gone before they have acted: all others print at their end, or do nothing but print
-ACTING_COMMANDS = {"start", "stop", "destroy", "simulate", "artifacts gc", "bench run", "bench report", "bench publish"}
+ACTING_COMMANDS = {
+    "run", "runs cancel", "start", "stop", "destroy", "simulate", "artifacts gc", "bench run", "bench report",
+    "bench publish",
+}  # fmt: skip
 
 # group -> command -> what its help says in a line of 80 columns, and what is called
 COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
@@ -42,8 +45,11 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "status": ("Show the fleet, what it has cost, and what will end it", "status:status"),
         "doctor": ("Can an environment be deployed and raised; or prove its stop", "doctor:doctor"),
         "artifacts": ("List, explain, import and delete what the bucket holds", "artifacts:app"),
+        "runs": ("List runs; show, follow, read the logs of, or cancel one", "runs:app"),
+        "results": ("Print a run's verdict, and bring its records here", "results:results"),
     },
     "Costs or changes something": {
+        "run": ("Run an experiment: stage, compile, serve, measure, judge, end", "run:run"),
         "start": ("Raise the fleet for so many hours, behind an armed stop", "start:start"),
         "stop": ("Stop the fleet: fence it and set it to 0; or lift the fence", "stop:stop"),
         "destroy": ("Take an environment down, and search for what is left", "destroy:destroy"),

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import msgspec
 
@@ -34,11 +35,9 @@ STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quar
 NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 20.0
 ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, what it stores
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
-JUDGE_MINUTES, END_MINUTES, SHORT_MINUTES = 5.0, 5.0, 1.0
+END_MINUTES = 5.0
 LEASE_MARGIN_MINUTES = 10.0  # the last of a lease, in which nothing new begins: its fleet goes to zero before
-# of the Jobs, as charts give them: staging; the transfers of a compile beside its deadline_hours; llmperf
-STAGE_DEADLINE_MINUTES, COMPILE_EXTRA_MINUTES, LLMPERF_DEADLINE_MINUTES = 360.0, 60.0, 240.0
-ROUND_DEADLINE_FACTOR = 3  # of a round's estimate: slower servers than the post's are measured, too
+COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, beside compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
 STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
 ASSUMED = "assumed: no source gives it"
@@ -93,18 +92,14 @@ class RunPlanInputs:
     @cached_property
     def round_minutes(self) -> tuple[float, float]:
         """Minutes of a round and of a control round."""
-        size, request = SIZES[self.request.size], self.request
-        plan = build_settings(
-            size,
-            size.load_suites(size.select_names(self.experiment.suites)),
-            most_tokens=self.experiment.max_output_tokens,
-            arms=self.arms,
-            schedule=self.experiment.schedule,
-            seed=request.seed,
-            api="chat",
-            rounds=request.rounds,
-            control_rounds=request.control_rounds,
-        ).plan()
+        experiment, request = self.experiment, self.request
+        size = SIZES[request.size]
+        fields = {
+            "arms": self.arms, "schedule": experiment.schedule, "seed": request.seed, "api": "chat",
+            "rounds": request.rounds, "control_rounds": request.control_rounds,
+        }  # fmt: skip
+        suites = size.load_suites(size.select_names(experiment.suites))
+        plan = build_settings(size, suites, fields, most_tokens=experiment.max_output_tokens).plan()
         numbers = [plan.first_round, *plan.control_round_numbers[:1]]
         minutes = [sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES for number in numbers]
         return minutes[0], minutes[-1]
@@ -120,9 +115,9 @@ class StepEstimate:
         minutes: how long it may take.
         basis: what that rests on.
         is_bound: whether the minutes are the most it may take, as nobody knows more.
-        deadline_minutes: then it is ended.
-        ending: what ends it then.
-        lease: number of the lease in which it is taken; 0 before the first, when no node is paid.
+        deadline_minutes: then it is ended; 0 for the way to zero, which nothing ends.
+        ending: what its deadline does.
+        lease: number of the lease in which it is taken and nodes are paid; 0 before the first.
         usd: for the nodes that are paid meanwhile, at the declared price.
     """
 
@@ -132,30 +127,17 @@ class StepEstimate:
     basis: str = ASSUMED
     is_bound: bool = False
     deadline_minutes: float
-    ending: str = "the runner ends the run"
+    ending: str = "ends the run"
     lease: int = 0
     usd: float = 0.0
-
-    @property
-    def is_paid(self) -> bool:
-        """Whether a node is paid meanwhile."""
-        return self.lease > 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """The steps of a run in their order.
-
-    Args:
-        nodes: that are raised at once.
-        arms: names of the variants, the baseline first.
-        rounds: of the plan, control rounds included.
-    """
+    """The steps of a run in their order, on so many nodes at once."""
 
     steps: tuple[StepEstimate, ...]
     nodes: int
-    arms: tuple[str, ...]
-    rounds: int
 
     @property
     def minutes(self) -> float:
@@ -165,7 +147,7 @@ class RunEstimate:
     @property
     def node_minutes(self) -> float:
         """Return the minutes that are paid, over all nodes."""
-        return self.nodes * sum(step.minutes for step in self.steps if step.is_paid)
+        return self.nodes * sum(step.minutes for step in self.steps if step.lease)
 
     @property
     def usd(self) -> float:
@@ -233,17 +215,11 @@ def describe_word_scope(rounds: int, starts: int) -> str:
 
 def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     """Return the steps of a run, each in the lease that holds it."""
-    nodes, capacity, request = max(inputs.nodes, 1), inputs.environment.capacity, inputs.request
-    paid_steps = _pack_leases(_list_work_steps(inputs), request.hours * 60)
-    return RunEstimate(
-        steps=(
-            StepEstimate(step="preflight", title="look at account, bucket and specs", minutes=SHORT_MINUTES,
-                         deadline_minutes=10),
-            _estimate_stage(inputs),
-            *(replace(step, usd=step.minutes / 60 * nodes * capacity.usd_per_hour) for step in paid_steps),
-        ),
-        nodes=nodes, arms=tuple(arm.name for arm in inputs.arms), rounds=request.rounds + request.control_rounds,
-    )  # fmt: skip
+    nodes, usd_per_hour = max(inputs.nodes, 1), inputs.environment.capacity.usd_per_hour
+    paid_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
+    priced_steps = (replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in paid_steps)
+    steps = (_estimate_step("preflight"), _estimate_stage(inputs), *priced_steps)
+    return RunEstimate(steps=steps, nodes=nodes)
 
 
 def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
@@ -264,33 +240,36 @@ def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
 
 def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
     environment, experiment, request = inputs.environment, inputs.experiment, inputs.request
-    capacity, where = environment.capacity, f"environment {environment.name}"
+    capacity, max_hours = environment.capacity, environment.guard.max_hours
+    where, experiment_where = f"environment {environment.name}", f"experiment {experiment.name}"
     if capacity.awaits_reservation:
         yield InputError("it has no Fleet stack yet", where=where, change="write capacity.reservation_id, deploy Fleet")
     if not 1 <= inputs.nodes <= capacity.nodes:
         arms, slots = len(inputs.arms), inputs.count_slots(experiment.serving)
         fit = f"a {capacity.instance_type} holds {slots} at once, and capacity.nodes is {capacity.nodes}"
         change = f"name another experiment or environment, or raise capacity.nodes to {inputs.nodes} and deploy Fleet"
-        yield InputError(f"its {arms} servers do not fit: {fit}", where=f"experiment {experiment.name}", change=change)
+        yield InputError(f"its {arms} servers do not fit: {fit}", where=experiment_where, change=change)
     if inputs.gaps.artifacts and experiment.compile.where == "cpu":
         change = "write compile.where: device, or compile by hand (docs/run-by-hand.md)"
         problem = f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices; there is none"
-        yield InputError(problem, where=f"experiment {experiment.name}", change=change)
+        yield InputError(problem, where=experiment_where, change=change)
     if not 1 <= request.starts <= request.rounds:
         problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
         yield InputError(problem, where="--starts", change=f"ask for 1 to {request.rounds} starts, or for more rounds")
-    max_hours = environment.guard.max_hours
-    if not MIN_HOURS <= request.hours <= max_hours:
+    elif not MIN_HOURS <= request.hours <= max_hours:
         change = f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
         yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
-    elif request.starts <= request.rounds:
+    else:
         yield from _find_long_steps(inputs)
 
 
 def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
-    """Yield one refusal where a lease of these hours cannot hold a step behind what each lease begins with."""
+    """Yield a refusal of the longest step, where no lease of these hours holds it behind what a lease begins with."""
     hours, max_hours = inputs.request.hours, inputs.environment.guard.max_hours
-    needs = [(_count_lease_minutes(step), step) for step in _list_work_steps(inputs)]
+    needs = []
+    for step in _list_work_steps(inputs):
+        begins = _list_lease_steps(1, has_nodes=False, is_serving=step.step != "compile")
+        needs.append((sum(row.minutes for row in (*begins, step)) + END_MINUTES + LEASE_MARGIN_MINUTES, step))
     minutes, step = max(needs, key=lambda need: need[0])
     if minutes <= hours * 60:
         return
@@ -304,21 +283,39 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
     yield InputError(f"{problem}; a lease of {hours:g} h does not hold it", where="--hours", change=change)
 
 
-def _count_lease_minutes(step: StepEstimate) -> float:
-    """Return the minutes of a lease that has nothing to do but one step."""
-    begins = _list_lease_steps(1, has_nodes=False, is_serving=step.step != "compile")
-    return sum(row.minutes for row in begins) + step.minutes + END_MINUTES + LEASE_MARGIN_MINUTES
+# step, without what stands behind its name -> title, minutes, minutes to its deadline (tandem.run.engine)
+_STEP_ROWS = {
+    "preflight": ("look at account, bucket and cluster", 1.0, 30.0),
+    "stage": ("bring the models into the bucket", 0.0, 420.0),
+    "raise": ("arm the stop, raise the nodes", 1.0, 15.0),
+    "node": ("wait for nodes and their devices", NODE_MINUTES, 60.0),
+    "compile": ("compile artifacts side by side", 0.0, 0.0),
+    "label": ("admit the servers to the nodes", 1.0, 30.0),
+    "serve": ("start the servers, one after the other", SERVE_MINUTES, 60.0),
+    "ready": ("wait until they answer", READY_MINUTES, 120.0),
+    "check": ("hold them against what is declared", 1.0, 30.0),
+    "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
+    "round": ("measure a round", 0.0, 480.0),
+    "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 360.0),
+    "judge": ("judge, write the report", 5.0, 120.0),
+    "park": ("go to zero, wait for tandem run --resume", END_MINUTES, 0.0),
+    "end": ("go to zero", END_MINUTES, 0.0),
+}
+
+
+def _estimate_step(step: str, **changes: Any) -> StepEstimate:
+    title, minutes, deadline_minutes = _STEP_ROWS[step.partition(".")[0].partition("-")[0]]
+    return StepEstimate(
+        **{"step": step, "title": title, "minutes": minutes, "deadline_minutes": deadline_minutes, **changes}
+    )
 
 
 def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
     models = [inputs.catalogue.models[name] for name in inputs.gaps.models]
     size_gb = sum(model.bytes.value or UNKNOWN_GIB * GIB for model in models) / 1e9
     basis = f"{size_gb:.1f} GB ({', '.join(inputs.gaps.models)}) at {STAGE_MB_PER_S} MB/s, {ASSUMED}"
-    return StepEstimate(
-        step="stage", title="bring the models into the bucket", minutes=size_gb * 1000 / STAGE_MB_PER_S / 60,
-        basis=basis if models else "the bucket has every model", deadline_minutes=STAGE_DEADLINE_MINUTES,
-        ending="the deadline of its Jobs ends the run",
-    )  # fmt: skip
+    basis = basis if models else "the bucket has every model"
+    return _estimate_step("stage", minutes=size_gb * 1000 / STAGE_MB_PER_S / 60, basis=basis)
 
 
 def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
@@ -329,60 +326,31 @@ def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
 def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
     """Yield the same with what was done before; a compile for each set of artifacts that nodes take at once."""
     request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
-    artifacts, slots = inputs.gaps.artifacts, max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
+    slots = max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
     hours = inputs.experiment.compile.deadline_hours
-    for first in range(0, len(artifacts), slots):
-        count = len(artifacts[first : first + slots])
-        yield StepEstimate(
-            step="compile", title=f"compile {count} artifact{'s' * (count > 1)} side by side", minutes=hours * 60,
-            basis=f"compile.deadline_hours {hours}; no source says how long it takes", is_bound=True,
-            deadline_minutes=hours * 60 + COMPILE_EXTRA_MINUTES, ending="the deadline of its Jobs ends the run",
-        )  # fmt: skip
+    basis, compile_minutes = f"compile.deadline_hours {hours}: no source says more", {"minutes": hours * 60.0}
+    compile_minutes["deadline_minutes"] = hours * 60 + COMPILE_EXTRA_MINUTES
+    for _ in range(0, len(inputs.gaps.artifacts), slots):
+        yield _estimate_step("compile", basis=basis, is_bound=True, **compile_minutes)
     controls, start = control_numbers(request.rounds, request.control_rounds), 1
     basis = f"{FIRST_TOKEN_S:g} s and {TOKEN_S * 1000:.0f} ms a token, answers as long as allowed"
     for number, own_start in enumerate(assign_starts(request.rounds, request.control_rounds, request.starts)):
         if own_start != start:
             start = own_start
-            yield StepEstimate(
-                step=f"restart-{start}", title="restart the servers, halves swapped", minutes=RESTART_MINUTES,
-                deadline_minutes=75,
-            )  # fmt: skip
-        minutes, kind = (control_minutes, "control ") if number in controls else (round_minutes, "")
-        yield StepEstimate(
-            step=f"round-{number:05}", title=f"measure {kind}round {number + 1} of {len(controls) + request.rounds}",
-            minutes=minutes, basis=basis, deadline_minutes=ROUND_DEADLINE_FACTOR * minutes,
-            ending="the round is measured again, then the run ends",
-        )  # fmt: skip
+            yield _estimate_step(f"restart-{start}")
+        minutes = control_minutes if number in controls else round_minutes
+        yield _estimate_step(f"round-{number:05}", minutes=minutes, basis=basis)
     if request.llmperf:
-        yield StepEstimate(
-            step="llmperf", title="run the post's own generator", minutes=LLMPERF_MINUTES,
-            basis="25 calls of about 70 s at 45 ms a token", deadline_minutes=LLMPERF_DEADLINE_MINUTES,
-            ending="it is skipped with a note",
-        )  # fmt: skip
-    yield StepEstimate(step="judge", title="judge, write the report", minutes=JUDGE_MINUTES, deadline_minutes=30)
+        basis, ending = "25 calls of about 70 s at 45 ms a token", "skips it with a note"
+        yield _estimate_step("llmperf", basis=basis, ending=ending)
+    yield _estimate_step("judge")
 
 
 def _list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
     """Yield what a lease begins with, as far as it is missing: its nodes, then its servers."""
-    suffix = f".{lease}" if lease > 1 else ""
-    rows = (*(() if has_nodes else _NODE_ROWS), *(_SERVER_ROWS if is_serving else ()))
-    for step, title, minutes, deadline_minutes in rows:
-        name = f"{step}{suffix}"
-        yield StepEstimate(step=name, title=title, minutes=minutes, deadline_minutes=deadline_minutes, lease=lease)
-
-
-# step, title, minutes, minutes to its deadline
-_NODE_ROWS = (
-    ("raise", "arm the stop, raise the nodes", SHORT_MINUTES, 15.0),
-    ("node", "wait for nodes and their devices", NODE_MINUTES, 30.0),
-)
-# label: five minutes for a node to have it; ready: the startup probe ends a server after an hour
-_SERVER_ROWS = (
-    ("label", "admit the servers to the nodes", SHORT_MINUTES, 5.0),
-    ("serve", "start the servers, one after the other", SERVE_MINUTES, 30.0),
-    ("ready", "wait until they answer", READY_MINUTES, 75.0),
-    ("check", "hold them against what is declared", SHORT_MINUTES, 10.0),
-)
+    steps = (() if has_nodes else ("raise", "node")) + (("label", "serve", "ready", "check") if is_serving else ())
+    for step in steps:
+        yield _estimate_step(f"{step}.{lease}" if lease > 1 else step, lease=lease)
 
 
 def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> Iterator[StepEstimate]:
@@ -393,15 +361,10 @@ def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> It
         begins = list(_list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served))
         if lease == 0 or sum(row.minutes for row in (*begins, step)) > left_minutes:
             if lease:
-                yield _estimate_end(lease, "go to zero, wait for tandem run --resume")
+                yield _estimate_step(f"park-{lease}", lease=lease)
             lease, left_minutes = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES
             begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
         is_served = needs_servers
         left_minutes -= sum(row.minutes for row in (*begins, step))
         yield from (*begins, replace(step, lease=lease))
-    yield _estimate_end(lease, "go to zero")
-
-
-def _estimate_end(lease: int, title: str) -> StepEstimate:
-    return StepEstimate(step="end", title=title, minutes=END_MINUTES, deadline_minutes=60, lease=lease,
-                        ending="the one-shot stop at the lease's deadline, then the reaper")  # fmt: skip
+    yield _estimate_step("end", lease=lease)

@@ -1,0 +1,54 @@
+"""`tandem results`: the verdict of a run, where its results lie, and its folder on this machine.
+
+Exit codes: those of `tandem runs show`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tandem.artifacts.store import ObjectStore
+from tandem.cli.console import VerbatimText, print_json, print_rows
+from tandem.cli.flags import EnvironmentName, Name, RunFolder
+from tandem.cli.run_timeline import EXIT_CODES
+from tandem.cli.runs import open_client
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.errors import ExitCode
+from tandem.run.round_records import VERDICT_TEXT, download_results
+from tandem.run.run_client import name_people
+from tandem.run.run_keys import results_prefix
+from tandem.shell_command import quote_command
+
+
+def results(
+    run: Name, /, *, env: EnvironmentName, out: RunFolder | None = None, selection: Selection = DEFAULTS
+) -> ExitCode:
+    """Print the verdict of a run, and bring its folder here.
+
+    Args:
+        run: its id
+        env: the environment
+        out: a new folder for records, verdict and report
+    """
+    client = open_client(selection, env)
+    record = client.read_run(run)
+    store, prefix = ObjectStore(client.config.bucket, client.clients.s3), results_prefix(record.experiment, run)
+    with name_people(client.environment, "engineer"):
+        content = store.read(f"{prefix}{VERDICT_TEXT}")
+        if out is not None:
+            rounds = [
+                step for step in client.read_steps(run) if step.step.startswith("round-") and step.state == "done"
+            ]
+            confirmed = tuple(sorted((int(row.result["number"]), int(row.result["attempt"])) for row in rounds))
+            download_results(store, record.experiment, run, Path(out), confirmed)
+    text = content.body.decode(errors="replace") if content else record.verdict or record.reason or "no verdict yet"
+    code, report = EXIT_CODES[record.state], quote_command("tandem", "bench", "report", str(out or "DIR"))
+    if selection.as_json:
+        place = {"run": run, "state": record.state, "verdict": record.verdict, "text": text, "url": store.url(prefix)}
+        print_json({**place, "folder": str(out) if out else None, "exit_code": int(code)})
+        return code
+    print(text.rstrip())
+    rows = [("results", VerbatimText(store.url(prefix)))]
+    rows += [("folder", VerbatimText(str(out))), ("next", VerbatimText(report))] if out else []
+    print_rows(rows)
+    return code

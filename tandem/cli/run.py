@@ -1,0 +1,401 @@
+"""`tandem run`: from a parked environment to a verdict and an empty fleet, asked of the runner in the cluster.
+
+Invariant: nothing is raised here. The plan with its minutes and USD, and what will end the run, is shown before it is
+asked for; the request names the specs by their digest, so that the runner refuses others than those that were read.
+
+Exit codes: 0 judged, or asked for with --detach or --dry-run; 1 not wanted after all, ended early, cancelled or
+waiting; 2 refused; 3 an external service failed; 4 void; 130 nobody follows any more: the run goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Group, Parameter
+
+from tandem.artifacts.inventory import find_read_fault, read_inventory
+from tandem.artifacts.needs import list_needs, merge_needs
+from tandem.artifacts.store import ObjectStore
+from tandem.artifacts.survey import survey_bucket
+from tandem.bench.estimate import format_duration
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.cli import fleet
+from tandem.cli.console import ask_consent, format_count, print_fault, print_json, print_line, print_rows
+from tandem.cli.flags import EXCLUSIVE, EnvironmentName, Name, Whole, require_range
+from tandem.cli.fleet import TextRow, format_moment, format_span
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.run_timeline import RunTimeline, conclude_run, describe_return
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.cli.start import build_unarmed_error, read_reserved_limits
+from tandem.errors import ExitCode, ExternalError, InputError, TandemError
+from tandem.guard.fleet_start import RaiseRequest, check_start
+from tandem.ops.account import require_account
+from tandem.ops.node_admission import admit_servers
+from tandem.ops.status import current_time
+from tandem.ops.stop_paths import StopPath, read_stop_paths
+from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
+from tandem.run.run_keys import find_run_id_fault, lease_run
+from tandem.run.run_plan import (
+    BucketGaps,
+    RunEstimate,
+    RunPlanInputs,
+    StartsOption,
+    StepEstimate,
+    compare_starts,
+    estimate_run,
+    find_gaps,
+    list_refusals,
+)
+from tandem.run.run_values import RunRecord, RunRequest
+from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
+from tandem.spec.experiment import Experiment
+from tandem.spec.spec_digest import compute_spec_digest
+
+ANSWER_POLL_S = 2.0
+ANSWER_LIMIT = timedelta(minutes=3)  # the runner looks for requests every few seconds
+# journal's step, without its number -> the row of the plan that it is part of
+PHASES = {"raise": "nodes", "node": "nodes", "end": "nodes", "round": "measure"} | dict.fromkeys(
+    ("label", "serve", "ready", "check", "restart"), "serve"
+)
+MAX_ID_PREFIX_CHARACTERS = 24  # and a moment of 16 characters: a run's id has 40
+SIZE = Group("How much is asked", validator=EXCLUSIVE, sort_key=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunDraft:
+    """A run that may be asked for.
+
+    Args:
+        inputs: of its plan.
+        now: when it was looked at.
+        estimate: the plan. options: what other numbers of starts would cost.
+        paths: reaper and budget, as they stand. notes: what is to be known of the reservation.
+        faults: why it would be refused now. runner_faults: why nobody would take it up.
+    """
+
+    inputs: RunPlanInputs
+    now: datetime
+    estimate: RunEstimate
+    options: Sequence[StartsOption]
+    paths: Sequence[StopPath] = ()
+    notes: Sequence[str] = ()
+    faults: Sequence[TandemError] = ()
+    runner_faults: Sequence[TandemError] = ()
+
+
+def run(
+    experiment: Name | None = None,
+    /,
+    *,
+    env: EnvironmentName,
+    hours: Annotated[float, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))],
+    quick: Annotated[bool, Parameter(group=SIZE)] = False,
+    full: Annotated[bool, Parameter(group=SIZE)] = False,
+    rounds: Annotated[Whole | None, Parameter(validator=require_range(1, 1000, "rounds"))] = None,
+    starts: Annotated[Whole, Parameter(validator=require_range(1, 1000, "starts"))] = 1,
+    llmperf: bool = False,
+    run: Annotated[str | None, Parameter(metavar="ID")] = None,
+    resume: Annotated[str | None, Parameter(metavar="RUN")] = None,
+    accept_unarmed: bool = False,
+    dry_run: bool = False,
+    detach: bool = False,
+    yes: bool = False,
+    verbose: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Run an experiment: stage, compile, serve, measure, judge, and an empty fleet.
+
+    Args:
+        experiment: which; with --resume the run's own
+        env: the environment
+        hours: of the lease: then the fleet is stopped, whoever uses it
+        quick: three classes, short answers
+        full: every prompt, as long as its suite states
+        rounds: beside one control round; four by default, and as many as starts
+        starts: of each server; from six on the word holds across starts
+        llmperf: also run the post's own generator, after the rounds
+        run: the run's id; made of the experiment and the time by default
+        resume: go on with a run that waits for another lease
+        accept_unarmed: go on although a path would not stop the fleet; the lease says so
+        dry_run: print the plan, and ask for nothing
+        detach: ask for it, and do not follow
+        yes: ask nothing
+        verbose: print every note of a step, too
+
+    Raises:
+        TandemError: it is refused, or an external service failed.
+    """
+    inputs = read_legal_inputs(selection.narrow((env,)))
+    environment = inputs.environments()[0]
+    try:
+        client = RunClient(environment)
+        caller, now = require_account(environment, client.session), current_time()
+        earlier_run = client.read_run(resume) if resume else None
+        request = RunRequest(
+            kind="run", run=run or _name_run(experiment or "", now), environment=env, experiment=experiment or "",
+            at=now.isoformat(), hours=hours, starts=starts, size="quick" if quick else "full" if full else "default",
+            rounds=rounds or max(FEWEST_ROUNDS, starts), llmperf=llmperf, accept_unarmed=accept_unarmed,
+        )  # fmt: skip
+        if earlier_run is not None:
+            request = _resume_request(earlier_run, request)
+        draft = _draft_run(client, inputs, request, caller, earlier_run)
+        if not dry_run and (faults := [*draft.faults, *draft.runner_faults]):
+            for fault in faults[1:]:
+                print_fault(fault)
+            raise faults[0]
+        print_line(f"{env}: {'go on with' if resume else 'run'} {request.run}", stderr=selection.as_json)
+        print_rows(_list_plan_rows(draft), stderr=selection.as_json)
+        if dry_run:
+            return _end_dry_run(draft, as_json=selection.as_json)
+        if not yes and not ask_consent("begin?", where=f"environment {env}"):
+            if selection.as_json:
+                print_json({"environment": env, "run": request.run, "begun": False, "exit_code": int(ExitCode.STALE)})
+            print("nothing was asked for", file=sys.stderr)
+            return ExitCode.STALE
+        return _ask_and_follow(client, draft, selection, detach=detach, verbose=verbose)
+    except TandemError as fault:
+        raise fleet.explain_fault(fault, environment) from fault
+
+
+def _name_run(experiment: str, now: datetime) -> str:
+    return f"{experiment[:MAX_ID_PREFIX_CHARACTERS].rstrip('-')}-{now:%Y%m%d-%H%M%S}"
+
+
+def _resume_request(record: RunRecord, asked: RunRequest) -> RunRequest:
+    """Return the request to go on with a run: its own, for another lease.
+
+    Raises:
+        InputError: it does not wait, or another experiment is named.
+    """
+    if record.state != "waiting":
+        change = "only a run that waits goes on; ask for a new one"
+        raise InputError(f"it is {record.state}", where=f"run {record.run}", change=change)
+    if asked.experiment not in {"", record.experiment}:
+        raise InputError(f"it is of {record.experiment}", where=f"run {record.run}", change="leave the experiment out")
+    changes = {"at": asked.at, "hours": asked.hours, "accept_unarmed": asked.accept_unarmed}
+    return msgspec.structs.replace(record.request, kind="resume", **changes)
+
+
+def _draft_run(
+    client: RunClient, inputs: CommandInputs, request: RunRequest, caller: str, earlier_run: RunRecord | None
+) -> RunDraft:
+    """Look at everything that a run depends on.
+
+    Raises:
+        InputError: no experiment is named, or the id names no run.
+        ExternalError: an external service failed.
+    """
+    environment, catalogue, now = client.environment, inputs.catalogue, current_time()
+    experiment = inputs.find_experiment(environment, request.experiment)
+    if sentence := find_run_id_fault(request.run):
+        raise InputError(sentence, where="--run", change="write another name")
+    steps = client.read_steps(request.run) if earlier_run else ()
+    plan_inputs = RunPlanInputs(
+        environment=environment, experiment=experiment, catalogue=catalogue,
+        gaps=_read_gaps(client, inputs, experiment),
+        request=msgspec.structs.replace(request, spec_digest=compute_spec_digest(environment, experiment, catalogue)),
+        done_steps=frozenset(step.step for step in steps if step.state == "done"),
+    )  # fmt: skip
+    draft = RunDraft(
+        inputs=plan_inputs, now=now, estimate=estimate_run(plan_inputs), options=compare_starts(plan_inputs),
+        faults=list_refusals(plan_inputs), runner_faults=tuple(_find_runner_faults(client, plan_inputs.request, now)),
+    )  # fmt: skip
+    if earlier_run is None and client.find_run(request.run) is not None:
+        show = build_tandem_command(f"runs show {request.run}", environment.name)
+        fault = InputError("there is a run of this name", where="--run", change=f"take another name; {show}")
+        return replace(draft, faults=(*draft.faults, fault))
+    if draft.faults:
+        return draft
+    lease = lease_run(request.run, len(earlier_run.leases) + 1 if earlier_run else 1)
+    return _look_at_fleet(client, draft, lease, caller)
+
+
+def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment) -> BucketGaps:
+    """Return what has to be staged and compiled.
+
+    Raises:
+        InputError: something is stored that neither mends.
+        ExternalError: the bucket cannot be read.
+    """
+    needs = merge_needs(list_needs([experiment], inputs.catalogue))
+    with name_people(client.environment, "engineer"):
+        stored_sets = read_inventory(ObjectStore(client.config.bucket, client.clients.s3))
+        rows = [row for row in survey_bucket(client.config.bucket, needs, stored_sets) if row.used_by]
+        if fault := find_read_fault(stored_sets):
+            raise fault
+    for row in rows:
+        if row.state in {"damaged", "newer", "unread"}:
+            change = f"{build_tandem_command('artifacts list', client.environment.name)}, docs/artifacts.md"
+            raise InputError(f"{row.name} is {row.state}: {', '.join(row.why)}", where=row.prefix, change=change)
+    return find_gaps(rows)
+
+
+def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) -> RunDraft:
+    """Return the draft with what a start would see of the fleet: fence, other lease, window, and stops that do not act.
+
+    Raises:
+        ExternalError: AWS could not be asked.
+    """
+    inputs, environment = draft.inputs, client.environment
+    admission = admit_servers(environment, inputs.experiment, inputs.catalogue, nodes=inputs.nodes)
+    request = RaiseRequest(
+        run=lease, hours=inputs.request.hours, nodes=inputs.nodes, experiment=inputs.experiment.name,
+        node_labels=admission.labels, who=caller, beats=True,
+    )  # fmt: skip
+    limits, notes = read_reserved_limits(client.clients, environment)
+    try:
+        fleet_state = check_start(client.clients, limits, request, draft.now)
+    except InputError as fault:
+        return replace(draft, notes=notes, faults=(fault,))
+    all_paths, _ = read_stop_paths(client.clients, client.session, environment, limits, fleet_state)
+    paths = [path for path in all_paths if path.name != "schedule"]  # that one the raise arms
+    unarmed_paths = [path for path in paths if path.state == "unarmed"]
+    is_refused = unarmed_paths and not inputs.request.accept_unarmed
+    faults = [build_unarmed_error(environment, unarmed_paths)] if is_refused else []
+    return replace(draft, paths=paths, notes=notes, faults=faults)
+
+
+def _find_runner_faults(client: RunClient, request: RunRequest, now: datetime) -> Iterator[TandemError]:
+    """Yield why nobody would take the run up: no runner lives, or it has other specs."""
+    environment, beat = client.environment, client.read_beat()
+    where = f"the runner of {environment.name}"
+    age = now - datetime.fromisoformat(beat.at) if beat else None
+    if beat is None or age is None or age > BEAT_LIMIT:
+        seen = f"it has not written for {format_span(age)}" if age else "none has ever written"
+        kubectl = quote_command("kubectl", "-n", "runner-system", "get", "pods")
+        yield ExternalError(seen, where=where, change=f"see its pod (inside the VPC): {kubectl}; or deploy it")
+    elif beat.spec_digests.get(request.experiment) != request.spec_digest:
+        deploy = build_cdk_command("deploy", environment.name, "Workloads")
+        change = (
+            f"deploy or sync first: {deploy if environment.delivery.kind == 'cdk' else 'tandem render, commit, sync'}"
+        )
+        yield InputError(f"it has other specs of {request.experiment} than these files", where=where, change=change)
+
+
+def _end_dry_run(draft: RunDraft, *, as_json: bool) -> ExitCode:
+    """Print what would refuse the run now; that no runner lives refuses no plan."""
+    faults = (*draft.faults, *draft.runner_faults)
+    code = draft.faults[0].exit_code if draft.faults else ExitCode.DONE
+    for fault in faults:
+        print_fault(fault)
+    if as_json:
+        refusals = [fault.as_dict() for fault in faults]
+        print_json({**_plan_as_dict(draft), "refusals": refusals, "exit_code": int(code)})
+    return code
+
+
+def _ask_and_follow(
+    client: RunClient, draft: RunDraft, selection: Selection, *, detach: bool, verbose: bool
+) -> ExitCode:
+    """Write the request, wait for the runner's answer, and follow the run."""
+    request, estimate, to_stderr = draft.inputs.request, draft.estimate, selection.as_json
+    key = client.write_resume(request) if request.kind == "resume" else client.write_request(request, request.run)
+    timeline = RunTimeline(client, request.run, estimate=estimate, stderr=to_stderr, verbose=verbose)
+    try:
+        wait_for_answer(client, key)
+        print_line(f"  the runner takes up {request.run}; {describe_return(client, request.run)}", stderr=to_stderr)
+        if detach:
+            if selection.as_json:
+                print_json({**_plan_as_dict(draft), "accepted": True, "exit_code": 0})
+            return ExitCode.DONE
+        record = timeline.follow()
+    except KeyboardInterrupt:
+        print(f"the run goes on without this command; {describe_return(client, request.run)}", file=sys.stderr)
+        raise
+    return conclude_run(client, record, timeline.steps, as_json=selection.as_json, estimate=estimate)
+
+
+def wait_for_answer(client: RunClient, key: str) -> None:
+    """Wait until the runner accepts the request at a key.
+
+    Raises:
+        InputError: it refuses it.
+        ExternalError: it says nothing for minutes; the request stands.
+    """
+    end = current_time() + ANSWER_LIMIT
+    while (answer := client.read_answer(key)) is None:
+        if current_time() > end:
+            change = "see the runner's pod; what is not taken up within an hour is refused"
+            raise ExternalError("the runner has not answered", where=client.config.url(key), change=change)
+        time.sleep(ANSWER_POLL_S)
+    if not answer.is_accepted:
+        raise InputError(answer.reason or "refused without a reason", where="the runner", change=answer.change)
+
+
+def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
+    """Yield what will be done, how long it takes, what it costs and what it rests on, and what will end it."""
+    inputs, estimate, request = draft.inputs, draft.estimate, draft.inputs.request
+    capacity, deadline = inputs.environment.capacity, draft.now + timedelta(hours=request.hours)
+    rounds = format_count(request.rounds + request.control_rounds, "round")
+    arms = f"{', '.join(arm.name for arm in inputs.arms)}: {rounds}, {request.control_rounds} of control"
+    yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
+    yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield from (("reserved", note) for note in draft.notes)
+    for phase, steps in _group_phases(estimate):
+        yield phase, _format_phase(steps)
+    price = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
+    paid = "; the capacity is paid already" if capacity.needs_reservation else ""
+    yield "total", f"{_format_size(estimate)}, {estimate.node_minutes:.0f} node-minutes at {price}{paid}"
+    if estimate.leases > 1:
+        resume = build_tandem_command("run", request.environment, "--resume", request.run)
+        yield "leases", f"{estimate.leases} of {request.hours:g} h: between two the run waits for {resume} --hours H"
+    for option in draft.options if request.kind == "run" else ():
+        rounds = f" with {option.rounds} rounds" if option.rounds != request.rounds else ""
+        text = f"{format_count(option.starts, 'start')}{rounds}: {_format_size(option.estimate)}; {option.word_scope}"
+        yield "" if option.starts > 1 else "word", text
+    yield (
+        "stops",
+        f"schedule  {format_moment(deadline, draft.now)} at the latest: calls EKS itself; armed before the raise",
+    )
+    yield from (("", f"{path.name:<9} {fleet.describe_path(path, draft.now)}") for path in draft.paths)
+
+
+def _group_phases(estimate: RunEstimate) -> list[tuple[str, list[StepEstimate]]]:
+    phases: dict[str, list[StepEstimate]] = {}
+    for step in estimate.steps:
+        word = step.step.partition(".")[0].partition("-")[0]
+        phases.setdefault(PHASES.get(word, word), []).append(step)
+    return list(phases.items())
+
+
+def _format_phase(steps: Sequence[StepEstimate]) -> str:
+    minutes, usd = sum(step.minutes for step in steps), sum(step.usd for step in steps)
+    bound = "at most" if any(step.is_bound for step in steps) else "about"
+    bases = "; ".join(dict.fromkeys(step.basis for step in steps))
+    rounds = sum(step.step.startswith("round-") for step in steps)
+    count = f"{format_count(rounds, 'round')}, " if rounds else ""
+    ending = f"ended after {max(step.deadline_minutes for step in steps):.0f} min"
+    return f"{bound} {format_duration(minutes * 60)}, {usd:,.2f} USD ({count}{bases}); {ending}"
+
+
+def _format_size(estimate: RunEstimate) -> str:
+    bound = "at most" if estimate.has_bounds else "about"
+    return f"{bound} {format_duration(estimate.minutes * 60)}, {estimate.usd:,.2f} USD"
+
+
+def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
+    request, estimate = draft.inputs.request, draft.estimate
+    options = [(option.starts, option.rounds, option.word_scope, option.estimate) for option in draft.options]
+    return {
+        "environment": request.environment,
+        "run": request.run,
+        "request": msgspec.to_builtins(request),
+        "gaps": msgspec.to_builtins(draft.inputs.gaps),
+        **_size_as_dict(estimate),
+        "steps": msgspec.to_builtins(estimate.steps),
+        "starts": [{"starts": starts, "rounds": rounds, "word": word, **_size_as_dict(size)}
+                   for starts, rounds, word, size in options],
+        "stops": [fleet.path_as_dict(path) for path in draft.paths],
+    }  # fmt: skip
+
+
+def _size_as_dict(estimate: RunEstimate) -> dict[str, Any]:
+    figures = {"minutes": estimate.minutes, "node_minutes": estimate.node_minutes, "usd": estimate.usd}
+    figures = {name: round(value, 2) for name, value in figures.items()}
+    return {**figures, "nodes": estimate.nodes, "leases": estimate.leases, "is_bound": estimate.has_bounds}
