@@ -1,0 +1,71 @@
+"""What goes wrong at a moment of a rehearsed run: the faults of `settings` that have one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from rehearsal.cluster.process_pods import ProcessPods
+from rehearsal.cluster.server import ClusterFault, ClusterServer
+from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.run.pod_programs import COMPONENT_LABEL
+from rehearsal.run.settings import RunFaults
+
+
+@dataclass(kw_only=True, slots=True)
+class FaultInjector:
+    """Waits for the moment and acts once.
+
+    Args:
+        terminate_instances: ends the accelerator instances.
+    """
+
+    store: ObjectStore
+    pods: ProcessPods
+    server: ClusterServer
+    terminate_instances: Callable[[], None]
+    faults: RunFaults
+    _begin_s: float | None = field(default=None, init=False)
+    _is_done: bool = field(default=False, init=False)
+
+    def expect(self, faults: RunFaults) -> None:
+        """Wait for the moment of other faults."""
+        self.faults, self._begin_s, self._is_done = faults, None, False
+
+    def act_if_due(self) -> None:
+        """Do what is due; called at each tick of the cluster."""
+        if self._is_done:
+            return
+        if self._begin_s is None and self._list_running(self.faults.moment):
+            self._begin_s = time.monotonic()
+        if self._begin_s is not None and time.monotonic() >= self._begin_s + self.faults.moment_s:
+            self._is_done = True
+            self._act(self.faults)
+
+    def _list_running(self, component: str) -> list[Object]:
+        pods = self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}")
+        return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+
+    def _act(self, faults: RunFaults) -> None:
+        if faults.second_replica:
+            self._patch_server(faults.second_replica, {"replicas": 2})
+        if faults.edited_server:
+            (deployment,) = self._list_servers(faults.edited_server)
+            box = deployment["spec"]["template"]["spec"]["containers"][0]
+            box["args"][-1] += " "
+            self._patch_server(faults.edited_server, {"template": deployment["spec"]["template"]})
+        if faults.killed_component:
+            for pod in self._list_running(faults.killed_component):
+                self.pods.kill_container(pod)
+        if faults.is_node_lost:
+            self.terminate_instances()
+        if faults.api_status:
+            self.server.faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
+
+    def _list_servers(self, name: str) -> list[Object]:
+        return self.store.list_objects("deployments", field_selector=f"metadata.name={name}")
+
+    def _patch_server(self, name: str, spec: Object) -> None:
+        for deployment in self._list_servers(name):
+            self.store.patch_object("deployments", deployment["metadata"]["namespace"], name, {"spec": spec})

@@ -1,0 +1,133 @@
+"""What runs in the place of each image, with whose credentials, and how the bucket's prefixes become folders.
+
+| image | program |
+|---|---|
+| tools | `python -m tandem.artifacts` |
+| run | `python -m tandem.run` |
+| a runtime's | the runtime stand-ins; `vllm serve` of a server is `python -m tandem.simulator` |
+| any other, such as llmperf's | none: the container says so and fails |
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rehearsal.cluster.pod_commands import ContainerCommand
+from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.run.manifests import account_token
+from rehearsal.run.settings import HANG, RunFaults
+
+SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook leaves these containers alone
+COMPONENT_LABEL, NAME_LABEL = "app.kubernetes.io/component", "app.kubernetes.io/name"
+_MODULES = {"tools": "tandem.artifacts", "run": "tandem.run"}  # by the end of the repository's name
+_LOCAL_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
+_PREFIX_OPTION = "prefix "
+PROGRAMS, KNOBS, TRUTH = "programs", "knobs", "truth"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PodPrograms:
+    """The host of a rehearsed cluster's pods.
+
+    Args:
+        store: of the cluster.
+        identities: namespace and service account of each Pod Identity association.
+        aws_variables: what leads to the local endpoint.
+        hub_variables: what leads to the hub.
+        build_kubeconfig: of a token and a namespace.
+        folder: with the runtime's stand-ins in PROGRAMS, a file of knobs for each arm in KNOBS; the simulated servers'
+            logs go to TRUTH.
+        s3: a client of the endpoint, for volumes.
+        read_faults: returns the faults that are in force.
+    """
+
+    store: ObjectStore
+    identities: frozenset[tuple[str, str]]
+    aws_variables: Mapping[str, str]
+    hub_variables: Mapping[str, str]
+    build_kubeconfig: Callable[[str, str], Object]
+    folder: Path
+    s3: Any
+    read_faults: Callable[[], RunFaults]
+
+    def choose_program(self, pod: Object, container: Object, command: ContainerCommand) -> ContainerCommand:
+        """Return the process for a container, of its rendered words and variables."""
+        repository = container["image"].partition("@")[0].rpartition("/")[2].partition(":")[0]
+        module = _MODULES.get(repository.rpartition("-")[2])
+        faults, words = self.read_faults(), command.words
+        component, name = (pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL))
+        variables = _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container, faults)
+        if module:
+            words = (sys.executable, "-m", module, *words)
+        elif words[:2] == ("vllm", "serve") and component == "server":
+            words = self._build_server(words, name, is_crashing=faults.crashing_server == name)
+        elif "vllm" in repository:
+            variables["PATH"] = f"{self.folder / PROGRAMS}{os.pathsep}{variables['PATH']}"
+            variables |= (
+                {"TANDEM_STANDIN_CRASH": faults.compile_crash} if faults.compile_crash not in {"", HANG} else {}
+            )
+            words = ("sleep", "infinity") if faults.compile_crash == HANG else words
+        else:
+            words = _build_exit(f"{container['image']} is not rehearsed: nothing stands in for it")
+        return replace(command, words=words, variables=variables)
+
+    def list_fillers(self, pod: Object, volume: Object, folder: Path) -> list[Callable[[], None]]:
+        """Return what copies the objects of a claim's prefix into a folder, as Mountpoint would show them."""
+        claim = self.store.get_object(
+            "persistentvolumeclaims", pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"]
+        )
+        spec = self.store.get_object("persistentvolumes", "", claim["spec"]["volumeName"])["spec"]
+        prefixes = [row.removeprefix(_PREFIX_OPTION) for row in spec["mountOptions"] if row.startswith(_PREFIX_OPTION)]
+        bucket = spec["csi"]["volumeAttributes"]["bucketName"]
+        return [partial(copy_prefix, self.s3, bucket, prefix, folder) for prefix in prefixes]
+
+    def _find_credentials(self, pod: Object, container: Object, faults: RunFaults) -> dict[str, str]:
+        """Return what the Pod Identity webhook and the kubelet give a container beside its rendered variables."""
+        metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName", "default")
+        is_skipped = container["name"] in metadata.get("annotations", {}).get(SKIP_ANNOTATION, "").split(",")
+        variables = {"HOME": str(self.folder)}
+        if (metadata["namespace"], account) in self.identities and not is_skipped:
+            place = (
+                {"AWS_ENDPOINT_URL": faults.aws_url, "AWS_ENDPOINT_URL_S3": faults.aws_url} if faults.aws_url else {}
+            )
+            variables |= {**self.aws_variables, **self.hub_variables, **place}
+        if pod["spec"].get("automountServiceAccountToken", True):
+            token = account_token(metadata["namespace"], account)
+            path = self.folder / f"kubeconfig-{metadata['namespace']}-{account}.yaml"
+            path.write_text(yaml.safe_dump(self.build_kubeconfig(token, metadata["namespace"])))
+            variables["KUBECONFIG"] = str(path)
+        return variables
+
+    def _build_server(self, words: tuple[str, ...], name: str, *, is_crashing: bool) -> tuple[str, ...]:
+        if is_crashing:
+            return _build_exit("the server crashes, as the rehearsal was told")
+        port, knobs = words[words.index("--port") + 1], self.folder / KNOBS / f"{name}.yaml"
+        if not knobs.exists():
+            return _build_exit(f"{name} is no arm of the experiment that is rehearsed")
+        options = ["--knobs", str(knobs), "--port", port, "--log", str(self.folder / TRUTH / f"{name}.jsonl")]
+        return (sys.executable, "-m", "tandem.simulator", *options)
+
+
+def copy_prefix(s3: Any, bucket: str, prefix: str, folder: Path) -> None:
+    """Copy every object below a prefix into a folder.
+
+    Raises:
+        BotoCoreError, ClientError: S3 failed.
+    """
+    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+        for row in page.get("Contents", []):
+            path = folder / row["Key"].removeprefix(prefix)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            s3.download_file(bucket, row["Key"], str(path))
+
+
+def _build_exit(sentence: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"raise SystemExit({sentence!r})")

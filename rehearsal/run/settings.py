@@ -1,0 +1,70 @@
+"""How a run is rehearsed, and what goes wrong in it.
+
+Invariant: without a fault all goes well; each fault is a plain field, and tests show that it has its effect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rehearsal.aws.fleet_behavior import FleetBehavior
+
+HANG = "hang"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFaults:
+    """What goes wrong, from the start or at a moment.
+
+    Args:
+        fleet: of the node group at the local endpoint.
+        join_s: seconds from an instance's launch until its node joins.
+        is_node_absent: no accelerator node ever joins.
+        are_labels_frozen: nodes keep the labels that they joined with.
+        missing_devices: so many devices of each node are not in its ResourceSlice.
+        compile_crash: how the compiler ends, as the runtime stand-ins know it, or `hang`.
+        crashing_server: an arm whose server ends with exit code 1 as soon as it starts.
+        aws_url: what pods take for AWS, such as a fault proxy; empty for the endpoint itself.
+        moment: the component (app.kubernetes.io/component) whose first running pod is the moment of all that follows.
+        moment_s: seconds after that.
+        second_replica: an arm that is scaled to 2.
+        edited_server: an arm whose server's last argument is changed.
+        killed_component: the component whose containers get SIGKILL.
+        is_node_lost: the accelerator instances are terminated behind everybody's back.
+        api_status: what the Kubernetes API answers instead, so often as `api_calls` says.
+    """
+
+    fleet: FleetBehavior = field(default_factory=FleetBehavior)
+    join_s: float = 0.0
+    is_node_absent: bool = False
+    are_labels_frozen: bool = False
+    missing_devices: int = 0
+    compile_crash: str = ""
+    crashing_server: str = ""
+    aws_url: str = ""
+    moment: str = "bench"
+    moment_s: float = 0.0
+    second_replica: str = ""
+    edited_server: str = ""
+    killed_component: str = ""
+    is_node_lost: bool = False
+    api_status: int = 0
+    api_calls: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RehearsalSettings:
+    """What is rehearsed.
+
+    Args:
+        environment, experiment: as declared.
+        time_scale: every time of the simulated servers divided by this.
+        backoff_scale: what the seconds between a container's restarts are multiplied with.
+        faults: what goes wrong.
+    """
+
+    environment: str
+    experiment: str
+    time_scale: float = 5.0
+    backoff_scale: float = 0.1
+    faults: RunFaults = field(default_factory=RunFaults)

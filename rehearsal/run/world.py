@@ -1,0 +1,223 @@
+"""A laptop's whole world for one experiment: an account, a cluster with the rendered manifests, a hub, and pods.
+
+Invariant: nothing of it outlives `stop`, and what it shows of AWS is what the local endpoint lists.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from rehearsal.aws.cdk_cli import CdkCli
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.rehearsal_steps import RehearsalResult, RehearsalSteps
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_sandbox
+from rehearsal.cluster.cluster import RehearsalCluster, WallClock
+from rehearsal.cluster.live_cluster import LiveCluster
+from rehearsal.cluster.process_pods import ProcessPods
+from rehearsal.cluster.server import ClusterServer, ClusterUser
+from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.run.fault_injector import FaultInjector
+from rehearsal.run.manifests import apply_manifests, build_users, read_manifests
+from rehearsal.run.model_hub import serve_hub, write_checkpoints
+from rehearsal.run.node_bridge import ALIVE_STATES, NodeBridge, NodeInstance, read_instances
+from rehearsal.run.pod_programs import KNOBS, PROGRAMS, TRUTH, PodPrograms
+from rehearsal.run.settings import RehearsalSettings, RunFaults
+from rehearsal.runtime.installation import install_programs
+from tandem.guard.fence import FENCE_KEY
+from tandem.ops.guard_config import build_guard_config
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.workspace import load_workspace
+
+BRIDGE_S = 0.3
+ADMIN_TOKEN = "rehearsed:admin"  # noqa: S105 - of a cluster of this machine
+_ALL_RULE: Mapping[str, Any] = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RehearsalAccount:
+    """A made-up account at a local endpoint, and the declared files that it is deployed from."""
+
+    endpoint: AwsEndpoint
+    sandbox: EnvironmentSandbox
+
+    @classmethod
+    def deploy(
+        cls, name: str, environments: Path, experiments: Path, folder: Path, report: Callable[[str], None]
+    ) -> Self:
+        """Start an endpoint and deploy an environment to it with the CDK CLI; the caller stops the endpoint.
+
+        Raises:
+            SpecError: the environment is not there or refused.
+            EndpointError, CdkError, MissingEffectError: a step failed.
+        """
+        sandbox = create_sandbox(name, environments, experiments, folder)
+        region = sandbox.environment.region
+        endpoint = AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, report=report)
+        result = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region=region)
+        cdk = CdkCli(endpoint=endpoint, sandbox=sandbox, work_folder=folder)
+        steps = RehearsalSteps(endpoint=endpoint, sandbox=sandbox, cdk=cdk, result=result)
+        try:
+            for title, action in (("start", steps.start), ("bootstrap", steps.bootstrap), ("deploy", steps.deploy)):
+                report(f"  {title}: {action()}")
+        except BaseException:
+            endpoint.stop()
+            raise
+        return cls(endpoint=endpoint, sandbox=sandbox)
+
+    def run_tandem(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run the real command line with this account's credentials and files.
+
+        Args:
+            words: of the command. options: of subprocess.run.
+        """
+        command = [sys.executable, "-m", "tandem", *words, *self.list_file_options()]
+        return subprocess.run(command, env=self.build_variables(), text=True, check=False, **options)
+
+    def list_file_options(self) -> list[str]:
+        """Return the options that make a command read the copied files."""
+        return ["--environments", str(self.sandbox.environments), "--experiments", str(self.sandbox.experiments)]
+
+    def build_variables(self) -> dict[str, str]:
+        """Return the variables of whoever works in this account; the caller's own AWS settings are not among them."""
+        own_variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        return own_variables | self.endpoint.client_environment(self.sandbox.environments.parent / "home")
+
+
+class RunWorld:
+    """All that a run needs, at work until `stop`.
+
+    Args:
+        account: where the environment is deployed.
+        settings: what is rehearsed.
+        folder: of manifests, pods, truth logs.
+
+    Attributes:
+        live: the cluster and its API. pods: its processes.
+        skipped: kinds of the manifests that the cluster has no place for, with their number.
+    """
+
+    def __init__(self, account: RehearsalAccount, settings: RehearsalSettings, folder: Path) -> None:
+        self.account, self.settings, self.folder = account, settings, folder
+        workspace = load_workspace(account.sandbox.environments, account.sandbox.experiments, (settings.environment,))
+        self._experiment = workspace.experiments[settings.experiment].record
+        self._guard, self._catalogue = build_guard_config(account.sandbox.environment), load_catalogue()
+        self.store = ObjectStore(WallClock().now)
+        self._stop_event, self._stack = threading.Event(), ExitStack()
+
+    def __enter__(self) -> Self:
+        """Start everything."""
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop everything."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop everything but the account."""
+        self._stop_event.set()
+        self._stack.close()
+
+    def set_faults(self, faults: RunFaults) -> None:
+        """Put these faults in the place of all others."""
+        self.settings = replace(self.settings, faults=faults)
+        self.account.endpoint.set_fleet(faults.fleet)
+        self.live.call(lambda: self._injector.expect(faults))
+
+    def list_fleet(self) -> list[NodeInstance]:
+        """Return the accelerator instances that EC2 lists and that have not ended."""
+        rows = read_instances(self.account.endpoint.client, self._guard.cluster)
+        return [row for row in rows if row.group == self._guard.node_group and row.state != "terminated"]
+
+    def has_fence(self) -> bool:
+        """Tell whether a fence keeps the fleet down."""
+        keys = self.account.endpoint.client("s3").list_objects_v2(
+            Bucket=self._guard.bucket, Prefix=f"{self._guard.prefix}{FENCE_KEY}"
+        )
+        return bool(keys["KeyCount"])
+
+    def count_node_minutes(self) -> float:
+        """Return for how many minutes accelerator instances were there."""
+        return self.live.call(self._bridge.count_node_s) / 60
+
+    def build_kubeconfig(self, token: str = ADMIN_TOKEN, namespace: str = "default") -> Object:
+        """Return what a client of the cluster is configured with."""
+        return self.live.build_kubeconfig(token, namespace)
+
+    def _start(self) -> None:
+        settings, experiment, endpoint = self.settings, self._experiment, self.account.endpoint
+        manifests = self.folder / "manifests"
+        self._run_quietly("render", settings.environment, "--out", str(manifests))
+        scale = str(settings.time_scale)
+        knobs = ("--write", str(self.folder / KNOBS), "--time-scale", scale)
+        self._run_quietly("simulate", "--experiment", settings.experiment, *knobs)
+        runtime = "nxdi-v0" if experiment.runtime == "nxdi-v0" else "native"
+        install_programs(self.folder / PROGRAMS, "nxdi-v0" if runtime == "nxdi-v0" else "native")
+        (self.folder / TRUTH).mkdir()
+        write_checkpoints(experiment, self._catalogue, self.folder / "hub")
+        hub_variables = self._stack.enter_context(serve_hub(self.folder / "hub"))
+        bodies = read_manifests(manifests)
+        eks = endpoint.client("eks")
+        associations = eks.list_pod_identity_associations(clusterName=self._guard.cluster)["associations"]
+        programs = PodPrograms(
+            store=self.store, identities=frozenset((row["namespace"], row["serviceAccount"]) for row in associations),
+            aws_variables=endpoint.client_environment(self.folder), hub_variables=hub_variables, folder=self.folder,
+            build_kubeconfig=self.build_kubeconfig, s3=endpoint.client("s3"), read_faults=self._read_faults,
+        )  # fmt: skip
+        self.pods = ProcessPods(self.store, self.folder / "pods", programs, settings.backoff_scale)
+        self._stack.callback(self.pods.close)
+        users = build_users(bodies) | {ADMIN_TOKEN: ClusterUser("admin", cluster_rules=[_ALL_RULE])}
+        server = ClusterServer(self.store, users, self.pods.read_log)
+        self._injector = FaultInjector(
+            store=self.store, pods=self.pods, server=server, faults=settings.faults,
+            terminate_instances=self._terminate_instances,
+        )  # fmt: skip
+        cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store)
+        self.live = self._stack.enter_context(LiveCluster(cluster, server, [self._injector.act_if_due]))
+        types = self._catalogue.instances.instances
+        self._bridge = NodeBridge(store=self.store, instance_types=types, read_faults=self._read_faults)
+        endpoint.set_fleet(settings.faults.fleet)
+        self._look_at_instances()  # the system nodes are there before anything wants one
+        self.skipped = self.live.call(lambda: apply_manifests(self.store, bodies))
+        thread = threading.Thread(target=self._follow_instances, daemon=True, name="nodes")
+        thread.start()
+        self._stack.callback(thread.join)
+        self._stack.callback(self._stop_event.set)
+
+    def _read_faults(self) -> RunFaults:
+        return self.settings.faults
+
+    def _run_quietly(self, *words: str) -> None:
+        result = self.account.run_tandem(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if result.returncode:
+            raise RuntimeError(f"tandem {words[0]} ended with code {result.returncode}:\n{result.stdout.strip()}")
+
+    def _look_at_instances(self) -> None:
+        instances = read_instances(self.account.endpoint.client, self._guard.cluster)
+        self.live.call(lambda: self._bridge.write_nodes(instances))
+
+    def _follow_instances(self) -> None:
+        while not self._stop_event.wait(BRIDGE_S):
+            try:
+                self._look_at_instances()
+            except (BotoCoreError, ClientError, RuntimeError):
+                continue  # the endpoint is slow, or being restarted: the nodes are as they were
+
+    def _terminate_instances(self) -> None:
+        ids = [row.id for row in self.list_fleet() if row.state in ALIVE_STATES]
+        if ids:
+            self.account.endpoint.client("ec2").terminate_instances(InstanceIds=ids)
