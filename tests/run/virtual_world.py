@@ -1,0 +1,398 @@
+"""A whole life of a run in virtual time: the guard's account in memory, a rehearsed cluster, and Jobs that leave files.
+
+It simulates: models and artifacts are names in two sets, a measure Job leaves a `round.json`, a judge Job a
+`judgment.json`, and a server is ready some minutes after it has devices. What it does not simulate: what a bench
+measures, HTTP, processes. Those are in tests/rehearsal.
+Invariant: nothing but `pass_time` moves the clock; every call of AWS and of Kubernetes may be the last one of a runner.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from committed import workspace
+from guard_world import GUARDED, Crash, World, refused
+
+from charts import render_workloads
+from rehearsal.cluster.cluster import RehearsalCluster
+from rehearsal.cluster.pods import PodScript, VirtualPods
+from rehearsal.cluster.store import ApiError
+from tandem.artifacts.survey import SurveyRow
+from tandem.errors import ExternalError
+from tandem.ops.stop_paths import StopPath
+from tandem.run.run_keys import (
+    JUDGMENT_FILE,
+    ROUND_FILE,
+    answer_key,
+    request_key,
+    results_prefix,
+    round_prefix,
+    run_record_key,
+)
+from tandem.run.run_values import BenchTask, JudgmentResult, RoundResult, RunRequest
+from tandem.run.run_world import RunWorld
+from tandem.run.runner import Runner
+from tandem.spec import names
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.spec_digest import compute_spec_digest
+from tandem.spec.variant_key import compute_artifact_key
+
+CATALOGUE = load_catalogue()
+_RECORD = workspace().environments["post-us-east-2"].record
+ENVIRONMENT = _RECORD.model_copy(  # the committed one waits for the id of a block
+    update={"capacity": _RECORD.capacity.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})}
+)
+EXPERIMENT = workspace().experiments["post"].record
+DIGEST = compute_spec_digest(ENVIRONMENT, EXPERIMENT, CATALOGUE)
+NAMESPACE = names.experiment_namespace(EXPERIMENT)
+BASELINE, VARIANT = "qwen-vllm", "qwen-sd-vllm"
+WHO = "AROAEXAMPLE:anna"
+RUN = "post-1"
+LOOK_S = 20
+GUARD = replace(GUARDED, nodes=1)
+MODELS = {
+    names.stage_job_name(CATALOGUE.models[name]): CATALOGUE.models[name].prefix() for name in EXPERIMENT.all_models()
+}
+ARTIFACTS = {
+    names.compile_job_name(key): key.prefix
+    for key in (compute_artifact_key(EXPERIMENT, variant, CATALOGUE) for variant in EXPERIMENT.all_variants())
+}
+GROUP_IDS = ("3593812b8066a078", "614e16dab9ba2f1f")  # of devices 0-7 and 8-15 of a trn2.48xlarge: facts of the driver
+
+
+class VirtualAccount(World):
+    """The guard's account, with lists and plain writes of S3."""
+
+    @property
+    def clients(self):
+        s3 = SimpleNamespace(get_object=self._get, put_object=self._put_any, list_objects_v2=self._list_keys)
+        return replace(super().clients, s3=s3)
+
+    def _put_any(self, **request: Any) -> Any:
+        if "IfMatch" in request or "IfNoneMatch" in request:
+            return self._put(**request)
+        return self._call("s3.put_object", lambda: {"ETag": self.put(request["Key"], request["Body"])})
+
+    def _list_keys(self, *, Bucket, Prefix, Delimiter="", ContinuationToken=""):  # noqa: N803 - as boto3 has them
+        def effect():
+            assert (Bucket, ContinuationToken) == (GUARDED.bucket, "")
+            keys = sorted(key for key in self.objects if key.startswith(Prefix))
+            if Delimiter:
+                folders = {Prefix + key.removeprefix(Prefix).partition("/")[0] + "/" for key in keys}
+                return {"CommonPrefixes": [{"Prefix": folder} for folder in sorted(folders)]}
+            return {
+                "Contents": [
+                    {"Key": key, "Size": len(self.objects[key][0]), "LastModified": self.objects[key][2]}
+                    for key in keys
+                ]
+            }
+
+        return self._call("s3.list_objects_v2", effect)
+
+
+class StoreCluster:
+    """The cluster as the runner asks it, without HTTP; each call may be the runner's last."""
+
+    def __init__(self, world):
+        self.world, self.calls = world, set()
+
+    def _call(self, verb, kind, namespace, effect):
+        self.calls.add((verb, kind))
+        if self.world.cluster_down:
+            raise ExternalError("Kubernetes did not answer", change="wait")
+        return self.world.account._call(f"kubernetes.{verb}", functools.partial(self._convert, effect))
+
+    def _convert(self, effect):
+        try:
+            return effect()
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            if error.status == 409:
+                return None
+            raise
+
+    def get_object(self, kind, namespace, name):
+        return self._call("get", kind, namespace, lambda: self.world.store.get_object(kind, namespace, name))
+
+    def list_objects(self, kind, namespace="", labels=None):
+        selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
+        place = namespace or None
+        return self._call(
+            "list", kind, namespace, lambda: self.world.store.list_objects(kind, place, label_selector=selector)
+        )
+
+    def create_job(self, namespace, body):
+        self._call("create", "jobs", namespace, lambda: self.world.store.create_object("jobs", namespace, body))
+
+    def delete_job(self, namespace, name):
+        self._call("delete", "jobs", namespace, lambda: self.world.store.delete_object("jobs", namespace, name))
+
+    def scale_deployment(self, namespace, name, replicas):
+        patch = {"spec": {"replicas": replicas}}
+        store = self.world.store
+        self._call(
+            "patch", "deployments/scale", namespace,
+            lambda: store.patch_object("deployments", namespace, name, patch),
+        )  # fmt: skip
+
+    def read_log(self, namespace, pod, container):
+        return self._call("get", "pods/log", namespace, lambda: f"{container} of {pod}\n")
+
+
+class VirtualWorld:
+    """One environment, its cluster and one runner; the runner may be replaced at any moment.
+
+    Attributes:
+        scripts: name of a CronJob or of a server -> what its pods do, in place of what DEFAULTS say.
+        stored: prefixes of models and artifacts that the bucket has.
+        cluster_down: whether the Kubernetes API answers nothing.
+        node_devices: how many devices a node shows.
+        gives_nodes, gives_labels: whether instances join, and whether a relabel reaches the node.
+        simulated_verdict: what the judge's Job says.
+    """
+
+    DEFAULTS = {
+        "stage": PodScript(run_s=120),
+        "compile": PodScript(run_s=600),
+        "tandem-measure": PodScript(run_s=300),
+        "tandem-judge": PodScript(run_s=60),
+        "qwen-llmperf": PodScript(run_s=600),
+        BASELINE: PodScript(ready_after_s=180, stop_s=5),
+        VARIANT: PodScript(ready_after_s=180, stop_s=5),
+    }
+
+    def __init__(self, **settings):
+        self.account = VirtualAccount(start_s=120, stop_s=60)
+        self.account.group["scalingConfig"]["maxSize"] = 1
+        self.scripts: dict[str, PodScript] = {}
+        self.stored: set[str] = set()
+        self.cluster_down, self.gives_nodes, self.gives_labels, self.node_devices = False, True, True, 16
+        self.is_void, self.leaves_records = False, True
+        self.paths: list[StopPath] = [StopPath("reaper", "armed", "looks"), StopPath("budget", "armed", "is there")]
+        self.log: list[str] = []
+        self.runner_number, self.seen_pods = 0, set[str]()
+        for name, value in settings.items():
+            setattr(self, name, value)
+        clock = SimpleNamespace(now=lambda: self.account.now)
+        self.cluster = RehearsalCluster(clock, lambda now: VirtualPods(now, self.find_script))
+        self.store = self.cluster.store
+        self.api = StoreCluster(self)
+        self._load_manifests()
+        self.settle()
+        self.runner = self.start_runner()
+
+    # cluster
+
+    def _load_manifests(self):
+        kinds = {"Deployment": "deployments", "CronJob": "cronjobs", "Service": "services"}
+        kinds["ResourceClaimTemplate"] = "resourceclaimtemplates"
+        for objects in _render():
+            if objects["kind"] in kinds:
+                self.store.create_object(kinds[objects["kind"]], NAMESPACE, objects)
+        size = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "500Gi"}
+        status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
+        body = {"metadata": {"name": "system-1", "labels": {"workload": "system"}}, "status": status}
+        self.store.create_object("nodes", "", body)
+
+    def find_script(self, pod):
+        labels = pod["metadata"]["labels"]
+        name = labels["app.kubernetes.io/name"]
+        kind = labels["app.kubernetes.io/component"]
+        return self.scripts.get(name) or self.scripts.get(kind) or self.DEFAULTS.get(name) or self.DEFAULTS[kind]
+
+    def _mirror_nodes(self):
+        """Let each running instance be a node with its devices, and a node without an instance be gone."""
+        running = {machine.id for machine in self.account.machines if machine.state == "running"}
+        nodes = {node["metadata"]["name"] for node in self.store.list_objects("nodes")} - {"system-1"}
+        for name in nodes - running:
+            for pod in self.store.list_objects("pods", field_selector=f"spec.nodeName={name}"):
+                self.store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], grace_s=0)
+            self.store.remove_object("nodes", "", name)
+            self.store.remove_object("resourceslices", "", name)
+        for name in (running - nodes) if self.gives_nodes else ():
+            self._add_node(name)
+        labels = self.account.group["labels"]
+        for name in nodes & running if self.gives_labels else ():
+            node = self.store.get_object("nodes", "", name)
+            kept = {key: value for key, value in node["metadata"]["labels"].items() if ".tandem/" not in key}
+            if node["metadata"]["labels"] != kept | labels:
+                node["metadata"]["labels"] = kept | labels
+                self.store.replace_object("nodes", "", name, node)
+
+    def _add_node(self, name):
+        labels = {
+            "eks.amazonaws.com/nodegroup": GUARDED.node_group,
+            "node.kubernetes.io/instance-type": ENVIRONMENT.capacity.instance_type,
+            **self.account.group["labels"],
+        }
+        status = {
+            "allocatable": {"cpu": "192", "memory": "2000Gi", "ephemeral-storage": "7000Gi"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        }
+        self.store.create_object("nodes", "", {"metadata": {"name": name, "labels": labels}, "status": status})
+        driver = CATALOGUE.dra_chart.driver.value
+        devices = [
+            {
+                "name": f"neuron-device-{number}",
+                "attributes": {
+                    "deviceId": {"int": number},
+                    "resourceType": {"string": "neuron_device"},
+                    "instanceType": {"string": ENVIRONMENT.capacity.instance_type},
+                    "resource.aws.com/devicegroup8_id": {"string": GROUP_IDS[number // 8]},
+                },
+            }
+            for number in range(self.node_devices)
+        ]
+        spec = {"driver": driver, "nodeName": name, "pool": {"name": name, "generation": 1}, "devices": devices}
+        self.store.create_object("resourceslices", "", {"metadata": {"name": name}, "spec": spec})
+
+    def settle(self):
+        self._mirror_nodes()
+        self.cluster.settle()
+        for pod in self.store.list_objects("pods"):
+            if pod.get("status", {}).get("phase") == "Succeeded" and pod["metadata"]["uid"] not in self.seen_pods:
+                self.seen_pods.add(pod["metadata"]["uid"])
+                self._leave_files(pod)
+
+    def _leave_files(self, pod):
+        name = pod["metadata"]["labels"]["app.kubernetes.io/name"]
+        prefix = (MODELS | ARTIFACTS).get(name)
+        if prefix:
+            self.stored.add(prefix)
+        for variable in pod["spec"]["containers"][0].get("env", []):
+            if variable["name"] == "TANDEM_TASK" and self.leaves_records:
+                self._leave_records(name, msgspec.json.decode(variable["value"], type=BenchTask))
+
+    def _leave_records(self, name, task):
+        if name == "tandem-measure":
+            result = RoundResult(number=task.number, attempt=task.attempt, requests=8, failed=0, duration_s=300)
+            key = round_prefix(task.experiment, task.run, task.number, task.attempt) + ROUND_FILE
+        else:
+            sentence = "VOID" if self.is_void else "qwen-sd-vllm is faster"
+            result = JudgmentResult(sentence=sentence, is_void=self.is_void, exit_code=4 if self.is_void else 0)
+            key = results_prefix(task.experiment, task.run) + JUDGMENT_FILE
+            self.judged = task
+        self.account.put(key, msgspec.json.encode(result))
+
+    # runner
+
+    def start_runner(self):
+        """Start a runner in the place of the last one, as the Deployment does."""
+        self.runner_number += 1
+        box: list[Runner] = []
+        world = RunWorld(
+            environment=ENVIRONMENT, experiments={"post": EXPERIMENT}, catalogue=CATALOGUE, guard=GUARD,
+            clients=self.account.clients, cluster=self.api, survey=self.survey, read_paths=lambda _: self.paths,
+            now=lambda: self.account.now, pause=self.pass_time, beat=lambda: box[0].beat(), log=self.log.append,
+            writer=f"runner-{self.runner_number}",
+        )  # fmt: skip
+        box.append(Runner(world))
+        return box[0]
+
+    def survey(self, _):
+        rows = [("model", prefix) for prefix in MODELS.values()] + [("artifact", key) for key in ARTIFACTS.values()]
+        return [
+            SurveyRow(
+                kind=kind, name=prefix.split("/", 1)[1], prefix=prefix, used_by=("post/x",),
+                state="present" if prefix in self.stored else "missing",
+            )
+            for kind, prefix in rows
+        ]  # fmt: skip
+
+    def pass_time(self, seconds):
+        while seconds > 0:
+            step_s = min(seconds, LOOK_S)
+            self.account.advance(step_s / 60)
+            self.settle()
+            seconds -= step_s
+
+    def look(self):
+        """Take one look; a runner that was killed is replaced at the next one, one that AWS failed goes on."""
+        try:
+            self.runner.look()
+        except ExternalError as fault:
+            self.log.append(f"fault: {fault}")
+        except Crash:
+            self.account.dies_after = None
+            self.runner = self.start_runner()
+        self.pass_time(LOOK_S)
+
+    def live(self, hours=24, until=None):
+        """Look until the run has ended or waits, and return its record."""
+        for _ in range(int(hours * 3600 / LOOK_S)):
+            self.look()
+            if until is not None and until(self):
+                return self.read_run()
+            record = self.read_run()
+            if record is not None and record["state"] != "running" and self.runner.engine is None:
+                return record
+        raise AssertionError(f"the run is still at work after {hours} h: {self.log[-3:]}, {self.list_steps()[-3:]}")
+
+    # people
+
+    def ask(self, kind="run", *, run=RUN, who=WHO, stem=None, **fields):
+        """Write a request as `tandem run` does."""
+        request = {
+            "kind": kind, "run": run, "environment": ENVIRONMENT.name, "experiment": "post", "spec_digest": DIGEST,
+            "at": self.account.now.isoformat(), "hours": 8, "rounds": 4, "size": "quick",
+        }  # fmt: skip
+        request |= fields
+        stems = {"run": run, "cancel": f"{run}.cancel", "resume": f"{run}.resume-2"}
+        key = request_key(who, stem or stems[kind])
+        self.account.put(key, msgspec.json.encode(msgspec.convert(request, RunRequest)))
+        return key
+
+    def read_answer(self, key):
+        return self.account.read(answer_key(key))
+
+    def read_run(self, run=RUN):
+        return self.account.read(run_record_key(run))
+
+    def list_steps(self, run=RUN):
+        """Return (step, state, note) as the journal has them."""
+        keys = sorted(key for key in self.account.objects if key.startswith(f"runs/{run}/steps/"))
+        rows = [json.loads(self.account.objects[key][0]) for key in keys]
+        return [(row["step"], row["state"], row["note"]) for row in rows]
+
+    def find_step(self, name):
+        return next(row for row in self.list_steps() if row[0] == name)
+
+    @property
+    def is_empty(self):
+        """Whether nothing runs any more: no instance, no server, no Job, no lease, no schedule."""
+        fence = self.account.read("stop.json")
+        pods = [pod for pod in self.store.list_objects("pods") if pod["status"].get("phase") in {"Running", "Pending"}]
+        return (
+            not self.account.alive
+            and not self.account.group["scalingConfig"]["desiredSize"]
+            and not pods
+            and not self.store.list_objects("jobs")
+            and not self.account.schedules
+            and (self.account.read("lease.json") or {}).get("run") is None
+            and (fence is None or not fence.get("closed"))
+        )
+
+    def count_node_s(self):
+        """Return the seconds of all instances, as EC2 lists them."""
+        return getattr(self, "node_s", 0.0)
+
+
+@functools.cache
+def _render():
+    charts = render_workloads(ENVIRONMENT, EXPERIMENT, CATALOGUE)
+    return tuple(body for objects in charts.values() for body in objects)
+
+
+def forbid(operation):
+    """Return what boto3 raises where a right is missing."""
+    return refused("AccessDeniedException", operation)
+
+
+HOUR = timedelta(hours=1)
