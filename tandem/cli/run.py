@@ -23,14 +23,13 @@ from tandem.artifacts.inventory import find_read_fault, read_inventory
 from tandem.artifacts.needs import list_needs, merge_needs
 from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import survey_bucket
-from tandem.bench.estimate import format_duration
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.cli import fleet
 from tandem.cli.console import ask_consent, format_count, print_fault, print_json, print_line, print_rows
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName, Name, Whole, require_range
 from tandem.cli.fleet import TextRow, format_moment, format_span
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
-from tandem.cli.run_timeline import RunTimeline, conclude_run, describe_return
+from tandem.cli.run_timeline import RunTimeline, describe_return
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.start import build_unarmed_error, read_reserved_limits
 from tandem.errors import ExitCode, ExternalError, InputError, TandemError
@@ -39,19 +38,9 @@ from tandem.ops.account import require_account
 from tandem.ops.node_admission import admit_servers
 from tandem.ops.status import current_time
 from tandem.ops.stop_paths import StopPath, read_stop_paths
+from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
-from tandem.run.run_plan import (
-    BucketGaps,
-    RunEstimate,
-    RunPlanInputs,
-    StartsOption,
-    StepEstimate,
-    compare_starts,
-    estimate_run,
-    find_gaps,
-    list_refusals,
-)
 from tandem.run.run_values import RunRecord, RunRequest
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec.experiment import Experiment
@@ -60,9 +49,8 @@ from tandem.spec.spec_digest import compute_spec_digest
 ANSWER_POLL_S = 2.0
 ANSWER_LIMIT = timedelta(minutes=3)  # the runner looks for requests every few seconds
 # journal's step, without its number -> the row of the plan that it is part of
-PHASES = {"raise": "nodes", "node": "nodes", "end": "nodes", "round": "measure"} | dict.fromkeys(
-    ("label", "serve", "ready", "check", "restart"), "serve"
-)
+PHASES = {"round": "measure"} | dict.fromkeys(("raise", "node", "park", "end"), "nodes")
+PHASES |= dict.fromkeys(("label", "serve", "ready", "check", "restart"), "serve")
 MAX_ID_PREFIX_CHARACTERS = 24  # and a moment of 16 characters: a run's id has 40
 SIZE = Group("How much is asked", validator=EXCLUSIVE, sort_key=1)
 
@@ -74,15 +62,14 @@ class RunDraft:
     Args:
         inputs: of its plan.
         now: when it was looked at.
-        estimate: the plan. options: what other numbers of starts would cost.
+        estimate: the plan.
         paths: reaper and budget, as they stand. notes: what is to be known of the reservation.
         faults: why it would be refused now. runner_faults: why nobody would take it up.
     """
 
-    inputs: RunPlanInputs
+    inputs: run_plan.RunPlanInputs
     now: datetime
-    estimate: RunEstimate
-    options: Sequence[StartsOption]
+    estimate: run_plan.RunEstimate
     paths: Sequence[StopPath] = ()
     notes: Sequence[str] = ()
     faults: Sequence[TandemError] = ()
@@ -196,27 +183,22 @@ def _draft_run(
     if sentence := find_run_id_fault(request.run):
         raise InputError(sentence, where="--run", change="write another name")
     steps = client.read_steps(request.run) if earlier_run else ()
-    plan_inputs = RunPlanInputs(
+    plan_inputs = run_plan.RunPlanInputs(
         environment=environment, experiment=experiment, catalogue=catalogue,
         gaps=_read_gaps(client, inputs, experiment),
         request=msgspec.structs.replace(request, spec_digest=compute_spec_digest(environment, experiment, catalogue)),
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
     )  # fmt: skip
     draft = RunDraft(
-        inputs=plan_inputs, now=now, estimate=estimate_run(plan_inputs), options=compare_starts(plan_inputs),
-        faults=list_refusals(plan_inputs), runner_faults=tuple(_find_runner_faults(client, plan_inputs.request, now)),
+        inputs=plan_inputs, now=now, estimate=run_plan.estimate_run(plan_inputs),
+        faults=run_plan.list_refusals(plan_inputs),
+        runner_faults=tuple(_find_runner_faults(client, plan_inputs.request, now)),
     )  # fmt: skip
-    if earlier_run is None and client.find_run(request.run) is not None:
-        show = build_tandem_command(f"runs show {request.run}", environment.name)
-        fault = InputError("there is a run of this name", where="--run", change=f"take another name; {show}")
-        return replace(draft, faults=(*draft.faults, fault))
-    if draft.faults:
-        return draft
     lease = lease_run(request.run, len(earlier_run.leases) + 1 if earlier_run else 1)
-    return _look_at_fleet(client, draft, lease, caller)
+    return draft if draft.faults else _look_at_fleet(client, draft, lease, caller)
 
 
-def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment) -> BucketGaps:
+def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment) -> run_plan.BucketGaps:
     """Return what has to be staged and compiled.
 
     Raises:
@@ -233,7 +215,7 @@ def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment)
         if row.state in {"damaged", "newer", "unread"}:
             change = f"{build_tandem_command('artifacts list', client.environment.name)}, docs/artifacts.md"
             raise InputError(f"{row.name} is {row.state}: {', '.join(row.why)}", where=row.prefix, change=change)
-    return find_gaps(rows)
+    return run_plan.find_gaps(rows)
 
 
 def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) -> RunDraft:
@@ -294,21 +276,18 @@ def _ask_and_follow(
     client: RunClient, draft: RunDraft, selection: Selection, *, detach: bool, verbose: bool
 ) -> ExitCode:
     """Write the request, wait for the runner's answer, and follow the run."""
-    request, estimate, to_stderr = draft.inputs.request, draft.estimate, selection.as_json
-    key = client.write_resume(request) if request.kind == "resume" else client.write_request(request, request.run)
-    timeline = RunTimeline(client, request.run, estimate=estimate, stderr=to_stderr, verbose=verbose)
-    try:
-        wait_for_answer(client, key)
-        print_line(f"  the runner takes up {request.run}; {describe_return(client, request.run)}", stderr=to_stderr)
-        if detach:
-            if selection.as_json:
-                print_json({**_plan_as_dict(draft), "accepted": True, "exit_code": 0})
-            return ExitCode.DONE
-        record = timeline.follow()
-    except KeyboardInterrupt:
-        print(f"the run goes on without this command; {describe_return(client, request.run)}", file=sys.stderr)
-        raise
-    return conclude_run(client, record, timeline.steps, as_json=selection.as_json, estimate=estimate)
+    request, as_json = draft.inputs.request, selection.as_json
+    suffix = f".resume-{int(draft.now.timestamp())}" if request.kind == "resume" else ""
+    key = client.write_request(request, f"{request.run}{suffix}")
+    timeline = RunTimeline(client, request.run, estimate=draft.estimate, as_json=as_json, verbose=verbose)
+    wait_for_answer(client, key)
+    way_back = describe_return(client, request.run) if detach else "Ctrl-C leaves the run alone"
+    print_line(f"  the runner takes up {request.run}; {way_back}", stderr=as_json)
+    if not detach:
+        return timeline.follow()
+    if as_json:
+        print_json({**_plan_as_dict(draft), "accepted": True, "exit_code": 0})
+    return ExitCode.DONE
 
 
 def wait_for_answer(client: RunClient, key: str) -> None:
@@ -318,12 +297,15 @@ def wait_for_answer(client: RunClient, key: str) -> None:
         InputError: it refuses it.
         ExternalError: it says nothing for minutes; the request stands.
     """
-    end = current_time() + ANSWER_LIMIT
-    while (answer := client.read_answer(key)) is None:
-        if current_time() > end:
-            change = "see the runner's pod; what is not taken up within an hour is refused"
-            raise ExternalError("the runner has not answered", where=client.config.url(key), change=change)
-        time.sleep(ANSWER_POLL_S)
+    end, advice = current_time() + ANSWER_LIMIT, "the request stands, and is refused once it is an hour old"
+    try:
+        while (answer := client.read_answer(key)) is None:
+            if current_time() > end:
+                raise ExternalError("the runner has not answered", where=client.config.url(key), change=advice)
+            time.sleep(ANSWER_POLL_S)
+    except KeyboardInterrupt:
+        print(f"the runner has not answered; {advice}", file=sys.stderr)
+        raise
     if not answer.is_accepted:
         raise InputError(answer.reason or "refused without a reason", where="the runner", change=answer.change)
 
@@ -337,65 +319,56 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
     yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
     yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     yield from (("reserved", note) for note in draft.notes)
-    for phase, steps in _group_phases(estimate):
-        yield phase, _format_phase(steps)
+    phases: dict[str, list[run_plan.StepEstimate]] = {}
+    for step in estimate.steps[1:]:  # preflight is a minute, and free
+        word = step.step.partition(".")[0].partition("-")[0]
+        phases.setdefault(PHASES.get(word, word), []).append(step)
+    yield from ((phase, _format_phase(rows)) for phase, rows in phases.items() if rows[0].minutes)
     price = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
     paid = "; the capacity is paid already" if capacity.needs_reservation else ""
-    yield "total", f"{_format_size(estimate)}, {estimate.node_minutes:.0f} node-minutes at {price}{paid}"
+    yield "total", f"{_format_size(estimate)}  {estimate.node_minutes:.0f} node-minutes at {price}{paid}"
     if estimate.leases > 1:
         resume = build_tandem_command("run", request.environment, "--resume", request.run)
         yield "leases", f"{estimate.leases} of {request.hours:g} h: between two the run waits for {resume} --hours H"
-    for option in draft.options if request.kind == "run" else ():
-        rounds = f" with {option.rounds} rounds" if option.rounds != request.rounds else ""
-        text = f"{format_count(option.starts, 'start')}{rounds}: {_format_size(option.estimate)}; {option.word_scope}"
-        yield "" if option.starts > 1 else "word", text
-    yield (
-        "stops",
-        f"schedule  {format_moment(deadline, draft.now)} at the latest: calls EKS itself; armed before the raise",
-    )
+    for option in run_plan.compare_starts(inputs) if request.kind == "run" else ():
+        notes = f", {option.rounds} rounds" if option.rounds != request.rounds else ""
+        notes += f", {option.estimate.leases} leases" if option.estimate.leases > 1 else ""
+        text = f"{_format_size(option.estimate)}  {format_count(option.starts, 'start')}{notes}: {option.word_scope}"
+        yield "" if option.starts > 1 else "starts", text
+    yield "stops", f"schedule  {format_moment(deadline, draft.now)}: calls EKS itself; armed before the raise"
     yield from (("", f"{path.name:<9} {fleet.describe_path(path, draft.now)}") for path in draft.paths)
 
 
-def _group_phases(estimate: RunEstimate) -> list[tuple[str, list[StepEstimate]]]:
-    phases: dict[str, list[StepEstimate]] = {}
-    for step in estimate.steps:
-        word = step.step.partition(".")[0].partition("-")[0]
-        phases.setdefault(PHASES.get(word, word), []).append(step)
-    return list(phases.items())
+def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:
+    rounds, bases = sum(step.step.startswith("round-") for step in steps), dict.fromkeys(step.basis for step in steps)
+    count = f"{format_count(rounds, 'round')}: " if rounds else ""
+    deadline_minutes = max(step.deadline_minutes for step in steps)
+    ending = f"{steps[-1].ending} after {deadline_minutes:.0f} min{' each' * (len(steps) > 1)}"
+    return f"{_format_size(run_plan.RunEstimate(steps=tuple(steps), nodes=1))}  {count}{'; '.join(bases)}; {ending}"
 
 
-def _format_phase(steps: Sequence[StepEstimate]) -> str:
-    minutes, usd = sum(step.minutes for step in steps), sum(step.usd for step in steps)
-    bound = "at most" if any(step.is_bound for step in steps) else "about"
-    bases = "; ".join(dict.fromkeys(step.basis for step in steps))
-    rounds = sum(step.step.startswith("round-") for step in steps)
-    count = f"{format_count(rounds, 'round')}, " if rounds else ""
-    ending = f"ended after {max(step.deadline_minutes for step in steps):.0f} min"
-    return f"{bound} {format_duration(minutes * 60)}, {usd:,.2f} USD ({count}{bases}); {ending}"
-
-
-def _format_size(estimate: RunEstimate) -> str:
-    bound = "at most" if estimate.has_bounds else "about"
-    return f"{bound} {format_duration(estimate.minutes * 60)}, {estimate.usd:,.2f} USD"
+def _format_size(estimate: run_plan.RunEstimate) -> str:
+    bound, span = "at most" if estimate.has_bounds else "about", format_span(timedelta(minutes=estimate.minutes))
+    return f"{bound} {span:<10} {estimate.usd:>9,.2f} USD"
 
 
 def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
     request, estimate = draft.inputs.request, draft.estimate
-    options = [(option.starts, option.rounds, option.word_scope, option.estimate) for option in draft.options]
+    starts = [
+        {"starts": row.starts, "rounds": row.rounds, "word": row.word_scope, **_size_as_dict(row.estimate)}
+        for row in run_plan.compare_starts(draft.inputs)
+    ]
     return {
         "environment": request.environment,
         "run": request.run,
-        "request": msgspec.to_builtins(request),
-        "gaps": msgspec.to_builtins(draft.inputs.gaps),
+        **msgspec.to_builtins({"request": request, "gaps": draft.inputs.gaps, "steps": estimate.steps}),
         **_size_as_dict(estimate),
-        "steps": msgspec.to_builtins(estimate.steps),
-        "starts": [{"starts": starts, "rounds": rounds, "word": word, **_size_as_dict(size)}
-                   for starts, rounds, word, size in options],
+        "starts": starts,
         "stops": [fleet.path_as_dict(path) for path in draft.paths],
-    }  # fmt: skip
+    }
 
 
-def _size_as_dict(estimate: RunEstimate) -> dict[str, Any]:
+def _size_as_dict(estimate: run_plan.RunEstimate) -> dict[str, Any]:
     figures = {"minutes": estimate.minutes, "node_minutes": estimate.node_minutes, "usd": estimate.usd}
     figures = {name: round(value, 2) for name, value in figures.items()}
     return {**figures, "nodes": estimate.nodes, "leases": estimate.leases, "is_bound": estimate.has_bounds}

@@ -9,8 +9,6 @@ input, or refused; 3 an external service failed, or of a run that failed; 4 of a
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Annotated
 
@@ -18,26 +16,17 @@ import msgspec
 from cyclopts import App, Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import ask_consent, print_json, print_line, print_result, print_rows
+from tandem.cli.console import ask_consent, format_count, print_json, print_line, print_result, print_rows
 from tandem.cli.flags import EnvironmentName, Name
-from tandem.cli.fleet import TextRow, format_distance, format_moment, format_span
 from tandem.cli.run import wait_for_answer
-from tandem.cli.run_timeline import (
-    EXIT_CODES,
-    RunTimeline,
-    conclude_run,
-    count_usd,
-    describe_cost,
-    describe_next,
-    describe_return,
-    run_as_dict,
-)
+from tandem.cli.run_timeline import RunTimeline, count_usd
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
 from tandem.ops.account import require_account
 from tandem.ops.status import current_time
 from tandem.run.run_client import LogLine, RunClient
-from tandem.run.run_values import RunRecord, RunRequest, StepRecord
+from tandem.run.run_values import RunRecord, RunRequest
+from tandem.shell_command import build_tandem_command
 
 app = App(name="runs")
 
@@ -48,9 +37,8 @@ def open_client(selection: Selection, name: str) -> RunClient:
     Raises:
         TandemError: its file has not the form of one, or the credentials are another account's.
     """
-    environment = fleet.read_environment(selection, name)
-    client = RunClient(environment)
-    require_account(environment, client.session)
+    client = RunClient(fleet.read_environment(selection, name))
+    require_account(client.environment, client.session)
     return client
 
 
@@ -65,62 +53,36 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
     records, unread = client.list_runs()
     code = ExitCode.EXTERNAL_FAILURE if unread else ExitCode.DONE
     if selection.as_json:
-        rows = [{**msgspec.to_builtins(record), "usd": round(count_usd(client, record), 2)} for record in records]
+        rows = [msgspec.to_builtins(record) | {"usd": count_usd(client, record)} for record in records]
         print_json({"environment": env, "runs": rows, "unread": unread, "exit_code": int(code)})
         return code
     width = max((len(record.run) for record in records), default=0) + 2
-    print_line(f"{env}: {len(records)} runs")
+    print_line(f"{env}: {format_count(len(records), 'run')}")
     print_rows(((record.run, _format_run(client, record)) for record in records), label_columns=width)
     print_rows(("unknown", f"{run}: {problem}") for run, problem in unread.items())
     return code
 
 
 def _format_run(client: RunClient, record: RunRecord) -> str:
-    started_at = datetime.fromisoformat(record.started_at)
-    figures = f"{started_at:%Y-%m-%d %H:%M}  {count_usd(client, record):>9,.2f} USD"
-    return f"{record.experiment}  {record.state:<9} {figures}  {record.verdict or record.reason}".rstrip()
+    figures = f"{datetime.fromisoformat(record.started_at):%Y-%m-%d %H:%M}  {count_usd(client, record):>9,.2f} USD"
+    return f"{record.experiment}  {record.state:<9} {figures}  {record.verdict or record.reason}"
 
 
 @app.command(name="show")
 def show_run(run: Name, /, *, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode:
-    """Show how a run stands: its steps, leases and cost.
+    """Show how a run stands: its steps, its cost, its verdict or why it ended.
 
     Args:
         run: its id
         env: the environment
     """
     client = open_client(selection, env)
-    record = client.read_run(run)
-    steps = client.read_steps(run)
-    if selection.as_json:
-        print_json(run_as_dict(client, record, steps))
-    else:
-        print_line(f"{record.run}: {record.state}, of experiment {record.experiment} in {record.environment}")
-        print_rows(_list_run_rows(client, record, steps))
-    return EXIT_CODES[record.state]
-
-
-def _list_run_rows(client: RunClient, record: RunRecord, steps: Sequence[StepRecord]) -> Iterator[TextRow]:
-    now, request = current_time(), record.request
-    yield from (
-        ("verdict" if text is record.verdict else "reason", text) for text in (record.verdict, record.reason) if text
-    )
-    yield "asked by", f"{record.who}, {format_moment(datetime.fromisoformat(record.started_at), now)}"
-    if record.cancelled_by:
-        yield "cancelled", f"by {record.cancelled_by}"
-    yield (
-        "asked for",
-        f"{request.size} size, {record.rounds_total} rounds, {request.starts} starts, {request.hours:g} h",
-    )
-    for lease in record.leases:
-        ended = f"empty {format_distance(datetime.fromisoformat(lease.empty_at), now)}" if lease.empty_at else "alive"
-        yield "lease", f"{lease.name} until {format_moment(datetime.fromisoformat(lease.deadline), now)}; {ended}"
-    yield "cost", describe_cost(client, record)
-    for index, step in enumerate(steps):
-        started_at = datetime.fromisoformat(step.started_at)
-        span = format_span((datetime.fromisoformat(step.ended_at) if step.ended_at else now) - started_at)
-        yield "steps" if index == 0 else "", f"{step.step:<12} {step.state:<8} {span:>11}  {step.note}".rstrip()
-    yield "next", describe_next(client, record)
+    record, timeline = client.read_run(run), RunTimeline(client, run, as_json=selection.as_json, verbose=True)
+    started_at = datetime.fromisoformat(record.started_at)
+    heading = f"{run}: {record.experiment} in {env}, asked for by {record.who} at {started_at:%Y-%m-%d %H:%M} UTC"
+    heading += f", cancelled by {record.cancelled_by}" if record.cancelled_by else ""
+    print_line(heading, stderr=selection.as_json)
+    return timeline.conclude(timeline.look() or record)
 
 
 @app.command(name="follow")
@@ -136,13 +98,7 @@ def follow_run(
     """
     client = open_client(selection, env)
     client.read_run(run)
-    timeline = RunTimeline(client, run, stderr=selection.as_json, verbose=verbose)
-    try:
-        record = timeline.follow()
-    except KeyboardInterrupt:
-        print(f"the run goes on without this command; {describe_return(client, run)}", file=sys.stderr)
-        raise
-    return conclude_run(client, record, timeline.steps, as_json=selection.as_json)
+    return RunTimeline(client, run, as_json=selection.as_json, verbose=verbose).follow()
 
 
 @app.command(name="logs")
@@ -161,20 +117,21 @@ def print_logs(
         InputError: the run has no such step.
     """
     client = open_client(selection, env)
-    record = client.read_run(run)
-    steps = [row for row in client.read_steps(run) if step in {None, row.step}]
+    client.read_run(run)
+    now, steps = current_time(), [row for row in client.read_steps(run) if step in {None, row.step}]
     if step is not None and not steps:
-        raise InputError(f"it has no step {step}", where=f"run {run}", change=f"tandem runs show {run} names them")
-    started_at = min((datetime.fromisoformat(row.started_at) for row in steps), default=current_time())
-    ends = [datetime.fromisoformat(row.ended_at) if row.ended_at else current_time() for row in steps]
-    span = (started_at, max(ends, default=current_time()))
-    source, lines = "CloudWatch", client.read_pod_logs(record.run, *span)
+        change = f"{build_tandem_command(f'runs show {run}', env)} names them"
+        raise InputError(f"it has no step {step}", where=f"run {run}", change=change)
+    span = (
+        min((datetime.fromisoformat(row.started_at) for row in steps), default=now),
+        max((datetime.fromisoformat(row.ended_at) if row.ended_at else now for row in steps), default=now),
+    )
+    source, lines = "CloudWatch", client.read_pod_logs(run, *span)
     if not lines:
-        source, lines = "the tails that the runner kept", list(client.read_tails(record.run, *span))
+        source, lines = "the tails that the runner kept", list(client.read_tails(run, *span))
+    print_line(f"{format_count(len(lines), 'line')}, from {source}", stderr=True)
     document = {"run": run, "source": source, "lines": msgspec.to_builtins(lines), "exit_code": 0}
-    if not lines:
-        print_line(f"no log of run {run} from these steps: neither CloudWatch nor the bucket has one", stderr=True)
-    print_result(document, [_format_line(line) for line in lines], as_json=selection.as_json)
+    print_result(document, map(_format_line, lines), as_json=selection.as_json)
     return ExitCode.DONE
 
 
@@ -195,15 +152,14 @@ def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selecti
         InputError: the runner refuses it, or nobody is there to be asked.
     """
     client = open_client(selection, env)
-    record = client.read_run(run)
-    document = {"environment": env, "run": run, "cancelled": False, "exit_code": int(ExitCode.STALE)}
-    if not yes and not ask_consent(f"cancel {run}, which is {record.state}?", where=f"run {run}"):
-        print_result(document, ["nothing was done"], as_json=selection.as_json)
-        return ExitCode.STALE
-    request = RunRequest(
-        kind="cancel", run=run, environment=env, experiment=record.experiment, at=current_time().isoformat()
-    )
-    wait_for_answer(client, client.write_request(request, f"{run}.cancel"))
-    text = f"{run} is cancelled: the runner sets its fleet to zero; follow: {describe_next(client, record)}"
-    print_result(document | {"cancelled": True, "exit_code": 0}, [text], as_json=selection.as_json)
-    return ExitCode.DONE
+    record, code, text = client.read_run(run), ExitCode.STALE, "nothing was done"
+    if yes or ask_consent(f"cancel {run}, which is {record.state}?", where=f"run {run}"):
+        request = RunRequest(
+            kind="cancel", run=run, environment=env, experiment=record.experiment, at=current_time().isoformat()
+        )
+        wait_for_answer(client, client.write_request(request, f"{run}.cancel"))
+        follow = build_tandem_command(f"runs follow {run}", env)
+        code, text = ExitCode.DONE, f"{run} is cancelled: the runner sets its fleet to zero; {follow}"
+    document = {"environment": env, "run": run, "cancelled": not code, "exit_code": int(code)}
+    print_result(document, [text], as_json=selection.as_json)
+    return code

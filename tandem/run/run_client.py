@@ -26,17 +26,9 @@ from tandem.guard.values import convert_call_errors
 from tandem.ops.account import create_client, create_guard_clients, create_session, iterate_rows
 from tandem.ops.faults import ABSENT_CODES, AccessDeniedError, call_operation
 from tandem.ops.guard_config import build_guard_config
+from tandem.run import run_keys
 from tandem.run.journal import RETRY_ADVICE, LostRunError, ObjectFile, list_runs
-from tandem.run.run_keys import (
-    MAX_REQUEST_BYTES,
-    RUNNER_KEY,
-    RUNS_PREFIX,
-    answer_key,
-    find_run_id_fault,
-    request_key,
-    run_record_key,
-    steps_prefix,
-)
+from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord
 from tandem.shell_command import build_tandem_command
 from tandem.spec import names
@@ -106,12 +98,12 @@ class RunClient:
     def read_beat(self) -> RunnerBeat | None:
         """Return what the runner wrote last; None where none ever wrote."""
         with name_people(self.environment, "viewer"):
-            return self.file.read(RUNNER_KEY, RunnerBeat)
+            return self.file.read(run_keys.RUNNER_KEY, RunnerBeat)
 
     def find_run(self, run: str) -> RunRecord | None:
         """Return a run; None where there is none."""
         with name_people(self.environment, "viewer"):
-            return self.file.read(run_record_key(run), RunRecord)
+            return self.file.read(run_keys.run_record_key(run), RunRecord)
 
     def read_run(self, run: str) -> RunRecord:
         """Return a run.
@@ -148,7 +140,7 @@ class RunClient:
         """Return the steps of a run in their order; what was read before and has ended is not read again."""
         steps = list[StepRecord]()
         with name_people(self.environment, "viewer"):
-            for key, size, modified_at in self.file.list_keys(steps_prefix(run)):
+            for key, size, modified_at in self.file.list_keys(run_keys.steps_prefix(run)):
                 stamp = (size, modified_at)
                 earlier_stamp, step = self._steps.get(key, (None, None))
                 if step is None or earlier_stamp != stamp or step.state == "running":
@@ -164,10 +156,11 @@ class RunClient:
         Raises:
             InputError: the caller has asked under this name before, or it is too large.
         """
-        key = request_key(self.read_user_id(), stem)
+        key = run_keys.request_key(self.read_user_id(), stem)
         where = self.config.url(key)
-        if len(msgspec.json.encode(request)) > MAX_REQUEST_BYTES - 1024:  # spaces and the schema come in
-            raise InputError(f"it is larger than {MAX_REQUEST_BYTES // 1024} KiB", where=where, change="shorten it")
+        limit = run_keys.MAX_REQUEST_BYTES
+        if len(msgspec.json.encode(request)) > limit - 1024:  # spaces and the schema come in
+            raise InputError(f"it is larger than {limit // 1024} KiB", where=where, change="shorten it")
         try:
             with name_people(self.environment, "operator"):
                 self.file.write(key, request)
@@ -177,22 +170,10 @@ class RunClient:
             raise InputError("you have asked for this already", where=where, change=change) from None
         return key
 
-    def write_resume(self, request: RunRequest) -> str:
-        """Write a request to go on with a run, under the next number of the caller's own, and return its key.
-
-        Raises:
-            InputError: somebody with the same credentials does so at this moment.
-        """
-        prefix = request_key(self.read_user_id(), f"{request.run}.resume-").removesuffix(".json")
-        with name_people(self.environment, "operator"):
-            keys = [key for key, _, _ in self.file.list_keys(prefix)]
-        number = 2 + sum(not key.endswith(answer_key("")) for key in keys)
-        return self.write_request(request, f"{request.run}.resume-{number}")
-
     def read_answer(self, key: str) -> RequestAnswer | None:
         """Return what the runner said to the request at a key; None where it has said nothing yet."""
         with name_people(self.environment, "operator"):
-            return self.file.read(answer_key(key), RequestAnswer)
+            return self.file.read(run_keys.answer_key(key), RequestAnswer)
 
     def read_pod_logs(self, run: str, started_at: datetime, ended_at: datetime) -> list[LogLine]:
         """Return the last lines that CloudWatch has of the run's pods; none where Container Insights is off.
@@ -221,7 +202,7 @@ class RunClient:
 
     def read_tails(self, run: str, started_at: datetime, ended_at: datetime) -> Iterator[LogLine]:
         """Yield what the runner kept of the logs of Jobs that it closed meanwhile."""
-        prefix = f"{RUNS_PREFIX}{run}/logs/"
+        prefix = f"{run_keys.RUNS_PREFIX}{run}/logs/"
         with name_people(self.environment, "engineer"):
             for key, _, modified_at in self.file.list_keys(prefix):
                 if modified_at and started_at - LOG_DELAY <= modified_at <= ended_at + LOG_DELAY:

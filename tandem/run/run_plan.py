@@ -40,7 +40,7 @@ LEASE_MARGIN_MINUTES = 10.0  # the last of a lease, in which nothing new begins:
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, beside compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
 STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
-ASSUMED = "assumed: no source gives it"
+ASSUMED = "assumed"  # no source gives it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
