@@ -13,6 +13,7 @@ from declared_environments import read_environments
 from charts import render_workloads
 from charts.gitops import render_gitops
 from charts.people import render_people
+from charts.runner import render_runner
 from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
@@ -51,6 +52,13 @@ def rights(environment: str) -> list[dict[str, Any]]:
     hosted = experiments(DECLARED[environment])
     rendered = {experiment.name: stages(environment, experiment.name) for experiment in hosted}
     made = render_people(DECLARED[environment], hosted, rendered)
+    return [body for bodies in made.values() for body in bodies]
+
+
+@cache
+def runner(environment: str) -> list[dict[str, Any]]:
+    """The objects of an environment's runner."""
+    made = render_runner(DECLARED[environment], experiments(DECLARED[environment]))
     return [body for bodies in made.values() for body in bodies]
 
 

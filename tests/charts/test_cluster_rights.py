@@ -9,62 +9,11 @@ from typing import Any
 import pytest
 from chart_cases import ENVIRONMENTS, experiments, of_kind, rights
 from committed import ROOT
-from rbac_evaluator import ApiRequest, allows
+from rbac_evaluator import EVERYTHING, ApiRequest, allows
 
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, ClusterKind, kubernetes_group
 from tandem.spec import names
 
-# the API of Kubernetes 1.36, and what has no object of its own but is asked of RBAC
-RESOURCES = {
-    "": """bindings componentstatuses configmaps endpoints events groups limitranges namespaces namespaces/finalize
-        namespaces/status nodes nodes/proxy nodes/status nodes/log nodes/metrics nodes/stats persistentvolumeclaims
-        persistentvolumeclaims/status persistentvolumes persistentvolumes/status pods pods/attach pods/binding
-        pods/ephemeralcontainers pods/eviction pods/exec pods/log pods/portforward pods/proxy pods/resize pods/status
-        podtemplates replicationcontrollers replicationcontrollers/scale replicationcontrollers/status resourcequotas
-        resourcequotas/status secrets serviceaccounts serviceaccounts/token services services/proxy services/status
-        users""",
-    "admissionregistration.k8s.io": """mutatingadmissionpolicies mutatingadmissionpolicybindings
-        mutatingwebhookconfigurations validatingadmissionpolicies validatingadmissionpolicies/status
-        validatingadmissionpolicybindings validatingwebhookconfigurations""",
-    "apiextensions.k8s.io": "customresourcedefinitions customresourcedefinitions/status",
-    "apiregistration.k8s.io": "apiservices apiservices/status",
-    "apps": """controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status
-        replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status""",
-    "argoproj.io": "applications applicationsets appprojects",
-    "authentication.k8s.io": "selfsubjectreviews tokenreviews userextras",
-    "authorization.k8s.io": "localsubjectaccessreviews selfsubjectaccessreviews subjectaccessreviews",
-    "autoscaling": "horizontalpodautoscalers horizontalpodautoscalers/status",
-    "batch": "cronjobs cronjobs/status jobs jobs/status",
-    "certificates.k8s.io": """certificatesigningrequests certificatesigningrequests/approval
-        certificatesigningrequests/status clustertrustbundles podcertificaterequests signers""",
-    "coordination.k8s.io": "leasecandidates leases",
-    "discovery.k8s.io": "endpointslices",
-    "events.k8s.io": "events",
-    "flowcontrol.apiserver.k8s.io": "flowschemas prioritylevelconfigurations",
-    "helm.toolkit.fluxcd.io": "helmreleases",
-    "kustomize.toolkit.fluxcd.io": "kustomizations",
-    "metrics.k8s.io": "nodes pods",
-    "networking.k8s.io": "ingressclasses ingresses ipaddresses networkpolicies servicecidrs",
-    "node.k8s.io": "runtimeclasses",
-    "policy": "poddisruptionbudgets poddisruptionbudgets/status",
-    "rbac.authorization.k8s.io": "clusterrolebindings clusterroles rolebindings roles",
-    "resource.k8s.io": """deviceclasses devicetaintrules resourceclaims resourceclaims/binding resourceclaims/status
-        resourceclaimtemplates resourceslices""",
-    "scheduling.k8s.io": "priorityclasses workloads",
-    "storage.k8s.io": """csidrivers csinodes csistoragecapacities storageclasses volumeattachments
-        volumeattributesclasses""",
-    "unheard.example.com": "things",
-}
-VERBS = (
-    "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "impersonate", "bind",
-    "escalate", "approve", "sign", "use", "unheard-of",
-)  # fmt: skip
-EVERYTHING = [
-    (verb, group, resource)
-    for group, resources in RESOURCES.items()
-    for resource in resources.split()
-    for verb in VERBS
-]
 PLACES = ("an experiment", "elsewhere", "all namespaces")
 Right = tuple[str, str, str, str]  # place, verb, group, resource
 

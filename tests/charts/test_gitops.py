@@ -19,6 +19,7 @@ from chart_cases import (
     objects,
     of_kind,
     rights,
+    runner,
     stages,
 )
 
@@ -87,13 +88,17 @@ def test_every_application_goes_where_its_project_admits() -> None:
     assert all(each["destination"] in projects[each["project"]]["spec"]["destinations"] for each in applications())
 
 
-OF_EXPERIMENTS = [body for environment, experiment in HOSTED for body in objects(environment, experiment)]
+OF_EXPERIMENTS = [body for name, experiment in HOSTED if name == ARGOCD.name for body in objects(name, experiment)]
 
 
 @pytest.mark.parametrize(
     ("name", "bodies"),
-    [("native-us-east-2", OF_EXPERIMENTS), ("native-us-east-2-people", rights("native-us-east-2"))],
-    ids=["experiments", "people"],
+    [
+        ("native-us-east-2", OF_EXPERIMENTS),
+        ("native-us-east-2-people", rights("native-us-east-2")),
+        ("native-us-east-2-runner", runner("native-us-east-2")),
+    ],
+    ids=["experiments", "people", "runner"],
 )
 def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
     project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
@@ -104,11 +109,23 @@ def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[
     admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
 
     assert admitted == rendered
+    spaces = {body["metadata"].get("namespace", body["metadata"]["name"]) for body in bodies if body["kind"] in SPACED}
+    assert spaces <= {each["namespace"] for each in project["destinations"]}
 
 
+SPACED = {"Namespace", "Role", "Deployment", "CronJob", "ConfigMap"}
+
+
+@pytest.mark.parametrize("folder", ["people", "runner"])
 @pytest.mark.parametrize("environment", GITOPS)
-def test_the_tool_syncs_the_rights_of_people(environment: str) -> None:
-    assert synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/people") == 1
+def test_the_tool_syncs_people_and_runner_once(environment: str, folder: str) -> None:
+    assert synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/{folder}") == 1
+
+
+def test_argo_cd_takes_the_runner_away_with_its_application() -> None:
+    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-runner"]
+    assert application["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"]
+    assert application["spec"]["destination"]["namespace"] == "runner-system"
 
 
 def test_a_project_outlives_the_applications_that_name_it() -> None:
@@ -124,7 +141,7 @@ def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) ->
         for stage, bodies in stages(environment, experiment).items()
     }
 
-    last = ["stage", "compile", "serve", *(["llmperf"] if "llmperf" in waves else [])]
+    last = ["stage", "compile", "serve", *(["llmperf"] if "llmperf" in waves else []), "measure"]
     assert waves == {"base": {"0"}, "claims": {"1"}, "storage": {"2"}, **{stage: {"3"} for stage in last}}
 
 
@@ -141,7 +158,9 @@ def test_flux_applies_stage_after_stage() -> None:
         "dev-compile": ["dev-stage"],
         "dev-serve": ["dev-compile"],
         "dev-llmperf": ["dev-serve"],
+        "dev-measure": ["dev-llmperf"],
         "dev-trn2-3xlarge-people": ["dev-base"],
+        "dev-trn2-3xlarge-runner": ["dev-base"],
     }
 
 

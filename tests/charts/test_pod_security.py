@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, runner
 
 from charts import render_workloads
 from tandem.spec.environment import ServingAccess
-from tandem.spec.project_image import LLMPERF, TOOLS
+from tandem.spec.project_image import PROJECT_IMAGES
 
 Spec = dict[str, Any]
 
@@ -75,7 +75,7 @@ def restricted(pod: Spec, container: Spec) -> list[str]:
 
 
 def ours(environment: str) -> set[str]:
-    return {image.reference(ENVIRONMENTS[environment]) for image in (TOOLS, LLMPERF)}
+    return {image.reference(ENVIRONMENTS[environment]) for image in PROJECT_IMAGES}
 
 
 PODS = [
@@ -102,6 +102,20 @@ def test_a_pod_is_admitted_to_a_namespace_of_the_baseline(spec: Spec) -> None:
 @pytest.mark.parametrize(("spec", "container"), OURS)
 def test_a_container_of_an_image_of_ours_is_restricted(spec: Spec, container: Spec) -> None:
     assert restricted(spec, container) == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_runners_pod_is_restricted_as_its_namespace_wants(environment: str) -> None:
+    (space,) = of_kind(runner(environment), "Namespace").values()
+    ((_, spec),) = pods_of(runner(environment))
+    (container,) = spec["containers"]
+
+    labels = {key.partition("/")[2]: value for key, value in space["metadata"]["labels"].items() if "pod-sec" in key}
+    version = f"v{ENVIRONMENTS[environment].cluster.kubernetes}"
+    modes = ("enforce", "audit", "warn")
+    assert labels == {**dict.fromkeys(modes, "restricted"), **{f"{mode}-version": version for mode in modes}}
+    assert (baseline(spec), restricted(spec, container)) == ([], [])
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
 
 def served_with(capabilities: Any) -> list[Spec]:

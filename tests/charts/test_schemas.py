@@ -7,7 +7,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from chart_cases import DECLARED, controller, node_program, objects, of_kind, rights
+from chart_cases import DECLARED, controller, node_program, objects, of_kind, rights, runner
 from committed import ROOT
 
 
@@ -21,8 +21,8 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
 @pytest.mark.parametrize("environment", DECLARED)
 def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -> None:
     hosted = DECLARED[environment].experiments
-    bodies = [body for experiment in hosted for body in objects(environment, experiment)] + rights(environment)
-    for body in bodies:
+    bodies = [body for experiment in hosted for body in objects(environment, experiment)]
+    for body in [*bodies, *rights(environment), *runner(environment)]:
         kubernetes_validate.validate(body, DECLARED[environment].cluster.kubernetes, strict=True)
 
 

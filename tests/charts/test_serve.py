@@ -25,7 +25,7 @@ from doubles.loopback import Question, answer_requests
 
 from charts import render_workloads
 from charts.serve import GRACE_S, probe_program
-from tandem.spec.project_image import LLMPERF, TOOLS
+from tandem.spec.project_image import PROJECT_IMAGES
 
 SERVERS = [
     pytest.param(environment, experiment, variant.name, id=f"{experiment}-{variant.name}")
@@ -111,7 +111,7 @@ def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environme
     mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
     made = render_workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)
 
-    ours = {image.reference(mirrored) for image in (TOOLS, LLMPERF)}
+    ours = {image.reference(mirrored) for image in PROJECT_IMAGES}
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(made))) - ours
     assert [image for image in images if not image.startswith(f"{MIRROR}/neuron/")] == []
     assert made["storage"] == stages(environment, experiment)["storage"]

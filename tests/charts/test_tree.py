@@ -137,7 +137,6 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
         r"\bhostNetwork\b",
         r"\bprivileged\b",
         r"\bloadBalancerIP\b",
-        r"\breplicas:",
         r":latest\b",
         r"resource\.k8s\.io/v1(alpha|beta)",
         r"\baws\.amazon\.com/neuron(core|device)?: *['\"]?\d",
@@ -146,6 +145,13 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
 def test_no_manifest_holds(environment: str, forbidden: str) -> None:
     holders = [str(path) for path, text in TREES[environment].items() if re.search(forbidden, text)]
     assert holders == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_runner_alone_has_a_written_number_of_pods(environment: str) -> None:
+    """The runner owns that number of everything that serves."""
+    holders = [str(path) for path, text in TREES[environment].items() if re.search(r"\breplicas:", text)]
+    assert holders == [f"{environment}/runner/runner.yaml"]
 
 
 @pytest.fixture(scope="session")

@@ -107,7 +107,8 @@ def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(
 
 
 @pytest.mark.parametrize(
-    ("chart", "component"), [("stage", "stage"), ("compile", "compile"), ("serve", "server"), ("llmperf", "bench")]
+    ("chart", "component"),
+    [("stage", "stage"), ("compile", "compile"), ("serve", "server"), ("llmperf", "bench"), ("measure", "bench")],
 )
 def test_a_pod_wears_the_label_that_its_policy_selects(chart: str, component: str) -> None:
     bodies = stages("post-us-east-2", "post")[chart]

@@ -1,0 +1,90 @@
+"""The CronJobs of a round and of the verdict: the bench's account, a processor, and a task that the runner fills in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chart_cases import ENVIRONMENTS, HOSTED, of_kind, stages
+from test_base import BENCH, OWN, SERVER, admitted
+
+from tandem.run import jobs
+from tandem.run.run_values import TASK_VARIABLE
+from tandem.spec import names, system_jobs
+from tandem.spec.project_image import RUN
+
+Object = dict[str, Any]
+each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+
+
+def cron_jobs(environment: str = "post-us-east-2", experiment: str = "post") -> dict[str, Object]:
+    return of_kind(stages(environment, experiment)["measure"], "CronJob")
+
+
+def templates(environment: str = "post-us-east-2", experiment: str = "post") -> dict[str, Object]:
+    return {name: body["spec"]["jobTemplate"]["spec"]["template"]
+            for name, body in cron_jobs(environment, experiment).items()}  # fmt: skip
+
+
+@each_experiment
+def test_every_experiment_has_both_under_the_names_that_the_runner_knows(environment: str, experiment: str) -> None:
+    expected = {jobs.MEASURE_JOB: ["measure"], jobs.JUDGE_JOB: ["judge"]}
+    made = templates(environment, experiment)
+    assert {name: template["spec"]["containers"][0]["args"] for name, template in made.items()} == expected
+    assert (jobs.MEASURE_JOB, jobs.JUDGE_JOB) == (system_jobs.MEASURE_JOB, system_jobs.JUDGE_JOB)
+
+
+@each_experiment
+def test_they_run_as_the_bench_from_the_run_image(environment: str, experiment: str) -> None:
+    for template in templates(environment, experiment).values():
+        (container,) = template["spec"]["containers"]
+        assert template["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT
+        assert template["spec"]["automountServiceAccountToken"] is False
+        assert container["image"] == RUN.reference(ENVIRONMENTS[environment])
+
+
+@each_experiment
+def test_they_stand_on_the_system_nodes_and_claim_no_device(environment: str, experiment: str) -> None:
+    for template in templates(environment, experiment).values():
+        assert template["spec"]["nodeSelector"] == {"workload": "system"}
+        assert "resourceClaims" not in template["spec"]
+
+
+def test_what_times_tokens_has_a_processor_that_nobody_throttles() -> None:
+    for template in templates().values():
+        resources = template["spec"]["containers"][0]["resources"]
+        assert (resources["requests"]["cpu"], "cpu" in resources["limits"]) == ("1", False)
+        assert resources["limits"]["memory"] == resources["requests"]["memory"]
+
+
+def test_the_task_is_left_to_the_runner() -> None:
+    """Nothing stands there: the API server drops an empty value, and would own none of it."""
+    for template in templates().values():
+        variables = {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
+        assert variables == {"AWS_REGION": "us-east-2", TASK_VARIABLE: None}
+
+
+def test_a_round_reaches_the_servers_of_its_own_namespace() -> None:
+    policies = list(of_kind(stages("post-us-east-2", "post")["base"], "NetworkPolicy").values())
+    for template in templates().values():
+        labels = template["metadata"]["labels"]
+        assert BENCH.items() <= labels.items()
+        assert admitted(policies, "Egress", labels, (OWN, SERVER), ("TCP", 8000))
+        assert admitted(policies, "Ingress", SERVER, (OWN, labels), ("TCP", 8000))
+
+
+def test_people_enter_none_of_their_pods() -> None:
+    """The admission policy lets them into pods whose names begin with `bench-` (test_admission_policies.py)."""
+    assert not any(name.startswith("bench") for name in cron_jobs())
+
+
+@each_experiment
+def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str) -> None:
+    made = [name for bodies in stages(environment, experiment).values() for name in of_kind(bodies, "CronJob")]
+    assert max(len(jobs.name_job("r" * 40, name, 999)) for name in made) <= 63
+
+
+def test_two_rounds_fit_into_the_step_that_tries_them() -> None:
+    """As tandem/run/engine.py has its steps: 8 hours for a round, which is tried twice, and 2 for the verdict."""
+    limits = {name: body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] for name, body in cron_jobs().items()}
+    assert limits == {"tandem-measure": 8 * 3600 / 2, "tandem-judge": 2 * 3600}

@@ -1,0 +1,236 @@
+"""The runner: what it may do and reach, which specs it reads, and that there is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart_cases import CATALOGUE, ENVIRONMENTS, experiments, flag, of_kind, rights, runner
+from rbac_evaluator import EVERYTHING, ApiRequest, list_rules, matches
+from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
+
+from charts.runner import render_runner
+from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.project_image import RUN
+from tandem.spec.spec_digest import compute_spec_digest
+from tandem.spec.workspace import load_workspace
+
+Object = dict[str, Any]
+HOME = ENVIRONMENTS["post-us-east-2"]
+SPACE, ACCOUNT = "runner-system", "system:serviceaccount:runner-system:runner"
+each_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
+# every call of the runner, and no other: group, resource, verbs
+IN_EXPERIMENTS = (
+    ("batch", "jobs", "create delete get list"), ("batch", "cronjobs", "get"), ("apps", "deployments", "get list"),
+    ("apps", "deployments/scale", "patch"), ("", "pods", "list"), ("", "pods/log", "get"), ("", "events", "list"),
+    ("discovery.k8s.io", "endpointslices", "list"), ("resource.k8s.io", "resourceclaims", "list"),
+)  # fmt: skip
+EVERYWHERE = (("", "nodes", "list"), ("resource.k8s.io", "resourceslices", "list"))
+
+
+def rows(*tables: tuple[tuple[str, str, str], ...]) -> set[tuple[str, str, str]]:
+    return {(verb, group, resource) for table in tables for group, resource, verbs in table for verb in verbs.split()}
+
+
+def allowed(environment: str, namespace: str | None, who: str = ACCOUNT) -> set[tuple[str, str, str]]:
+    rules = list(list_rules([*runner(environment), *rights(environment)], {who}, namespace))
+    return {
+        (verb, group, resource)
+        for verb, group, resource in EVERYTHING
+        for request in [ApiRequest(verb=verb, group=group, resource=resource, namespace=namespace)]
+        if any(matches(rule, request) for rule in rules)
+    }
+
+
+def deployment(environment: str = HOME.name) -> Object:
+    (found,) = of_kind(runner(environment), "Deployment").values()
+    return found
+
+
+def pod(environment: str = HOME.name) -> Object:
+    found: Object = deployment(environment)["spec"]["template"]["spec"]
+    return found
+
+
+@each_environment
+def test_in_an_experiments_namespace_it_may_make_exactly_its_calls(environment: str) -> None:
+    for experiment in experiments(ENVIRONMENTS[environment]):
+        assert allowed(environment, names.experiment_namespace(experiment)) == rows(IN_EXPERIMENTS, EVERYWHERE)
+
+
+@each_environment
+@pytest.mark.parametrize("namespace", ["kube-system", SPACE, "tandem-of-nobody", None])
+def test_elsewhere_it_lists_nodes_and_their_devices(environment: str, namespace: str | None) -> None:
+    assert allowed(environment, namespace) == rows(EVERYWHERE)
+
+
+def test_no_other_account_of_its_namespace_may_anything() -> None:
+    assert allowed(HOME.name, "tandem-post", "system:serviceaccount:runner-system:default") == set()
+
+
+@pytest.mark.parametrize("kind", CLUSTER_KINDS)
+def test_nobody_but_an_admin_uses_its_account(kind: Any) -> None:
+    """Whoever makes a pod, a Job or a token there, or enters its pod, is the runner."""
+    may = allowed(HOME.name, SPACE, kubernetes_group(kind))
+    assert {right for right in may if right[0] not in {"get", "list", "watch"}} == set()
+    assert {resource for _, _, resource in may} & {
+        "pods/exec",
+        "pods/attach",
+        "serviceaccounts/token",
+        "secrets",
+    } == set()
+
+
+@each_environment
+def test_there_is_one_pod_and_never_two_at_once(environment: str) -> None:
+    spec = deployment(environment)["spec"]
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+@each_environment
+def test_its_pod_alone_holds_a_token_of_the_api(environment: str) -> None:
+    (account,) = of_kind(runner(environment), "ServiceAccount").values()
+    assert (pod(environment)["serviceAccountName"], pod(environment)["automountServiceAccountToken"]) == (
+        "runner",
+        True,
+    )
+    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("runner", False)
+
+
+@each_environment
+def test_it_runs_on_the_system_nodes_from_the_run_image(environment: str) -> None:
+    (container,) = pod(environment)["containers"]
+    assert pod(environment)["nodeSelector"] == {"workload": "system"}
+    assert container["image"] == RUN.reference(ENVIRONMENTS[environment])
+    assert (container["args"][0], flag(container["args"], "--environment")) == ("serve", environment)
+
+
+def test_it_is_told_its_region_and_which_pod_it_is() -> None:
+    (container,) = pod()["containers"]
+    assert container["env"] == [
+        {"name": "AWS_REGION", "value": "us-east-2"},
+        {"name": "POD_UID", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}},
+    ]
+
+
+def test_it_writes_to_its_own_disk_alone() -> None:
+    (container,) = pod()["containers"]
+    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    assert mounts == {"/specs": True, "/work": False}
+    assert container["securityContext"]["readOnlyRootFilesystem"] is True
+
+
+def mount_specs(environment: str, folder: Path) -> Path:
+    """Write what the kubelet shows at the mount of the ConfigMap."""
+    (volume,) = [each["configMap"] for each in pod(environment)["volumes"] if "configMap" in each]
+    (config_map,) = [body for body in runner(environment) if body["kind"] == "ConfigMap"]
+    assert volume["name"] == config_map["metadata"]["name"]
+    assert all(re.fullmatch(r"[-._a-zA-Z0-9]+", key) for key in config_map["data"])
+    for item in volume["items"]:
+        path = folder / item["path"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(config_map["data"][item["key"]])
+    return folder
+
+
+@each_environment
+def test_it_reads_the_specs_that_were_rendered(environment: str, tmp_path: Path) -> None:
+    (container,) = pod(environment)["containers"]
+    folder = mount_specs(environment, tmp_path)
+    workspace = load_workspace(folder / "environments", folder / "experiments", (environment,))
+
+    spec = ENVIRONMENTS[environment]
+    assert flag(container["args"], "--specs") == "/specs"
+    assert (workspace.faults, workspace.environments[environment].record) == ((), spec)
+    assert {name: file.record for name, file in workspace.experiments.items()} == {
+        experiment.name: experiment for experiment in experiments(spec)
+    }
+
+
+@each_environment
+def test_whoever_has_the_same_files_has_the_same_digest(environment: str, tmp_path: Path) -> None:
+    folder = mount_specs(environment, tmp_path)
+    workspace = load_workspace(folder / "environments", folder / "experiments")
+    read = {name: compute_spec_digest(workspace.environments[environment].record, file.record, CATALOGUE)
+            for name, file in workspace.experiments.items()}  # fmt: skip
+    spec = ENVIRONMENTS[environment]
+    assert read == {each.name: compute_spec_digest(spec, each, CATALOGUE) for each in experiments(spec)}
+
+
+def annotations(environment: Environment) -> dict[str, str]:
+    bodies = [body for part in render_runner(environment, experiments(environment)).values() for body in part]
+    (found,) = of_kind(bodies, "Deployment").values()
+    made: dict[str, str] = found["spec"]["template"]["metadata"]["annotations"]
+    return made
+
+
+def test_other_specs_are_another_pod() -> None:
+    capacity = HOME.capacity.model_copy(update={"usd_per_hour": 1.0})
+    others = [
+        HOME.model_copy(update={"capacity": capacity}),
+        HOME.model_copy(update={"experiments": ("post",)}),
+    ]
+    assert len({str(annotations(place)) for place in (HOME, *others)}) == 3
+
+
+def policies(environment: Environment) -> list[Object]:
+    bodies = render_runner(environment, experiments(environment))["cluster"]
+    return [body["spec"] for body in of_kind(bodies, "NetworkPolicy").values()]
+
+
+API = [("172.20.0.1", 443), ("10.100.0.1", 443)]
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [
+        pytest.param(AGENT, True, id="agent"),
+        pytest.param(METADATA, False, id="metadata"),
+        pytest.param((METADATA[0], 443), False, id="link-local-https"),
+        pytest.param(PUBLIC, True, id="aws"),
+        pytest.param((PUBLIC[0], 80), False, id="plain-http"),
+        pytest.param(API[0], True, id="kubernetes-api"),
+        pytest.param(API[1], True, id="kubernetes-api-of-another-range"),
+        pytest.param(VPC_ENDPOINT, True, id="the-api-behind-its-service"),
+        pytest.param((VPC_ENDPOINT[0], 8000), False, id="a-server"),
+        pytest.param((API[0][0], 80), False, id="a-service-without-tls"),
+        pytest.param(("172.20.0.2", 443), False, id="another-service"),
+        pytest.param(PEERED, False, id="peered-network"),
+    ],
+)
+def test_it_calls_aws_and_the_kubernetes_api_alone(to: tuple[str, int], *, expected: bool) -> None:
+    assert reaches(policies(HOME), "runner", to) is expected
+
+
+@pytest.mark.parametrize(("to", "expected"), [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)])
+def test_in_an_existing_network_it_reaches_every_range_of_it(to: tuple[str, int], *, expected: bool) -> None:
+    network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
+    assert reaches(policies(HOME.model_copy(update={"network": network})), "runner", to) is expected
+
+
+def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:
+    specs = policies(HOME)
+    assert [spec for spec in specs if "ingress" in spec] == []
+    assert {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]} in specs
+    assert not any(reaches(specs, "other", to) for to in (AGENT, PUBLIC, *API))
+
+
+def test_its_pod_comes_after_all_that_it_needs() -> None:
+    parts = render_runner(HOME, experiments(HOME))
+    assert [*parts] == ["cluster", "tandem-post", "tandem-post-drafts-windows", "pod"]
+    waves = {body["kind"]: int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
+             for part in parts.values() for body in part}  # fmt: skip
+    assert all(wave < waves["Deployment"] for kind, wave in waves.items() if kind != "Deployment")
+
+
+@each_environment
+def test_no_rule_of_it_holds_a_wildcard_or_a_write_to_nodes(environment: str) -> None:
+    roles = [body for kind in ("Role", "ClusterRole") for body in of_kind(runner(environment), kind).values()]
+    texts = {text for role in roles for rule in role["rules"] for words in rule.values() for text in words}
+    assert "*" not in texts
+    assert [rule["verbs"] for role in roles for rule in role["rules"] if "nodes" in rule["resources"]] == [["list"]]
