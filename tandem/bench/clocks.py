@@ -22,7 +22,7 @@ from tandem.bench.manifest import RunManifest, parse_moment
 from tandem.bench.quantiles import Values
 
 _STEP_S = 5.0  # a request ends so much earlier than the one before only after a reboot: records are written as they end
-_ADJUSTMENT_S = 60.0  # two clocks of one boot differ by less, however the calendar was set meanwhile
+ADJUSTMENT_S = 60.0  # two clocks of one boot differ by less, however the calendar was set meanwhile
 
 
 def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
@@ -40,7 +40,7 @@ def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
     at_s = np.array([clock.monotonic_s for clock in readings])
     zero_s = np.array([parse_moment(clock.utc).timestamp() for clock in readings]) - at_s  # of each clock, its zero
     # at which places of the file the monotonic clock began anew, and the clock that was read then
-    reboot_clocks = (np.flatnonzero((np.diff(at_s) < 0) | (np.abs(np.diff(zero_s)) > _ADJUSTMENT_S)) + 1).tolist()
+    reboot_clocks = (np.flatnonzero((np.diff(at_s) < 0) | (np.abs(np.diff(zero_s)) > ADJUSTMENT_S)) + 1).tolist()
     edges = [(0, 0)]
     for place in (np.flatnonzero(np.diff(end_s) < -_STEP_S) + 1).tolist():
         clock = next((clock for clock in reboot_clocks if clock > edges[-1][1] and at_s[clock] <= start_s[place]), None)

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.bench import counters, json_file, manifest
+from tandem.bench.clocks import ADJUSTMENT_S, compute_utc_s
 from tandem.bench.columns import BoolArray, IntArray, collect_column
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
@@ -266,7 +267,23 @@ def read_request_table(folder: Path) -> RequestTable:
     names["loads"] = tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"])
     names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
     table = RequestTable(folder=folder, run=run, torn_lines=tuple(torn_lines), **groups, **names, **columns)
-    return _add_process_starts(table)
+    return _align_clocks(_add_process_starts(table))
+
+
+def _align_clocks(table: RequestTable) -> RequestTable:
+    """Return the table with all times on the run's first clock, where a part was measured by another machine or boot.
+
+    Parts of one run may be measured by pods of several nodes: a drift over rounds is seen on one clock alone.
+    """
+    run = table.run
+    if not run.resumed:
+        return table
+    utc_s = compute_utc_s(run, table.start_s, table.end_s)
+    shift_s = utc_s - manifest.parse_moment(run.clock.utc).timestamp() + run.clock.monotonic_s - table.start_s
+    if np.abs(shift_s).max(initial=0.0) < ADJUSTMENT_S:
+        return table
+    run, times = msgspec.structs.replace(run, resumed=()), {"start_s": table.start_s + shift_s}
+    return replace(table, run=run, end_s=table.end_s + shift_s, **times)
 
 
 def _read_columns(

@@ -17,7 +17,7 @@ from tandem.artifacts.store import open_store
 from tandem.bench.run import MeasurementRun
 from tandem.errors import ExitCode, InputError
 from tandem.run.publication import publish_confirmed
-from tandem.run.round_records import has_round, rebuild_folder, store_round
+from tandem.run.round_records import rebuild_folder, store_round
 from tandem.run.run_values import TASK_VARIABLE, BenchTask
 from tandem.run.task_settings import build_task_settings
 
@@ -41,9 +41,6 @@ def measure_round(task: BenchTask, folder: Path) -> int:
         change = "take it out of `confirmed`, or measure another round"
         raise InputError(f"round {task.number} is confirmed already", where=TASK_VARIABLE, change=change)
     store = open_store(task.bucket)
-    if has_round(store, task):
-        log_event("measured already", round=task.number, attempt=task.attempt)
-        return ExitCode.DONE
     shutil.rmtree(folder, ignore_errors=True)
     sizes = rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     for sentence in publish_confirmed(task, folder, end_s=time.monotonic() + PUBLISH_LIMIT_S):

@@ -59,7 +59,7 @@ def store_round(
         ExternalError: S3 failed for longer than S3_RETRY_S, or the disk; or another process stored this attempt
             meanwhile, so that nobody knows whose files are there.
     """
-    prefix, run = find_prefix(task), manifest.read_manifest(folder)
+    prefix = round_prefix(task.experiment, task.run, task.number, task.attempt)
     with TemporaryDirectory(dir=folder.parent, prefix=".round-") as scratch, translate_disk_errors(folder):
         delta = Path(scratch)
         shutil.copy(folder / manifest.FILE, delta)
@@ -73,7 +73,7 @@ def store_round(
             requests=len(records),
             failed=sum(record.error is not None for record in records),
             duration_s=round(duration_s, 3),
-            is_simulated=run.simulated,
+            is_simulated=manifest.read_manifest(folder).simulated,
         )
 
         def store_files() -> bool:
@@ -84,15 +84,6 @@ def store_round(
             change = "measure the round again, as another attempt"
             raise ExternalError("another process stored this attempt", where=store.url(prefix), change=change)
     return result
-
-
-def has_round(store: ObjectStore, task: BenchTask) -> bool:
-    """Return whether the task's round and attempt are stored whole.
-
-    Raises:
-        ExternalError: S3 failed for longer than S3_RETRY_S.
-    """
-    return _read_object(store, find_prefix(task) + ROUND_FILE) is not None
 
 
 def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Confirmed, folder: Path) -> dict[str, int]:
@@ -184,11 +175,6 @@ def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
                 (folder / name).write_bytes(content or b"")
             return ""
     return f"no claim of the post is answered from llmperf: {store.url(below + job)} has no records"
-
-
-def find_prefix(task: BenchTask) -> str:
-    """Return where the task's round and attempt are stored."""
-    return round_prefix(task.experiment, task.run, task.number, task.attempt)
 
 
 def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) -> None:
