@@ -355,16 +355,19 @@ def _list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Itera
 
 def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> Iterator[StepEstimate]:
     """Yield the steps in leases of so many minutes; what does not fit any more begins the next one."""
-    lease, left_minutes, is_served = 0, 0.0, False
+    lease, left_minutes, is_served, restart = 0, 0.0, False, tuple[StepEstimate, ...]()
     for step in work_steps:
-        needs_servers = step.step != "compile"
+        if step.step.startswith("restart"):  # in the lease of the round behind it
+            restart = (step,)
+            continue
+        needs_servers, steps = step.step != "compile", (*restart, step)
         begins = list(_list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served))
-        if lease == 0 or sum(row.minutes for row in (*begins, step)) > left_minutes:
+        if lease == 0 or sum(row.minutes for row in (*begins, *steps)) > left_minutes:
             if lease:
                 yield _estimate_step(f"park-{lease}", lease=lease)
             lease, left_minutes = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES
             begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
-        is_served = needs_servers
-        left_minutes -= sum(row.minutes for row in (*begins, step))
-        yield from (*begins, replace(step, lease=lease))
+        left_minutes -= sum(row.minutes for row in (*begins, *steps))
+        yield from (*begins, *(replace(row, lease=lease) for row in steps))
+        is_served, restart = needs_servers, ()
     yield _estimate_step("end", lease=lease)

@@ -1,0 +1,235 @@
+"""The plan of a run: steps in their leases, minutes, USD, what it rests on, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from committed import workspace
+
+from tandem.artifacts.survey import SurveyRow
+from tandem.judge.interval import FEWEST_STARTS
+from tandem.run import engine
+from tandem.run.run_plan import (
+    BucketGaps,
+    RunPlanInputs,
+    StepEstimate,
+    assign_starts,
+    compare_starts,
+    describe_word_scope,
+    estimate_run,
+    find_gaps,
+    list_refusals,
+)
+from tandem.run.run_values import RunRequest
+from tandem.spec.catalogue import load_catalogue
+
+MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B")
+ARTIFACTS = ("qwen3-32b-none", "qwen3-32b-fused")
+NO_GAPS = BucketGaps()
+RESERVATION = {"reservation_id": "cr-0123456789abcdef0"}
+
+
+def plan(environment="post-us-east-2", experiment="post", gaps=NO_GAPS, capacity=RESERVATION, **request):
+    """Inputs of a run of six hours; the committed environment waits for the id of a block."""
+    declared = workspace().environments[environment].record
+    declared = declared.model_copy(update={"capacity": declared.capacity.model_copy(update=capacity)})
+    fields = {"kind": "run", "run": "r", "environment": environment, "experiment": experiment, "at": "", "hours": 6.0}
+    return RunPlanInputs(
+        environment=declared, experiment=workspace().experiments[experiment].record, catalogue=load_catalogue(),
+        gaps=gaps, request=RunRequest(**{**fields, **request}),
+    )  # fmt: skip
+
+
+def names_of(inputs):
+    return [step.step for step in estimate_run(inputs).steps]
+
+
+def find_step(inputs, name) -> StepEstimate:
+    return next(step for step in estimate_run(inputs).steps if step.step == name)
+
+
+def edit(inputs, part, **changes):
+    """The inputs with a part of the experiment changed."""
+    experiment = inputs.experiment
+    changed = getattr(experiment, part).model_copy(update=changes)
+    return replace(inputs, experiment=experiment.model_copy(update={part: changed}))
+
+
+def test_a_run_with_nothing_missing_has_the_journals_steps_in_order():
+    rounds = [f"round-{number:05}" for number in range(5)]
+    before = ["preflight", "stage", "raise", "node", "label", "serve", "ready", "check"]
+    assert names_of(plan()) == [*before, *rounds, "judge", "end"]
+
+
+def test_only_steps_behind_the_raise_are_paid_and_at_the_declared_price():
+    estimate = estimate_run(plan())
+    assert [step.step for step in estimate.steps if not step.lease] == ["preflight", "stage"]
+    assert sum(step.usd for step in estimate.steps[:2]) == 0
+    assert estimate.usd == pytest.approx(estimate.node_minutes / 60 * 35.76)
+    assert estimate.minutes == pytest.approx(estimate.node_minutes + 1)
+
+
+def test_staging_takes_the_models_bytes_at_the_stated_rate():
+    step = find_step(plan(gaps=BucketGaps(models=MODELS)), "stage")
+    size_mb = sum(load_catalogue().models[name].bytes.value for name in MODELS) / 1e6
+    assert step.minutes == pytest.approx(size_mb / 25 / 60)
+    assert "69.6 GB" in step.basis and "25 MB/s" in step.basis and "assumed" in step.basis  # noqa: PT018 - one text
+
+
+def test_a_compile_is_bound_by_its_declared_hours_and_says_so():
+    inputs = plan(gaps=BucketGaps(artifacts=ARTIFACTS))
+    step = find_step(inputs, "compile")
+    assert (step.minutes, step.is_bound, "compile.deadline_hours 4" in step.basis) == (240, True, True)
+    assert (step.usd, estimate_run(inputs).has_bounds) == (pytest.approx(4 * 35.76), True)
+    assert names_of(inputs).index("node") < names_of(inputs).index("compile") < names_of(inputs).index("label")
+
+
+@pytest.mark.parametrize(("memory_gib", "waves"), [(256, 1), (1200, 2)])
+def test_compiles_run_side_by_side_as_far_as_memory_allows(memory_gib, waves):
+    inputs = edit(plan(gaps=BucketGaps(artifacts=ARTIFACTS), hours=8.0), "compile", memory_gib=memory_gib)
+    assert names_of(inputs).count("compile") == waves
+
+
+def test_rounds_take_what_the_bench_estimates_and_a_pods_start():
+    quick, default, full = (find_step(plan(size=size), "round-00000").minutes for size in ("quick", "default", "full"))
+    assert quick < 6 < default < full
+    assert "45 ms a token" in find_step(plan(), "round-00000").basis
+
+
+def test_what_does_not_fit_begins_another_lease_with_its_own_nodes():
+    steps = names_of(plan(hours=2.0))
+    end = steps.index("park-1")
+    assert steps[end + 1 : end + 7] == ["raise.2", "node.2", "label.2", "serve.2", "ready.2", "check.2"]
+    assert (estimate_run(plan(hours=2.0)).leases, steps[-1]) == (5, "end")
+
+
+def test_no_lease_is_planned_longer_than_it_lasts():
+    steps = estimate_run(plan(hours=2.0, gaps=BucketGaps(models=MODELS))).steps
+    for lease in (1, 2, 3):
+        assert 0 < sum(step.minutes for step in steps if step.lease == lease) <= 110
+
+
+def test_a_resumed_run_plans_only_what_is_left():
+    done = frozenset({"compile", "round-00000", "round-00001"})
+    steps = names_of(replace(plan(gaps=BucketGaps(artifacts=ARTIFACTS)), done_steps=done))
+    assert [step for step in steps if step.startswith(("round", "compile"))] == [
+        "round-00002", "round-00003", "round-00004",
+    ]  # fmt: skip
+
+
+def test_llmperf_comes_after_the_rounds_and_only_where_it_is_asked_for():
+    steps = names_of(plan(llmperf=True))
+    assert steps[steps.index("llmperf") - 1 :] == ["round-00004", "llmperf", "judge", "end"]
+    assert "llmperf" not in names_of(plan())
+
+
+@pytest.mark.parametrize(
+    ("rounds", "controls", "starts", "expected"),
+    [
+        (4, 1, 1, (1, 1, 1, 1, 1)), (4, 1, 2, (1, 1, 1, 2, 2)), (6, 1, 6, (1, 2, 3, 3, 4, 5, 6)),
+        (5, 0, 3, (1, 1, 2, 2, 3)), (1, 3, 1, (1, 1, 1, 1)),
+    ],
+)  # fmt: skip
+def test_rounds_are_dealt_to_the_starts(rounds, controls, starts, expected):
+    assert assign_starts(rounds, controls, starts) == expected
+
+
+@pytest.mark.parametrize("starts", range(1, 9))
+def test_every_start_has_a_round_of_its_own_and_starts_only_rise(starts):
+    numbers = assign_starts(8, 2, starts)
+    assert (sorted(numbers) == list(numbers), set(numbers)) == (True, set(range(1, starts + 1)))
+
+
+def test_a_restart_is_in_the_lease_of_the_round_behind_it():
+    steps = names_of(plan(hours=2.0, starts=4))
+    assert [steps[steps.index(f"restart-{start}") + 1][:5] for start in (2, 3, 4)] == ["round"] * 3
+
+
+def test_a_restart_stands_before_the_first_round_of_its_start():
+    steps = names_of(plan(starts=2))
+    assert steps[steps.index("restart-2") + 1] == "round-00003"
+
+
+def test_what_1_2_and_6_starts_cost_and_what_the_word_rests_on():
+    options = compare_starts(plan())
+    assert [(row.starts, row.rounds, row.word_scope) for row in options] == [
+        (1, 4, "within one start"), (2, 4, "within one start"), (6, 6, "across starts"),
+    ]  # fmt: skip
+    costs = [row.estimate.usd for row in options]
+    assert costs == sorted(costs)
+    assert costs[1] - costs[0] == pytest.approx(20 / 60 * 35.76)
+
+
+def test_fewer_than_four_rounds_have_no_verdict_and_six_starts_are_the_judges():
+    assert describe_word_scope(3, 1) == "no verdict"
+    assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS) == "across starts"
+    assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS - 1) == "within one start"
+
+
+def test_what_fits_is_not_refused():
+    assert list_refusals(plan(gaps=BucketGaps(models=MODELS, artifacts=ARTIFACTS))) == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where", "problem", "change"),
+    [
+        ({"capacity": {}}, "environment post-us-east-2", "no Fleet stack yet", "capacity.reservation_id"),
+        ({"environment": "dev-trn2-3xlarge", "experiment": "dev", "hours": 2.0, "capacity": {}}, "experiment dev",
+         "its 2 servers do not fit: a trn2.3xlarge holds 1 at once", "raise capacity.nodes to 2"),
+        ({"experiment": "post-drafts-windows"}, "experiment post-drafts-windows", "its 9 servers do not fit",
+         "raise capacity.nodes to 5"),
+        ({"hours": 9.0}, "environment post-us-east-2", "9 hours are asked for", "0.25 to 8 (guard.max_hours)"),
+        ({"hours": 0.1}, "environment post-us-east-2", "0.1 hours are asked for", "0.25 to 8"),
+        ({"starts": 5}, "--starts", "5 starts of each server, and 4 rounds", "ask for 1 to 4 starts"),
+        ({"starts": 0}, "--starts", "0 starts of each server", "ask for 1 to 4 starts"),
+        ({"hours": 4.0, "gaps": BucketGaps(artifacts=ARTIFACTS)}, "--hours", "step compile takes at most 240 min",
+         "ask for --hours 4.5"),
+        ({"hours": 1.0}, "--hours", "a lease of 1 h does not hold it", "ask for --hours 1.5"),
+    ],
+)  # fmt: skip
+def test_what_cannot_fit_is_refused_with_what_to_change(arguments, where, problem, change):
+    (refusal,) = list_refusals(plan(**arguments))
+    assert (refusal.where, problem in refusal.problem, change in refusal.change) == (where, True, True), refusal
+
+
+def test_a_sweep_fits_where_the_fleet_has_the_nodes():
+    inputs = plan(experiment="post-drafts-windows", capacity={**RESERVATION, "nodes": 5}, size="quick")
+    assert (list_refusals(inputs), estimate_run(inputs).nodes) == ((), 5)
+
+
+def test_compiling_without_devices_is_refused_only_where_something_is_to_be_compiled():
+    inputs = edit(plan(), "compile", where="cpu")
+    (refusal,) = list_refusals(replace(inputs, gaps=BucketGaps(artifacts=ARTIFACTS)))
+    assert (list_refusals(inputs), "without devices" in refusal.problem) == ((), True)
+
+
+def test_a_step_longer_than_any_lease_says_what_to_raise_or_lower():
+    inputs = edit(plan(hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS)), "compile", deadline_hours=8)
+    (refusal,) = list_refusals(inputs)
+    assert "lower compile.deadline_hours, or raise guard.max_hours (now 8) to 8.5" in refusal.change
+
+
+def test_all_that_is_wrong_is_told():
+    assert len(list_refusals(plan(experiment="post-drafts-windows", starts=9, capacity={}))) == 3
+
+
+def test_gaps_are_what_is_needed_and_not_whole():
+    def make_row(kind, name, state, used_by=("post/qwen-vllm",)):
+        return SurveyRow(kind=kind, name=name, prefix=name, state=state, used_by=used_by)
+
+    rows = [
+        make_row("model", "Qwen/Qwen3-32B@main", "missing"), make_row("model", "Qwen/Qwen3-1.7B@main", "present"),
+        make_row("artifact", "one", "partial"), make_row("artifact", "two", "stale", ()),
+    ]  # fmt: skip
+    assert find_gaps(rows) == BucketGaps(models=("Qwen/Qwen3-32B",), artifacts=("one",))
+
+
+def test_the_plan_knows_the_deadlines_of_the_runners_steps():
+    asked = SimpleNamespace(run=SimpleNamespace(request=plan(starts=2, llmperf=True).request))
+    work = SimpleNamespace(journal=asked, lease_number=1, experiment=plan().experiment)
+    deadlines = {spec.name: spec.deadline_s / 60 for spec in engine.list_steps(work)}
+    inputs = plan(starts=2, llmperf=True, hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS))
+    planned = {step.step: step.deadline_minutes for step in estimate_run(inputs).steps}
+    assert {name: planned[name] for name in deadlines} == deadlines
