@@ -101,6 +101,7 @@ def measure(
     ports: Sequence[int] | None = None,
     at: Sequence[int] = (),
     on_round: Callable[[int, float], None] | None = None,
+    only_round: int | None = None,
     **changed: Any,
 ) -> Ran:
     """Run once into `folder`/out; `meanwhile` goes on beside it."""
@@ -111,7 +112,8 @@ def measure(
         async with serving(schedules, at) as servers:
             asked = settings(ports or [server.port for server in servers], suite, **changed)
             run = MeasurementRun(
-                settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume, on_round=on_round
+                settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume, on_round=on_round,
+                only_round=only_round,
             )  # fmt: skip
             other = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None
             outcome = await run.run()
