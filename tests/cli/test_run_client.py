@@ -1,0 +1,213 @@
+"""What commands ask of the bucket about runs, at the local endpoint."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from botocore.exceptions import ClientError
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
+from run_records import (
+    RUN,
+    START,
+    list_keys,
+    make_record,
+    make_request,
+    make_step,
+    moment,
+    put_beat,
+    put_run,
+    put_value,
+    read_request,
+)
+
+from tandem.errors import ExternalError, InputError
+from tandem.ops.faults import AccessDeniedError
+from tandem.run.jobs import name_job
+from tandem.run.run_client import RunClient, mark_jobs
+from tandem.run.run_keys import RUNNER_KEY, answer_key, log_key, run_record_key, step_key
+from tandem.run.run_values import RequestAnswer
+from tandem.spec import names
+
+pytestmark = pytest.mark.endpoint
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def client(fleet):
+    """Somebody who may do all."""
+    return RunClient(fleet.environment)
+
+
+def test_a_request_lies_below_the_callers_own_id_and_reads_back(client, fleet):
+    user_id = fleet.client("sts").get_caller_identity()["UserId"]
+    key = client.write_request(make_request(), RUN)
+    assert read_request(fleet) == (key, make_request())
+    assert key == f"requests/{user_id}/{RUN}.json"
+
+
+def test_a_request_is_written_only_where_none_is(client, fleet, proxy):
+    proxy.forget()
+    key = client.write_request(make_request(), RUN)
+    (call,) = [row for row in proxy.log if row.operation == "PutObject"]
+    assert {name.lower(): text for name, text in call.headers.items()}["if-none-match"] == "*"
+
+    with pytest.raises(InputError, match=f"tandem runs show {RUN} --env {fleet.name}"):
+        RunClient(fleet.environment).write_request(make_request(hours=2), RUN)
+    assert fleet.get(key)["hours"] == 6
+
+
+def test_the_same_request_again_is_this_very_write_whose_answer_was_lost(client, fleet):
+    client.write_request(make_request(), RUN)
+    assert RunClient(fleet.environment).write_request(make_request(), RUN)
+
+
+def test_too_large_a_request_is_not_written(client, fleet):
+    with pytest.raises(InputError, match="larger than 64 KiB"):
+        client.write_request(make_request(experiment="x" * 65_000), RUN)
+    assert list_keys(fleet, "requests/") == []
+
+
+def test_what_is_written_stays_below_64_kib(client, fleet):
+    key = client.write_request(make_request(experiment="x" * 63_000), RUN)
+    size = fleet.client("s3").head_object(Bucket=fleet.guarded.bucket, Key=key)["ContentLength"]
+    assert 63_000 < size <= 64 * 1024
+
+
+def test_an_answer_is_read_once_the_runner_wrote_it(client, fleet):
+    key = client.write_request(make_request(), RUN)
+    before = client.read_answer(key)
+    answer = RequestAnswer(is_accepted=False, at=moment(1), reason="why", change="what")
+    put_value(fleet, answer_key(key), answer)
+    assert (before, client.read_answer(key)) == (None, answer)
+
+
+def test_runs_are_listed_newest_first_and_leases_by_hand_are_none(client, fleet):
+    for number, run in enumerate(("b", "c", "a")):
+        put_run(fleet, make_record(fleet, run, started_at=moment(number)))
+    fleet.put("runs/by-hand/lease.json", {"run": "by-hand"})
+    fleet.put("runs/b.2/lease.json", {"run": "b.2"})
+    records, unread = client.list_runs()
+    assert ([record.run for record in records], unread) == (["a", "c", "b"], {})
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"schema": 2}', b"\xff\xfe", b'{"run": "a"}'])
+def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
+    put_run(fleet, make_record(fleet, "good"))
+    for key in (run_record_key(RUN), step_key("good", 0, "stage"), RUNNER_KEY):
+        put_value(fleet, key, body)
+    for read in (client.read_beat, lambda: client.read_run(RUN), lambda: client.read_steps("good")):
+        with pytest.raises(ExternalError, match="it is not understood"):
+            read()
+    records, unread = client.list_runs()
+    assert ([record.run for record in records], list(unread)) == (["good"], [RUN])
+
+
+@pytest.mark.parametrize("run", ["none-such", "../other", "Upper", "llmperf", ""])
+def test_a_run_that_is_not_there_is_refused_with_the_command_that_lists(run, client, fleet):
+    with pytest.raises(InputError, match=f"tandem runs --env {fleet.name}"):
+        client.read_run(run)
+
+
+def test_steps_come_in_their_order_and_what_has_ended_is_read_once(client, fleet, proxy):
+    put_run(fleet, make_record(fleet), (make_step(0, "preflight"), make_step(1, "stage", "running")))
+    first = client.read_steps(RUN)
+    put_value(fleet, step_key(RUN, 1, "stage"), make_step(1, "stage", note="2 models"))
+    put_value(fleet, step_key(RUN, 2, "raise"), make_step(2, "raise", "running"))
+    proxy.forget()
+    second = client.read_steps(RUN)
+    assert [step.step for step in first] == ["preflight", "stage"]
+    assert [(step.step, step.note) for step in second] == [("preflight", ""), ("stage", "2 models"), ("raise", "")]
+    assert [row.operation for row in proxy.log].count("GetObject") == 2
+
+
+def test_many_steps_are_read_over_pages(client, fleet, monkeypatch):
+    list_page = client.clients.s3.list_objects_v2
+    monkeypatch.setattr(client.clients.s3, "list_objects_v2", lambda **query: list_page(**query, MaxKeys=2))
+    put_run(fleet, make_record(fleet), tuple(make_step(index, f"round-{index:05}") for index in range(5)))
+    assert len(client.read_steps(RUN)) == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "ask"),
+    [
+        ("viewer", lambda client: client.read_run(RUN)),
+        ("viewer", lambda client: client.read_beat()),
+        ("viewer", lambda client: client.list_runs()),
+        ("operator", lambda client: client.write_request(make_request(), RUN)),
+        ("operator", lambda client: client.read_answer("requests/me/x.json")),
+        ("engineer", lambda client: client.read_pod_logs(RUN, START, START)),
+        ("engineer", lambda client: list(client.read_tails(RUN, START, START))),
+    ],
+)
+def test_a_denial_names_the_kind_of_people_that_may(kind, ask, client, fleet, proxy):
+    operations = ("GetObject", "PutObject", "ListObjectsV2", "FilterLogEvents")
+    proxy.use(*(FaultRule(operation=name, fault=ACCESS_DENIED_FAULT) for name in operations))
+    with pytest.raises(AccessDeniedError, match=f"the rights of {kind}") as raised:
+        ask(client)
+    assert names.people_policy_name(fleet.environment, kind) in raised.value.change
+
+
+def test_what_fails_for_a_person_is_not_said_to_be_tried_again_by_the_runner(client, fleet):
+    fleet.client("s3").delete_bucket(Bucket=fleet.guarded.bucket)
+    with pytest.raises(ExternalError) as raised:
+        client.read_beat()
+    assert ("NoSuchBucket" in raised.value.problem, raised.value.change) == (True, "try again")
+    assert isinstance(raised.value.__cause__, ClientError)
+
+
+def put_events(fleet, *rows, at=START):
+    """Send lines as Fluent Bit does: pod and text of each."""
+    group = names.container_log_group_name(fleet.environment, "application")
+    logs = fleet.client("logs")
+    logs.create_log_group(logGroupName=group)
+    logs.create_log_stream(logGroupName=group, logStreamName="node-1")
+    messages = [
+        row if isinstance(row, str) else json.dumps({"log": f"{row[1]}\n", "kubernetes": {"pod_name": row[0]}})
+        for row in rows
+    ]
+    stamp = int(at.timestamp() * 1000)
+    events = [{"timestamp": stamp + index, "message": text} for index, text in enumerate(messages)]
+    logs.put_log_events(logGroupName=group, logStreamName="node-1", logEvents=events)
+
+
+def test_every_job_of_a_run_bears_its_mark():
+    assert mark_jobs(RUN) in name_job(RUN, "tandem-measure", 3)
+
+
+def test_cloudwatch_has_the_lines_of_this_runs_pods_alone(client, fleet):
+    now = datetime.now(UTC)
+    mine, foreign = f"{name_job(RUN, 'stage-x', 1)}-abcde", f"{name_job('other', 'stage-x', 1)}-abcde"
+    put_events(fleet, (mine, "65 GB"), (foreign, "not mine"), "no JSON", '{"log": 1}', (mine, "done"), at=now)
+    lines = client.read_pod_logs(RUN, now - HOUR, now + HOUR)
+    assert [(line.pod, line.text) for line in lines] == [(mine, "65 GB"), (mine, "done")]
+    assert abs(lines[0].at - now) < timedelta(seconds=1)
+
+
+def test_lines_of_another_time_are_left_out(client, fleet):
+    now = datetime.now(UTC)
+    put_events(fleet, (f"{name_job(RUN, 'stage-x', 1)}-abcde", "65 GB"), at=now)
+    assert client.read_pod_logs(RUN, now - 3 * HOUR, now - 2 * HOUR) == []
+
+
+def test_without_container_insights_there_are_no_lines(client):
+    assert client.read_pod_logs(RUN, START, START + HOUR) == []
+
+
+def test_tails_are_of_jobs_that_were_closed_in_the_span(client, fleet):
+    job = name_job(RUN, "stage-x", 1)
+    put_value(fleet, log_key(RUN, job), b"== pod stage\n65 GB \xff\n")
+    now = datetime.now(UTC)
+    lines = list(client.read_tails(RUN, now - HOUR, now + HOUR))
+    assert [(line.at, line.pod, line.text) for line in lines] == [
+        (None, job, "== pod stage"),
+        (None, job, "65 GB \ufffd"),
+    ]
+    assert list(client.read_tails(RUN, now - 3 * HOUR, now - 2 * HOUR)) == []
+
+
+def test_the_beat_says_what_the_runner_does(client, fleet):
+    assert client.read_beat() is None
+    put_beat(fleet, run=RUN, step="stage")
+    assert (client.read_beat().run, client.read_beat().step) == (RUN, "stage")
