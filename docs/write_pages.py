@@ -138,7 +138,8 @@ def load_example() -> Environment:
 def build_people_values(environment: Environment) -> dict[str, Any]:
     """Return what the page of people shows: the rights, and the policies that the Guard stack makes of them."""
     arns = {name: target.arns for name, target in build_targets(environment).items()}
-    wildcard_targets = (right.target for right in rights.RIGHTS if any("*" in arn for arn in arns[right.target]))
+    all_rights = (*rights.RIGHTS, *rights.RUNNER_RIGHTS)
+    wildcard_targets = (right.target for right in all_rights if any("*" in arn for arn in arns[right.target]))
     return {
         "people": PEOPLE,
         "policies": {
@@ -151,6 +152,8 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
         "list_needs": rights.list_needs,
         "cluster_kinds": cluster_rights.CLUSTER_KINDS,
         "cluster_rights": cluster_rights.CLUSTER_RIGHTS,
+        "runner_cluster_rights": cluster_rights.RUNNER_CLUSTER_RIGHTS,
+        "runner_rights": rights.group_rights(rights.RUNNER_RIGHTS),
         "target_reasons": {target: rights.TARGET_REASONS[target] for target in wildcard_targets},
         "action_reasons": rights.WILDCARD_REASONS,
         "count_characters": policies.count_policy_characters,

@@ -201,8 +201,8 @@ EXAMPLES: dict[str, Example] = {
     ),
     "system-nodes-hold": Example(
         "cluster.system_nodes",
-        vary=like_small("m7i.xlarge", allocatable_cpu_m=1999, allocatable_memory_mib=14162),
-        vary_passed=like_small("m7i.xlarge", allocatable_cpu_m=2000, allocatable_memory_mib=14162),
+        vary=like_small("m7i.xlarge", allocatable_cpu_m=2124, allocatable_memory_mib=14162),
+        vary_passed=like_small("m7i.xlarge", allocatable_cpu_m=2125, allocatable_memory_mib=14162),
     ),
     "capacity-kind": Example(
         "capacity.kind",

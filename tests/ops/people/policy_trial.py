@@ -1,6 +1,7 @@
 """IAM's judgement in small: whether documents allow one action on one resource, by the rules of the IAM user guide.
 
 An allowance needs a statement whose action, resource and every condition match; there is no Deny in these documents.
+A variable in a resource is the caller's own value; without one, IAM lets the statement match nothing.
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
 Context = Mapping[str, str]
+USER = "AROAEXAMPLEID:anna"  # aws:userid of a role's session (IAM user guide, "Request information that you can use")
+VARIABLE = re.compile(r"\$\{(?P<key>[\w:]+)\}")
 
 
 def allows(documents: Iterable[Mapping[str, Any]], action: str, arn: str, context: Context) -> bool:
     return any(
         action in statement["Action"]
-        and any(_like(pattern, arn) for pattern in statement["Resource"])
+        and any(_like(_fill_in(pattern, context), arn) for pattern in statement["Resource"])
         and _holds(statement.get("Condition", {}), context)
         for document in documents
         for statement in document["Statement"]
     )
+
+
+def _fill_in(pattern: str, context: Context) -> str:
+    return VARIABLE.sub(lambda match: context.get(match["key"], "\0"), pattern)
 
 
 def _like(pattern: str, text: str) -> bool:
@@ -49,12 +56,13 @@ def documents(environment: Environment, kind: PeopleKind) -> list[dict[str, Any]
 
 def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
     """A request on each ARN of a place, as AWS would send it to be judged: ids and names in place of wildcards."""
-    context = {
+    context = {"aws:userid": USER} | {
         key: value if isinstance(value, str) else value[0]
         for keys in place.condition.values()
         for key, value in keys.items()
     }
-    return [(arn if arn == "*" else arn.replace("??????", "AbCdEf").replace("*", "x1"), context) for arn in place.arns]
+    own = [_fill_in(arn, context) for arn in place.arns]
+    return [(arn if arn == "*" else arn.replace("??????", "AbCdEf").replace("*", "x1"), context) for arn in own]
 
 
 def requests(environment: Environment, command: str) -> list[tuple[str, str, Context]]:

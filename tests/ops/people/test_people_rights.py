@@ -8,11 +8,18 @@ from typing import Any
 
 import pytest
 from committed import ENVIRONMENTS, environment
-from policy_trial import allows, documents, meant, requests
+from policy_trial import USER, VARIABLE, allows, documents, meant, requests
 
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
 from tandem.ops.people.policy_targets import build_targets
-from tandem.ops.people.rights import COMMANDS, RIGHTS, TARGET_REASONS, WILDCARD_REASONS, can_run_command
+from tandem.ops.people.rights import (
+    COMMANDS,
+    RIGHTS,
+    RUNNER_RIGHTS,
+    TARGET_REASONS,
+    WILDCARD_REASONS,
+    can_run_command,
+)
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
 
@@ -21,9 +28,13 @@ WHO_MAY = {
     "status": ALL,
     "doctor": {*ALL, "pipeline"},
     "stop by the function": ALL,
-    **dict.fromkeys(("artifacts list and explain", "artifacts import", "bench publish"), ALL - {"viewer"}),
+    **dict.fromkeys(("runs", "runs show", "runs follow"), ALL),
     **dict.fromkeys(
-        ("stop", "stop --end", "stop --release", "relabel", "start", "destroy"), frozenset(("operator", "admin"))
+        ("artifacts list and explain", "artifacts import", "bench publish", "runs logs", "results"), ALL - {"viewer"}
+    ),
+    **dict.fromkeys(
+        ("stop", "stop --end", "stop --release", "relabel", "start", "run", "runs cancel", "destroy"),
+        frozenset(("operator", "admin")),
     ),
     **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),
 }
@@ -38,7 +49,7 @@ CHANGES = [
     ("destroy what is protected", "cloudformation:UpdateTerminationProtection", "going stacks"),
     ("destroy what is protected", "eks:UpdateClusterConfig", "cluster"),
     ("artifacts gc", "s3:DeleteObject", "artifacts"), ("artifacts import", "s3:PutObject", "artifacts"),
-    ("bench publish", "s3:PutObject", "results"),
+    ("bench publish", "s3:PutObject", "results"), ("run", "s3:PutObject", "own requests"),
 ]  # fmt: skip
 
 
@@ -100,6 +111,37 @@ def test_who_publishes_may_publish_simulated_figures_too(example: Environment, s
     assert may == {"engineer", "operator", "admin"}
 
 
+BUCKET = "arn:aws:s3:::tandem-post-us-east-2-111122223333"
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+@pytest.mark.parametrize(("key", "user", "may"), [
+    (f"requests/{USER}/run-1.json", USER, True),
+    (f"requests/{USER}/run-1.cancel.json", USER, True),
+    (f"requests/{USER}/run-1.json", "AROAEXAMPLEID:bert", False),
+    (f"requests/{USER}/run-1.json", "", False),
+    (f"requests/{USER}x/run-1.json", USER, False),
+    ("requests/run-1.json", USER, False),
+    ("runs/run-1/run.json", USER, False),
+    ("runner.json", USER, False),
+])  # fmt: skip
+def test_a_request_is_written_below_the_askers_own_id_alone(
+    example: Environment, kind: PeopleKind, key: str, user: str, *, may: bool
+) -> None:
+    """So that its key proves who asks."""
+    context = {"aws:userid": user} if user else {}
+    allowed = allows(documents(example, kind), "s3:PutObject", f"{BUCKET}/{key}", context)
+    assert allowed == (may and kind in {"operator", "admin"})
+
+
+def test_in_a_shared_bucket_a_request_stands_behind_the_environments_prefix(example: Environment) -> None:
+    shared = example.model_copy(
+        update={"artifacts": example.artifacts.model_copy(update={"existing_bucket": "theirs"})}
+    )
+    (arn,) = build_targets(shared)["own requests"].arns
+    assert arn == "arn:aws:s3:::theirs/guard/111122223333/us-east-2/post-us-east-2/requests/${aws:userid}/*"
+
+
 def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
     for kind in PEOPLE:
         for statement in build_policy(environment, kind)["Statement"]:
@@ -151,7 +193,7 @@ def test_every_other_resource_is_of_a_type_that_its_action_takes(full: Environme
 
 def _fits(pattern: str, arn: str) -> bool:
     spelt = re.sub(r"\$\{\w+\}", "[^:]*", pattern.replace("arn:${Partition}", "arn:aws"))
-    return re.fullmatch(spelt, arn) is not None
+    return re.fullmatch(spelt, VARIABLE.sub("x", arn)) is not None
 
 
 def test_every_condition_is_one_that_its_action_or_its_resource_knows(full: Environment, known: dict[str, Any]) -> None:
@@ -171,10 +213,11 @@ def test_every_condition_is_one_that_its_action_or_its_resource_knows(full: Envi
 def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environment) -> None:
     mirrored = full.model_copy(update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}})
     found = build_targets(mirrored)
-    wild = {right.target for right in RIGHTS if any("*" in arn or "?" in arn for arn in found[right.target].arns)}
+    targets = {right.target for right in (*RIGHTS, *RUNNER_RIGHTS)}
+    wild = {target for target in targets if any("*" in arn or "?" in arn for arn in found[target].arns)}
 
     assert wild == set(TARGET_REASONS)
-    assert set(found) == {right.target for right in RIGHTS}
+    assert set(found) == targets
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
