@@ -1,0 +1,319 @@
+"""The Job of one round against simulators and the local endpoint: what it measures, stores, publishes and refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import uvloop
+from bench_jobs import PREFIX, RunJobs, aws, clients, encode_task, endpoint, front, job, pair, proxy, put_object, whole
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
+
+from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.bench.run import MeasurementRun
+from tandem.errors import ExternalError, InputError
+from tandem.run.round_records import rebuild_folder
+from tandem.run.task_settings import build_task_settings
+
+__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
+ROOT = Path(__file__).resolve().parents[2]
+ROUND_OBJECTS = ["counters.jsonl", "manifest.json", "records.jsonl", "round.json", "rounds.jsonl", "warmup.jsonl"]
+DOWN = StatusFault(status=503, code="ServiceUnavailable")
+END_S = 60
+
+
+def name_round(number: int, attempt: int = 1) -> list[str]:
+    """Names of the objects of a round that was measured."""
+    return [f"rounds/{number:05}/{attempt}/{name}" for name in ROUND_OBJECTS]
+
+
+def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) -> None:
+    assert job.measure(0) == 0
+
+    stores = [request.path.rpartition("/")[2] for request in proxy.requests("PutObject")]
+    result = json.loads(job.read("rounds/00000/1/round.json"))
+    assert job.list() == name_round(0)
+    assert (len(stores), stores[-1]) == (len(ROUND_OBJECTS), "round.json")
+    assert result.pop("duration_s") > 0
+    assert result == {"schema": 1, "number": 0, "attempt": 1, "requests": 6, "failed": 0, "is_simulated": True}
+    assert {record.round for record in job.records()} == {0}
+    assert proxy.requests("PutMetricData") == ()
+
+
+@pytest.fixture(scope="module")
+def rebuilt(whole: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the whole run, made anew from the bucket."""
+    folder = tmp_path_factory.mktemp("rebuilt") / "run"
+    rebuild_folder(whole.store, "post", "fall-1", tuple(whole.confirmed), folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def single(whole: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one process that measured all rounds."""
+    folder = tmp_path_factory.mktemp("single") / "run"
+    outcome = uvloop.run(MeasurementRun(settings=build_task_settings(whole.task()), folder=folder).run())
+    assert outcome.reason == "done"
+    return folder
+
+
+def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / name).read_text().splitlines()]
+
+
+def test_rounds_of_several_jobs_are_the_requests_of_one(rebuilt: Path, single: Path) -> None:
+    names = ("request_id", "round", "slot", "arm", "suite", "prompt_id", "repeat", "concurrency", "attempts")
+
+    def list_requests(folder: Path) -> list[tuple[Any, ...]]:
+        return sorted(tuple(line[name] for name in names) for line in read_lines(folder, "records.jsonl"))
+
+    def list_turns(folder: Path) -> list[tuple[int, int, str]]:
+        lines = sorted(read_lines(folder, "records.jsonl"), key=lambda line: line["start_s"])
+        return list(dict.fromkeys((line["round"], line["slot"], line["arm"]) for line in lines))
+
+    assert list_requests(rebuilt) == list_requests(single)
+    assert list_turns(rebuilt) == list_turns(single)
+
+
+def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Path) -> None:
+    manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (rebuilt, single)]
+    changing = {"created_utc", "clock", "resumed", "host", "warm_up", "notes", "ended"}
+    first, second = ({name: value for name, value in one.items() if name not in changing} for one in manifests)
+    windows = {arm: [line["round"] for line in read_lines(rebuilt, "warmup.jsonl") if line["arm"] == arm]
+               for arm in ("qwen-vllm", "qwen-sd-vllm")}  # fmt: skip
+
+    assert {path.name for path in rebuilt.iterdir()} == {path.name for path in single.iterdir()} - {"summary.json"}
+    assert first == second
+    assert [one["ended"]["reason"] for one in manifests] == ["done", "done"]
+    assert (manifests[0]["run"], len(manifests[0]["resumed"])) == ("fall-1", 2)
+    assert [line["round"] for line in read_lines(rebuilt, "rounds.jsonl")] == [0, 1, 2]
+    assert all(numbers == sorted(numbers) for numbers in windows.values())
+
+
+def test_the_rebuilt_folder_keeps_the_bytes_of_each_round(whole: RunJobs, rebuilt: Path) -> None:
+    parts = [whole.read(f"rounds/0000{number}/1/records.jsonl") for number in range(3)]
+    assert (rebuilt / "records.jsonl").read_bytes() == b"".join(parts) == (whole.folder / "records.jsonl").read_bytes()
+
+
+def test_each_job_publishes_the_rounds_before_its_own(whole: RunJobs) -> None:
+    markers = [f"published/{whole.environment}/round-0000{number}.json" for number in (0, 1)]
+    assert whole.list("published") == markers
+    assert whole.list("records/") == [f"records/round-0000{number}.jsonl" for number in (0, 1)]
+    assert whole.read("records/round-00001.jsonl") == whole.read("rounds/00001/1/records.jsonl")
+
+
+def test_figures_of_simulated_servers_go_to_a_namespace_apart(whole: RunJobs, endpoint: AwsEndpoint) -> None:
+    names = {metric["Namespace"] for metric in endpoint.client("cloudwatch").list_metrics()["Metrics"]}
+    assert {name for name in names if whole.environment in name} == {f"Tandem/Simulated/{whole.environment}"}
+
+
+def test_only_the_confirmed_attempt_of_a_round_counts(job: RunJobs) -> None:
+    assert job.measure(0) == 0
+    assert job.measure(1, 1, is_confirmed=False) == 0
+    assert job.measure(1, 2) == 0
+    assert job.measure(2) == 0
+
+    first, second = (job.read(f"rounds/00001/{attempt}/records.jsonl") for attempt in (1, 2))
+    content = (job.folder / "records.jsonl").read_bytes()
+    assert second in content
+    assert first not in content
+    assert len({record.request_id for record in job.records()}) == len(job.records()) == 18
+
+
+def test_a_new_job_throws_away_what_an_earlier_one_left_on_the_disk(job: RunJobs) -> None:
+    job.folder.mkdir(parents=True)
+    (job.folder / "records.jsonl").write_text("torn")
+    assert job.measure(0) == 0
+    assert len(job.records()) == 6
+
+
+@pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, DOWN], ids=["denied", "down"])
+def test_what_cannot_be_published_loses_no_round(
+    job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], fault: StatusFault
+) -> None:
+    assert job.measure(0) == 0
+    proxy.use(FaultRule(fault=fault, operation="PutMetricData"))
+    assert job.measure(1) == 0
+
+    assert job.list("published") == []
+    assert set(name_round(1)) <= set(job.list())
+    assert "not published yet" in capsys.readouterr().out
+
+
+def test_s3_may_be_down_for_a_while_when_a_round_is_stored(
+    job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.use(FaultRule(fault=DOWN, operation="PutObject", times=30))
+    assert job.measure(0) == 0
+    assert job.list() == name_round(0)
+    assert "trying again" in capsys.readouterr().out
+
+
+def test_s3_may_be_down_for_a_while_when_the_folder_is_rebuilt(job: RunJobs, proxy: FaultProxy) -> None:
+    assert job.measure(0) == 0
+    proxy.use(FaultRule(fault=DOWN, operation="GetObject", times=12))
+    assert job.measure(1) == 0
+    assert len(job.records()) == 12
+
+
+def test_s3_that_stays_down_ends_the_job_and_leaves_no_round(
+    job: RunJobs, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem.run.round_records.S3_RETRY_S", 0.2)
+    proxy.use(FaultRule(fault=DOWN, operation="PutObject", path="*round.json"))
+    with pytest.raises(ExternalError):
+        job.measure(0)
+    proxy.use()
+
+    assert "rounds/00000/1/round.json" not in job.list()
+    assert job.measure(0, 2) == 0
+    assert len(job.records()) == 6
+
+
+def test_an_attempt_that_another_process_stored_is_not_taken_over(job: RunJobs) -> None:
+    assert job.measure(0, is_confirmed=False) == 0
+    with pytest.raises(ExternalError, match="another process stored this attempt"):
+        job.measure(0)
+
+
+def test_a_server_that_is_gone_ends_the_job_and_leaves_no_round(job: RunJobs) -> None:
+    job.urls = (job.urls[0], "http://127.0.0.1:1")
+    with pytest.raises(ExternalError, match="nothing answers"):
+        job.measure(0)
+    assert job.list() == []
+
+
+def test_another_model_is_refused(job: RunJobs) -> None:
+    with pytest.raises(InputError, match="has no model other"):
+        job.measure(0, arms=change_arms(job, model="other"))
+
+
+def test_a_server_that_changed_since_the_first_round_is_refused_by_its_field(job: RunJobs) -> None:
+    assert job.measure(0) == 0
+    with pytest.raises(InputError, match=r"arms\[qwen-vllm\]\.image was null when this run began"):
+        job.measure(1, arms=change_arms(job, image="other@sha256:1"))
+
+
+def test_a_server_that_moved_keeps_each_round_s_own_half(job: RunJobs) -> None:
+    assert job.measure(0, arms=change_arms(job, placement="first-half")) == 0
+    assert job.measure(1, arms=change_arms(job, placement="second-half")) == 0
+    places = {(record.round, record.placement) for record in job.records()}
+    assert places == {(0, "first-half"), (1, "second-half")}
+
+
+def change_arms(job: RunJobs, **changes: Any) -> tuple[Any, ...]:
+    return tuple(msgspec.structs.replace(arm, **changes) for arm in job.task().arms)
+
+
+@pytest.mark.parametrize(
+    ("number", "attempt", "confirmed", "problem"),
+    [
+        (0, 2, ((0, 1),), "round 0 is confirmed already"),
+        (3, 1, (), "the plan has no round 3; name one of its 3 rounds"),
+        (1, 1, ((0, 9),), "round 0 is not stored whole: records.jsonl, counters.jsonl"),
+    ],
+)
+def test_a_task_that_cannot_be_done_is_refused(
+    job: RunJobs, number: int, attempt: int, confirmed: tuple[tuple[int, int], ...], problem: str
+) -> None:
+    with pytest.raises(InputError, match=problem):
+        job.measure(number, attempt, confirmed=confirmed)
+    assert job.list() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("round.json", None, "round.json is missing"),
+        ("warmup.jsonl", None, "warmup.jsonl is missing"),
+        ("records.jsonl", b"{}\n", "round 0 has 1 records and round.json counts 6"),
+    ],
+)
+def test_a_torn_round_is_refused_as_the_confirmed_one(
+    job: RunJobs, name: str, content: bytes | None, problem: str
+) -> None:
+    assert job.measure(0) == 0
+    key = f"{PREFIX}rounds/00000/1/{name}"
+    job.store.delete([key])
+    if content is not None:
+        put_object(job.store, key, content)
+    with pytest.raises(InputError, match=problem):
+        job.measure(1)
+
+
+@pytest.fixture
+def process(job: RunJobs) -> Iterator[Any]:
+    """Start `python -m tandem.run measure` as a pod does; what runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(number: int = 0, attempt: int = 1, **variables: str) -> subprocess.Popen[str]:
+        shutil.rmtree(job.folder, ignore_errors=True)
+        task = {"TANDEM_TASK": encode_task(job.task(number, attempt))}
+        job.folder.parent.mkdir(exist_ok=True)
+        started.append(subprocess.Popen(
+            [sys.executable, "-m", "tandem.run", "measure", "--folder", str(job.folder)], cwd=ROOT, text=True,
+            env={**os.environ, **task, **variables}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        ))  # fmt: skip
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.kill()
+        one.communicate()
+
+
+def wait_for(condition: Any, running: subprocess.Popen[str]) -> None:
+    end_s = time.monotonic() + END_S
+    while not condition():
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < end_s
+        time.sleep(0.005)
+
+
+def test_a_job_that_is_killed_while_it_stores_leaves_no_round_and_the_next_attempt_counts(
+    job: RunJobs, proxy: FaultProxy, process: Any
+) -> None:
+    running = process()
+
+    def kill_at_manifest(moment: str, request: Any) -> None:
+        if moment == "done" and request.operation == "PutObject" and request.path.endswith("manifest.json"):
+            running.kill()
+
+    proxy.moment_callback = kill_at_manifest
+    assert running.wait(END_S) == -signal.SIGKILL
+    proxy.moment_callback = None
+    proxy.wait_until_idle()
+
+    assert "rounds/00000/1/round.json" not in job.list()
+    assert job.measure(0, 2) == 0
+    assert "rounds/00000/2/round.json" in job.list()
+
+
+@pytest.mark.parametrize("moment", ["measuring", "storing"])
+def test_a_job_that_is_told_to_stop_ends_with_3_and_stores_no_round(
+    job: RunJobs, proxy: FaultProxy, process: Any, moment: str
+) -> None:
+    proxy.use(FaultRule(fault=DOWN, operation="PutObject"))
+    running = process(AWS_MAX_ATTEMPTS="1")
+    if moment == "measuring":
+        wait_for((job.folder / "records.jsonl").exists, running)
+    else:
+        wait_for(lambda: proxy.requests("PutObject"), running)
+    running.send_signal(signal.SIGTERM)
+    output, _ = running.communicate(timeout=END_S)
+
+    assert running.returncode == 3
+    assert "told to stop" in output.splitlines()[-1]
+    assert job.list() == []
