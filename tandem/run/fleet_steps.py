@@ -12,12 +12,16 @@ import msgspec
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
+from tandem.guard.lease import LeasePointer, read_lease
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.observe import observe_fleet
+from tandem.guard.schedules import delete_unreferenced_schedule
+from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
 from tandem.run.cluster import Object
 from tandem.run.jobs import close_jobs
+from tandem.run.run_keys import lease_run
 from tandem.run.run_values import LeaseSpan, StepRecord
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_server_pods
@@ -63,7 +67,7 @@ def raise_nodes(work: StepWork) -> StepProgress:
         reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths if path.name in unarmed)
         raise RunEndError(f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it")
     raise_request = RaiseRequest(
-        run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
+        run=_find_lease_name(work), hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
         node_labels=labels, who=f"{work.journal.run.who} (tandem run {work.run})", beats=True, unarmed_paths=unarmed,
     )  # fmt: skip
     try:
@@ -73,10 +77,28 @@ def raise_nodes(work: StepWork) -> StepProgress:
     if not work.has_lease:
         deadline, raised_at = report.lease.deadline.isoformat(), now.isoformat()
         nodes = report.lease.nodes
-        span = LeaseSpan(name=work.lease_name, nodes=nodes, deadline=deadline, raised_at=raised_at)
+        span = LeaseSpan(name=report.lease.run, nodes=nodes, deadline=deadline, raised_at=raised_at)
         work.journal.write_run(leases=(*work.journal.run.leases, span), writer=world.writer)
     note = f"{report.lease.nodes} x {world.environment.capacity.instance_type} until {report.lease.deadline:%H:%M} UTC"
     return StepProgress(state="done", note=note, result={"labels": dict(labels), "nodes": report.lease.nodes})
+
+
+def _find_lease_name(work: StepWork) -> str:
+    """Return the name of the lease to ask for: a start whose stop could not be armed gave its own back for good.
+
+    The schedule of such a lease goes, if it was made all the same: beside it nobody could start.
+    """
+    if work.has_lease:
+        return work.lease_name
+    number, world = work.lease_number, work.world
+    with convert_call_errors("reading the leases of the run", world.guard.bucket, "the runner tries again"):
+        while True:
+            name = lease_run(work.run, number)
+            lease, _ = read_lease(world.clients, world.guard, LeasePointer(run=name))
+            if lease is None or lease.ending is None:
+                return name
+            delete_unreferenced_schedule(world.clients, world.guard, name)
+            number += 1
 
 
 def wait_for_nodes(work: StepWork) -> StepProgress:
@@ -178,12 +200,13 @@ def label_for_serving(work: StepWork) -> StepProgress:
 def release_fleet(work: StepWork) -> bool:
     """Close the run's Jobs, set its servers to 0 and end its lease; return whether nothing is left.
 
-    It is called until it says so. What a stop of somebody else ended, it leaves to that stop.
+    It is called until it says so. What a stop of somebody else ended, it leaves to that stop; for a pod that does not
+    go, which nobody pays for behind the lease, it does not wait for ever.
 
     Raises:
         ExternalError: AWS or Kubernetes failed; the next call goes on.
     """
-    world, is_gone = work.world, True
+    world, is_late, is_gone = work.world, work.count_elapsed_s() > RELEASE_WAIT_S, True
     try:
         close_jobs(work)
         for arm in work.arms:
@@ -192,14 +215,15 @@ def release_fleet(work: StepWork) -> bool:
     except ExternalError as fault:
         if not work.has_lease:
             raise
-        is_gone = False  # the money first: whatever Kubernetes says, the lease ends
+        # the money first: whatever Kubernetes says, the lease ends
         world.log(f"servers and jobs are left to the next look: {fault.problem}")
-    else:
-        if not is_gone and work.has_lease and work.count_elapsed_s() < RELEASE_WAIT_S:
-            return False
+        _end_own_lease(work)
+        return False
+    if not is_gone and not is_late:
+        return False
     if work.has_lease:
         _end_own_lease(work)
-    return is_gone and not work.has_lease
+    return not work.has_lease
 
 
 def _end_own_lease(work: StepWork) -> None:

@@ -73,13 +73,24 @@ class ObjectFile:
             LostRunError: somebody else wrote meanwhile.
             ExternalError: S3 failed; the value may be there.
         """
+        if self._put(key, value):
+            return
+        stored = self.read(key, type(value))
+        writer = getattr(value, "writer", "")
+        if stored == value:  # it was this very write, its answer lost
+            return
+        # an earlier write of this runner's, its answer lost, is no stranger's
+        if not writer or getattr(stored, "writer", "") != writer or not self._put(key, value):
+            raise LostRunError(key)
+
+    def _put(self, key: str, value: msgspec.Struct) -> bool:
+        """Write a value over what was read; return whether nobody came first."""
         document: dict[str, Any] = msgspec.to_builtins(value)
         with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
             etag = write_object(self.clients, self.config, key, document, etag=self._etags.get(key, ""))
-        if etag is None and self.read(key, type(value)) != value:  # else it was this very write, its answer lost
-            raise LostRunError(key)
         if etag is not None:
             self._etags[key] = etag
+        return etag is not None
 
     def list_keys(self, prefix: str, *, delimiter: str = "") -> Iterator[tuple[str, int, datetime | None]]:
         """Yield key, size and time of each object below a prefix; with a delimiter the folders below it, of size 0.

@@ -7,6 +7,7 @@ never looked at again, and one that is older than an hour at first sight is not 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -14,7 +15,7 @@ import msgspec
 
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.run.engine import PARK, PARK_INDEX, count_rounds
-from tandem.run.journal import ObjectFile, RunJournal
+from tandem.run.journal import LostRunError, ObjectFile, RunJournal
 from tandem.run.run_keys import (
     MAX_REQUEST_BYTES,
     REQUESTS_PREFIX,
@@ -72,7 +73,7 @@ class RequestInbox:
             active: the run that is at work; None where there is none.
 
         Raises:
-            LostRunError: another runner wrote first.
+            LostRunError: another runner has the run.
             ExternalError: S3 failed; the request is looked at again.
         """
         journal, answer_at = None, self.world.now().isoformat()
@@ -86,7 +87,8 @@ class RequestInbox:
             reason = f"{fault.where}: {fault.problem}" if fault.where else fault.problem
             answer = RequestAnswer(is_accepted=False, at=answer_at, reason=reason, change=fault.change)
             self.world.log(f"{item.key} is refused: {reason}")
-        self.file.write(answer_key(item.key), answer)
+        with suppress(LostRunError):  # it was answered before, and nobody heard that it was
+            self.file.write(answer_key(item.key), answer)
         return journal
 
     def _read(self, item: InboxItem) -> RunRequest:

@@ -15,7 +15,7 @@ from tandem.run.jobs import JUDGE_JOB, MEASURE_JOB, close_job, look_at_job, name
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
-from tandem.run.server_state import ServerState, read_servers
+from tandem.run.server_state import ServerState, read_servers, require_single_endpoints
 from tandem.run.serving_steps import check_servers, wait_until_ready
 from tandem.spec import names
 
@@ -54,6 +54,7 @@ def measure_round(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     number, attempt = int(work.name.removeprefix(ROUND_STEP)), work.attempts
+    require_single_endpoints(work)
     before: dict[str, ServerState] = msgspec.convert(work.result.get("before", {}), dict[str, ServerState])
     if not before:
         return _prepare_round(work, number)
@@ -86,9 +87,10 @@ def measure_round(work: StepWork) -> StepProgress:
 
 def _prepare_round(work: StepWork, number: int) -> StepProgress:
     """See that all servers are ready and as declared, and write down which they are, before the Job is made."""
-    for progress in (wait_until_ready(work), check_servers(work)):
-        if progress.state != "done":
-            return StepProgress(note=progress.note, result=work.result)
+    progress = wait_until_ready(work)
+    if progress.state != "done":
+        return progress
+    check_servers(work)
     servers = read_servers(work)
     now = work.world.now().isoformat()
     result = {**work.result, "before": msgspec.to_builtins(servers), "begun_at": now, "number": number}
@@ -134,15 +136,9 @@ def _pin_image(work: StepWork) -> str:
 
 
 def describe_change(before: dict[str, ServerState], after: dict[str, ServerState]) -> str:
-    """Return what changed of the servers in a round; empty where nothing did.
-
-    Raises:
-        RunEndError: a Service has a second endpoint, which voids the run.
-    """
+    """Return what changed of the servers in a round; empty where nothing did."""
     for name, server in before.items():
         now = after.get(name)
-        if now is not None and len(now.endpoints) > 1:
-            raise RunEndError(f"Service {name} has {len(now.endpoints)} endpoints: who answered is not known", "void")
         if now is None:
             return f"{name} has no single pod any more"
         for field in ("uid", "restarts", "image", "words", "claim", "devices", "endpoints"):

@@ -142,8 +142,8 @@ class StepWork:
 
     @property
     def lease_name(self) -> str:
-        """The name of the lease that the run has or asks for."""
-        return lease_run(self.run, self.lease_number)
+        """The name of the lease that the run has, or else would ask for first."""
+        return self.journal.run.leases[-1].name if self.has_lease else lease_run(self.run, self.lease_number)
 
     @property
     def has_lease(self) -> bool:

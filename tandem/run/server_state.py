@@ -14,7 +14,7 @@ import msgspec
 
 from tandem.run.cluster import Object
 from tandem.run.jobs import describe_waiting, list_container_statuses
-from tandem.run.run_world import StepWork
+from tandem.run.run_world import RunEndError, StepWork
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.experiment import Variant
@@ -142,6 +142,20 @@ def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
             values = [value.get("int") for name, value in attributes.items() if name.rpartition("/")[2] == "deviceId"]
             ids[row["spec"]["pool"]["name"], device["name"]] = int(values[0]) if values else -1
     return ids
+
+
+def require_single_endpoints(work: StepWork) -> None:
+    """See that no Service of the run sends requests to two pods.
+
+    Raises:
+        RunEndError: one does, which voids the run: who answered is not known.
+        ExternalError: Kubernetes failed.
+    """
+    slices = work.world.cluster.list_objects("endpointslices", work.namespace)
+    for arm in work.arms:
+        count = len(set(_list_ready_endpoints(slices, arm)))
+        if count > 1:
+            raise RunEndError(f"Service {arm} has {count} endpoints: who answered is not known", "void")
 
 
 def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[str]:

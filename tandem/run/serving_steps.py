@@ -78,7 +78,9 @@ def wait_until_ready(work: StepWork) -> StepProgress:
         ExternalError: Kubernetes failed.
     """
     servers = read_servers(work)
-    waiting = [name for name in work.arms if name not in servers or not servers[name].is_ready]
+    # a Service hears of a ready pod a moment later
+    ready = [name for name, server in servers.items() if server.is_ready and server.endpoints]
+    waiting = [name for name in work.arms if name not in ready]
     details = []
     for name in waiting:
         pods = list_server_pods(work, name)

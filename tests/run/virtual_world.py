@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from botocore.exceptions import ClientError, EndpointConnectionError
 from committed import workspace
 from guard_world import GUARDED, Crash, World, refused
 
@@ -54,7 +55,7 @@ NAMESPACE = names.experiment_namespace(EXPERIMENT)
 BASELINE, VARIANT = "qwen-vllm", "qwen-sd-vllm"
 WHO = "AROAEXAMPLE:anna"
 RUN = "post-1"
-LOOK_S = 20
+LOOK_S = 30
 GUARD = replace(GUARDED, nodes=1)
 MODELS = {
     names.stage_job_name(CATALOGUE.models[name]): CATALOGUE.models[name].prefix() for name in EXPERIMENT.all_models()
@@ -106,7 +107,10 @@ class StoreCluster:
         self.calls.add((verb, kind))
         if self.world.cluster_down:
             raise ExternalError("Kubernetes did not answer", change="wait")
-        return self.world.account._call(f"kubernetes.{verb}", functools.partial(self._convert, effect))
+        try:
+            return self.world.account._call(f"kubernetes.{verb}", functools.partial(self._convert, effect))
+        except (ClientError, EndpointConnectionError) as error:  # as the account's faults have it
+            raise ExternalError(f"Kubernetes refused to {verb} {kind}: {error}", change="wait") from error
 
     def _convert(self, effect):
         try:
@@ -178,6 +182,7 @@ class VirtualWorld:
         self.paths: list[StopPath] = [StopPath("reaper", "armed", "looks"), StopPath("budget", "armed", "is there")]
         self.log: list[str] = []
         self.runner_number, self.seen_pods = 0, set[str]()
+        self.measure_images: list[str] = []
         for name, value in settings.items():
             setattr(self, name, value)
         clock = SimpleNamespace(now=lambda: self.account.now)
@@ -268,10 +273,13 @@ class VirtualWorld:
             self.stored.add(prefix)
         for variable in pod["spec"]["containers"][0].get("env", []):
             if variable["name"] == "TANDEM_TASK" and self.leaves_records:
-                self._leave_records(name, msgspec.json.decode(variable["value"], type=BenchTask))
+                self._leave_records(
+                    name, pod["spec"]["containers"][0]["image"], msgspec.json.decode(variable["value"], type=BenchTask)
+                )
 
-    def _leave_records(self, name, task):
+    def _leave_records(self, name, image, task):
         if name == "tandem-measure":
+            self.measure_images.append(image)
             result = RoundResult(number=task.number, attempt=task.attempt, requests=8, failed=0, duration_s=300)
             key = round_prefix(task.experiment, task.run, task.number, task.attempt) + ROUND_FILE
         else:

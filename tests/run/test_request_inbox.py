@@ -1,0 +1,137 @@
+"""What the runner takes and refuses: who asks is the folder, and nothing but a request of an hour ago is done."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+
+import pytest
+from virtual_world import ARTIFACTS, MODELS, RUN, WHO, VirtualWorld
+
+from tandem.run.run_keys import request_key
+
+STORED = {*MODELS.values(), *ARTIFACTS.values()}
+
+
+@pytest.fixture
+def world():
+    return VirtualWorld(stored=set(STORED))
+
+
+def refuse(world, key):
+    """Return the reason of a refusal; nothing was begun."""
+    world.look()
+    answer = world.read_answer(key)
+    assert answer["is_accepted"] is False
+    assert world.runner.engine is None
+    assert not world.account.machines
+    return answer["reason"]
+
+
+def put(world, body, *, who=WHO, stem=RUN):
+    key = request_key(who, stem)
+    world.account.put(key, body if isinstance(body, bytes) else json.dumps(body).encode())
+    return key
+
+
+def test_not_json(world):
+    assert "this is no request" in refuse(world, put(world, b"\x00no"))
+
+
+def test_five_megabytes_are_not_even_read(world):
+    assert "bytes, and a request has at most 65536" in refuse(world, put(world, b" " * 5_000_000))
+
+
+def test_forged_who_is_an_unknown_field(world):
+    key = world.ask()
+    body = world.account.read(key)
+    assert "`who`" in refuse(world, put(world, {**body, "who": "AROAADMIN:root"}))
+
+
+def test_who_is_the_folder(world):
+    world.ask(who="AROAOTHER:berta")
+    world.look()
+    assert world.read_run()["who"] == "AROAOTHER:berta"
+
+
+def test_yesterdays_request(world):
+    key = world.ask()
+    world.account.objects[key] = (*world.account.objects[key][:2], world.account.now - timedelta(hours=25))
+    assert "more than 60 min old when it was first seen" in refuse(world, key)
+
+
+def test_another_environment(world):
+    assert "it is for environment other" in refuse(world, world.ask(environment="other"))
+
+
+def test_unknown_experiment(world):
+    assert "knows no experiment 'none'" in refuse(world, world.ask(experiment="none"))
+
+
+def test_other_specs_than_the_cluster_has(world):
+    assert "the specs of post differ" in refuse(world, world.ask(spec_digest="0" * 16))
+
+
+def test_name_of_a_folder_of_ours(world):
+    assert "folder of Tandem's own" in refuse(world, world.ask(run="llmperf"))
+
+
+def test_name_that_is_none(world):
+    assert "names no run" in refuse(world, world.ask(run="../lease", stem="x"))
+
+
+def test_key_that_says_another_run(world):
+    assert "does not say run of run" in refuse(world, world.ask(stem="post-2"))
+
+
+def test_what_cannot_fit_is_refused(world):
+    assert "starts of each server" in refuse(world, world.ask(starts=9))
+
+
+def test_run_that_exists(world):
+    world.ask()
+    world.live()
+    key = world.ask(who="AROAOTHER:berta")
+    world.look()
+    assert world.read_answer(key)["reason"] == f"run {RUN} exists already"
+
+
+def test_cancel_of_nothing(world):
+    assert "there is no run" in refuse(world, world.ask("cancel"))
+
+
+def test_resume_of_a_run_that_does_not_wait(world):
+    world.ask()
+    world.live()
+    key = world.ask("resume")
+    world.look()
+    assert "only a run that waits goes on" in world.read_answer(key)["reason"]
+
+
+def test_answered_request_is_never_looked_at_again(world):
+    key = world.ask(environment="other")
+    world.look()
+    answer = world.account.objects[key.replace(".json", ".answer.json")]
+    world.look()
+    assert world.account.objects[key.replace(".json", ".answer.json")] == answer
+
+
+def test_two_runners_the_first_loses(world):
+    from tandem.run.journal import LostRunError  # noqa: PLC0415
+
+    world.look()
+    first, world.runner = world.runner, world.start_runner()
+    world.look()
+    first._beaten_at = None
+    with pytest.raises(LostRunError):
+        first.look()
+
+
+def test_waiting_run_may_be_cancelled():
+    world = VirtualWorld(stored=set(STORED))
+    world.scripts["tandem-measure"] = type(world.DEFAULTS["tandem-measure"])(run_s=1500)
+    world.ask(hours=2)
+    assert world.live()["state"] == "waiting"
+    world.ask("cancel")
+    world.look()
+    assert world.read_run()["state"] == "cancelled"

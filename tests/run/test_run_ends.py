@@ -1,0 +1,305 @@
+"""Each way in which a run ends early: as declared, with a sentence, at zero instances."""
+
+from __future__ import annotations
+
+import pytest
+from virtual_world import (
+    ARTIFACTS,
+    BASELINE,
+    DIGEST,
+    MODELS,
+    NAMESPACE,
+    RUN,
+    VARIANT,
+    WHO,
+    VirtualWorld,
+)
+
+from rehearsal.cluster.pods import PodScript
+from tandem.guard.apply import stop_fleet
+from tandem.ops.stop_paths import StopPath
+
+STORED = {*MODELS.values(), *ARTIFACTS.values()}
+
+
+def live(world, **request):
+    world.ask(**request)
+    record = world.live()
+    assert world.is_empty or world.account.read("stop.json") is not None
+    assert not world.account.alive
+    return record["state"], record["reason"]
+
+
+def at_step(name):
+    """Tell that a step has begun."""
+    return lambda world: any(step == name for step, _, _ in world.list_steps())
+
+
+def test_node_never_comes():
+    world = VirtualWorld(stored=STORED, gives_nodes=False)
+    state, reason = live(world)
+    assert state == "ended"
+    assert reason.startswith("0 of 1 nodes are ready after 20 min: the node group is ACTIVE, i-")
+
+
+def test_no_capacity():
+    world = VirtualWorld(stored=STORED)
+    world.account.no_capacity = True
+    assert "EC2 lists none" in live(world)[1]
+
+
+def test_fifteen_of_sixteen_devices():
+    state, reason = live(VirtualWorld(stored=STORED, node_devices=15))
+    assert (state, "shows 15 of 16 devices" in reason) == ("ended", True)
+
+
+def test_compile_fails():
+    world = VirtualWorld(stored={*MODELS.values()})
+    world.scripts["compile"] = PodScript(run_s=60, exit_code=1)
+    state, reason = live(world)
+    assert state == "ended"
+    assert reason.startswith("Job compile-qwen3-32b-")
+
+
+def test_compile_hangs():
+    world = VirtualWorld(stored={*MODELS.values()})
+    world.scripts["compile"] = PodScript(run_s=None)
+    state, reason = live(world)
+    assert state == "ended"
+    assert "DeadlineExceeded" in reason or "did not end" in reason
+
+
+def test_compile_leaves_nothing():
+    world = VirtualWorld(stored={*MODELS.values()})
+    world._leave_files = lambda _pod: None
+    assert "the bucket lacks" in live(world)[1]
+
+
+def test_label_never_comes():
+    state, reason = live(VirtualWorld(stored={*MODELS.values()}, gives_labels=False))
+    assert (state, reason.startswith("no node has the labels")) == ("ended", True)
+
+
+def test_server_crashes_again_and_again():
+    world = VirtualWorld(stored=STORED)
+    world.scripts[VARIANT] = PodScript(ready_after_s=60, crashes=50)
+    state, reason = live(world)
+    assert state == "ended"
+    assert reason.startswith(f"{VARIANT} was restarted 3 times and is not ready")
+
+
+def test_server_never_answers():
+    world = VirtualWorld(stored=STORED)
+    world.scripts[VARIANT] = PodScript(ready_after_s=100_000)
+    assert live(world)[1].startswith(f"{VARIANT} is not ready after 75 min")
+
+
+def change_server(world, change):
+    body = world.store.get_object("deployments", NAMESPACE, VARIANT)
+    change(body["spec"]["template"]["spec"]["containers"][0])
+    world.store.replace_object("deployments", NAMESPACE, VARIANT, body)
+
+
+def test_edited_argument_is_named_before_anything_is_measured():
+    world = VirtualWorld(stored=STORED)
+    change_server(world, lambda container: container["args"].append("--enforce-eager"))
+    state, reason = live(world)
+    assert state == "ended"
+    assert f"what runs is not what is declared: {VARIANT}: arguments: " in reason
+
+
+def test_edited_argument_in_the_middle_voids_the_run():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    change_server(world, lambda container: container["args"].append("--enforce-eager"))
+    record = world.live()
+    assert (record["state"], "arguments" in record["reason"], world.is_empty) == ("void", True, True)
+
+
+def test_second_replica_voids_the_run():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    _add_second_endpoint(world)
+    record = world.live()
+    assert record["state"] == "void"
+    assert "2 endpoints" in record["reason"] or "2 pods" in record["reason"]
+
+
+def _add_second_endpoint(world):
+    """Let a stranger's pod with the server's labels stand behind its Service."""
+    pod = next(
+        pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith(VARIANT)
+    )
+    labels = {key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"}
+    spec = {
+        "nodeName": "system-1",
+        "containers": [{"name": "vllm", "ports": [{"name": "http", "containerPort": 8000}]}],
+    }
+    world.store.create_object("pods", NAMESPACE, {"metadata": {"name": "stranger", "labels": labels}, "spec": spec})
+
+
+def test_restarted_server_voids_its_round_alone():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    pod = next(
+        pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith(f"{BASELINE}-")
+    )
+    world.store.delete_object("pods", NAMESPACE, pod["metadata"]["name"])
+    record = world.live()
+    step = world.account.read(f"runs/{RUN}/steps/010-round-00001.json")
+    assert (record["state"], step["result"]["attempt"]) == ("judged", 2)
+    assert step["result"]["voided"][0].startswith(BASELINE)
+
+
+def test_measure_job_that_fails_is_tried_again():
+    world = VirtualWorld(stored=STORED)
+    world.scripts["tandem-measure"] = PodScript(run_s=60, exit_code=3)
+    world.ask()
+    world.live(until=lambda seen: "attempt 1 does not count" in str(seen.list_steps()))
+    del world.scripts["tandem-measure"]
+    assert world.live()["state"] == "judged"
+
+
+def test_measure_job_without_records_ends_the_run():
+    state, reason = live(VirtualWorld(stored=STORED, leaves_records=False))
+    assert (state, "could not be measured in 3 attempts" in reason) == ("failed", True)
+
+
+def test_unarmed_path_is_refused_before_the_raise():
+    world = VirtualWorld(stored=STORED, paths=[StopPath("reaper", "unarmed", "silent")])
+    state, reason = live(world)
+    assert state == "ended"
+    assert "reaper: silent" in reason
+    assert not world.account.machines
+
+
+def test_unarmed_path_may_be_accepted():
+    world = VirtualWorld(stored=STORED, paths=[StopPath("reaper", "unarmed", "silent")])
+    assert live(world, accept_unarmed=True)[0] == "judged"
+
+
+def test_fence_of_a_stop_ends_the_run():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    stop_fleet(
+        world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
+    )
+    record = world.live()
+    assert (record["state"], record["reason"]) == ("ended", "berta stopped the fleet: enough")
+    assert not world.account.alive
+
+
+@pytest.mark.parametrize(
+    "step", ["stage", "raise", "node", "compile", "label", "serve", "ready", "check", "round-00002"]
+)
+def test_cancel_in_every_step(step):
+    world = VirtualWorld()
+    world.ask()
+    world.live(until=at_step(step))
+    world.ask("cancel", who="AROAOTHER:berta")
+    record = world.live()
+    assert (record["state"], record["cancelled_by"], world.is_empty) == ("cancelled", "AROAOTHER:berta", True)
+
+
+@pytest.mark.parametrize(
+    "step", ["stage", "raise", "node", "compile", "label", "serve", "ready", "round-00002", "judge"]
+)
+def test_stop_in_every_step(step):
+    world = VirtualWorld()
+    world.ask()
+    world.live(until=at_step(step))
+    stop_fleet(
+        world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
+    )
+    record = world.live()
+    assert record["state"] in {"ended", "judged"}
+    assert not world.account.alive
+    assert not world.store.list_objects("jobs")
+
+
+def test_kubernetes_that_answers_nothing_for_ten_minutes():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    world.cluster_down = True
+    for _ in range(30):
+        world.look()
+    world.cluster_down = False
+    assert world.live()["state"] == "judged"
+
+
+def test_kubernetes_that_never_answers_again_leaves_no_instance():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    world.cluster_down = True
+    for _ in range(3 * 60 * 24):
+        world.look()
+        if not world.account.alive:
+            break
+    assert not world.account.alive
+
+
+def test_s3_down_for_ten_minutes():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    world.account.down = {"s3"}
+    for _ in range(30):
+        world.look()
+    world.account.down = set()
+    assert world.live()["state"] == "judged"
+
+
+def test_throttled_calls_change_nothing():
+    world = VirtualWorld(stored=STORED)
+    world.account.odds = {"*": 0.1}
+    world.ask()
+    assert world.live()["state"] == "judged"
+    assert world.is_empty
+
+
+def test_other_specs_end_the_run():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    record = world.account.read(f"runs/{RUN}/run.json")
+    record["request"]["spec_digest"] = "0" * 16
+    world.account.put(f"runs/{RUN}/run.json", record)
+    world.runner = world.start_runner()
+    assert "other specs" in world.live()["reason"]
+
+
+def test_topic_that_refuses_holds_the_end_up_for_a_while_alone():
+    world = VirtualWorld(stored=STORED)
+    world.account.down = {"sns"}
+    world.ask()
+    record = world.live()
+    assert (record["state"], world.is_empty) == ("judged", True)
+    assert "people were not told" in world.find_step("end")[2]
+
+
+def test_clock_past_the_windows_end_is_refused():
+    world = VirtualWorld(stored=STORED)
+    world.account.group["tags"] |= {
+        "tandem:capacity-kind": "capacity-block", "tandem:block-starts": "2026-11-20T00:00:00Z",
+        "tandem:block-ends": "2026-11-21T07:00:00Z",
+    }  # fmt: skip
+    state, reason = live(world)
+    assert state == "ended"
+    assert "Capacity Block" in reason
+
+
+def test_second_run_waits_for_nobody():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.look()
+    key = world.ask(run="post-2")
+    world.look()
+    answer = world.read_answer(key)
+    assert (answer["is_accepted"], answer["reason"]) == (False, f"run {RUN} of {WHO} is at work")
+    assert DIGEST

@@ -1,0 +1,154 @@
+"""The whole life of a run in virtual time: what it does in which order, and that nothing is left behind it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, VirtualWorld
+
+from tandem.run.run_values import RunnerBeat
+
+
+@pytest.fixture(scope="module")
+def lived():
+    """A run of four rounds and a control round from an empty bucket."""
+    world = VirtualWorld()
+    key = world.ask()
+    return world, world.live(), key
+
+
+def test_request_is_accepted(lived):
+    world, _, key = lived
+    assert world.read_answer(key)["is_accepted"] is True
+
+
+def test_run_is_judged(lived):
+    _, record, _ = lived
+    assert (record["state"], record["verdict"]) == ("judged", "qwen-sd-vllm is faster")
+
+
+def test_steps_stand_in_their_order(lived):
+    world, _, _ = lived
+    rounds = [f"round-{number:05}" for number in range(5)]
+    before = ["preflight", "stage", "raise", "node", "compile", "label", "serve", "ready", "check"]
+    assert [step for step, _, _ in world.list_steps()] == [*before, *rounds, "judge", "end"]
+
+
+def test_nothing_is_left(lived):
+    world, _, _ = lived
+    assert world.is_empty
+
+
+def test_no_fence_stands_after_a_normal_end(lived):
+    world, _, _ = lived
+    assert world.account.read("stop.json") is None
+
+
+def test_people_hear_the_verdict(lived):
+    world, _, _ = lived
+    assert [told["text"] for told in world.account.told] == [
+        "post-us-east-2: run post-1 judged. qwen-sd-vllm is faster"
+    ]
+
+
+def test_node_seconds_agree_with_the_account(lived):
+    world, record, _ = lived
+    machine = world.account.machines[0]
+    empty_at = datetime.fromisoformat(record["leases"][0]["empty_at"])
+    assert abs(record["node_s"] - (empty_at - machine.launched).total_seconds()) <= 60
+
+
+def test_stage_comes_before_any_node(lived):
+    world, record, _ = lived
+    stage = next(row for row in _read_steps(world) if row["step"] == "stage")
+    assert stage["ended_at"] <= record["leases"][0]["raised_at"]
+
+
+def test_each_job_leaves_the_tail_of_its_log(lived):
+    world, _, _ = lived
+    logs = [key for key in world.account.objects if key.startswith(f"runs/{RUN}/logs/")]
+    assert len(logs) == 2 + 2 + 5 + 1  # stage, compile, measure, judge
+
+
+def test_both_servers_had_a_half(lived):
+    world, _, _ = lived
+    placements = [row["result"]["placements"] for row in _read_steps(world) if row["step"].startswith("round-")]
+    assert placements == [{BASELINE: "devices 0-7", VARIANT: "devices 8-15"}] * 5
+
+
+def test_runner_beats(lived):
+    world, _, _ = lived
+    beat = world.runner.file.read("runner.json", RunnerBeat)
+    assert (beat.writer, beat.run, set(beat.spec_digests)) == ("runner-1", None, {"post"})
+
+
+def test_judge_hears_of_every_round(lived):
+    world, _, _ = lived
+    assert world.judged.confirmed == tuple((number, 1) for number in range(5))
+
+
+def test_warm_bucket_needs_no_compile():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.ask()
+    record = world.live()
+    states = {step: state for step, state, _ in world.list_steps()}
+    assert record["state"] == "judged"
+    assert [states[name] for name in ("stage", "compile", "label")] == ["skipped"] * 3
+
+
+def test_starts_swap_the_halves():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.ask(starts=2)
+    world.live()
+    rounds = [row["result"]["placements"][BASELINE] for row in _read_steps(world) if row["step"].startswith("round-")]
+    assert (rounds[0], rounds[-1]) == ("devices 0-7", "devices 8-15")
+
+
+def test_llmperf_runs_where_it_is_asked():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.ask(llmperf=True)
+    world.live()
+    assert world.find_step("llmperf")[1] == "done"
+    assert world.judged.llmperf_job.startswith("qwen-llmperf-")
+
+
+def test_void_control_voids_the_run():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()}, is_void=True)
+    world.ask()
+    assert world.live()["state"] == "void"
+    assert world.is_empty
+
+
+def test_run_spans_leases():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.scripts["tandem-measure"] = world.DEFAULTS["tandem-measure"].__class__(run_s=1500)
+    world.ask(hours=2)
+    waiting = world.live()
+    assert (waiting["state"], world.is_empty) == ("waiting", True)
+    world.ask("resume", hours=3)
+    record = world.live()
+    assert (record["state"], [lease["name"] for lease in record["leases"]]) == ("judged", [RUN, f"{RUN}.2"])
+    assert world.is_empty
+
+
+def test_one_image_measures_all_rounds(lived):
+    world, _, _ = lived
+    digest = _read_steps(world)[9]["result"]["image_id"]
+    first_image, *later_images = world.measure_images
+    repository = first_image.rpartition(":")[0]
+    assert set(later_images) == {f"{repository}@{digest}"}
+
+
+def _read_steps(world):
+    keys = sorted(key for key in world.account.objects if key.startswith(f"runs/{RUN}/steps/"))
+    return [world.account.read(key) for key in keys]
+
+
+def test_servers_are_parked_before_the_run():
+    world = VirtualWorld()
+    world.ask()
+    world.live(until=lambda seen: any(step == "stage" for step, _, _ in seen.list_steps()))
+    assert not [
+        pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith("qwen")
+    ]
