@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -20,7 +21,7 @@ from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
 from tandem.run.journal import RunJournal
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord, StepState
+from tandem.run.run_values import RunRequest, StepRecord
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -182,7 +183,7 @@ class RunEngine:
                 return PARK_INDEX + number, replace(end_spec, name=f"{PARK}-{number}")
         for index, spec in enumerate(steps):
             record = journal.steps.get(spec.name)
-            if record is None or record.state in {"running", "failed"}:
+            if record is None or record.state == "running":
                 return index, spec
         return len(steps), end_spec
 
@@ -240,20 +241,21 @@ class RunEngine:
         return ROUND_SLACK * max(spans_s) if spans_s else 60 * max(self.work.plan_inputs.round_minutes)
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
-        """Write why the step does not go on, then the end or the park that follows."""
+        """Begin the end or the park that follows; then write why the step does not go on.
+
+        In this order, because a runner that is killed between the two must find what was decided.
+        """
         journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
         if end.state == "void" and not round_steps.list_confirmed(self.work):
             end.state = "ended"  # nothing was measured, so nothing is void
-        state: StepState = "running" if is_wait else "failed"
-        result = {} if is_wait else record.result  # what a round saw of its servers is over with them
-        journal.write_step(
-            index,
-            msgspec.structs.replace(record, state=state, note=end.reason, result=result, writer=self.work.world.writer),
-        )
         if is_wait:
             self._begin_step(PARK_INDEX + lease_count, f"{PARK}-{lease_count}", end)
         else:
             self._begin_step(len(list_steps(self.work)), END, end)
+        changes: dict[str, Any] = {"note": end.reason, "writer": self.work.world.writer}
+        # what a round saw of its servers is over with them
+        changes |= {"result": {}} if is_wait else {"state": "failed", "ended_at": self.work.world.now().isoformat()}
+        journal.write_step(index, msgspec.structs.replace(record, **changes))
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:
