@@ -14,7 +14,7 @@ import msgspec
 from tandem.bench.schedule import LoadLevel
 
 SCHEMA = 3
-FILE = "verdict.json"
+FILE, REPORT_FILE = "verdict.json", "report.html"
 MARGIN = 0.05
 """A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
 

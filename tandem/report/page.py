@@ -14,13 +14,12 @@ from markupsafe import Markup
 from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
-from tandem.judge.schema import Verdict
+from tandem.judge.schema import REPORT_FILE, Verdict
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
 from tandem.report.charts import ReportChart, write_png
 from tandem.report.colors import build_css_variables
 from tandem.report.markup import TEMPLATES, render_template
 
-REPORT_FILE = "report.html"
 CHARTS_FOLDER = "charts"
 
 

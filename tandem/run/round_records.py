@@ -21,12 +21,11 @@ from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore
 from tandem.bench import counters, host, manifest, summary
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
+from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
 from tandem.bench.llmperf.run import CALLS
 from tandem.bench.record import read_records
 from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
-from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
-from tandem.report.page import REPORT_FILE
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
 from tandem.run.run_values import BenchTask, RoundResult
 
@@ -35,7 +34,7 @@ ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
 
 CONFIRMED_FILE, VERDICT_TEXT = "confirmed.json", "verdict.txt"
 LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (CALLS, RECORDS_FILE, manifest.FILE))
-JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, REPORT_FILE, CONFIRMED_FILE)
+JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE, CONFIRMED_FILE)
 """What the judge adds to a run's folder, beside judgment.json, which is stored after all of them."""
 
 S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round

@@ -21,6 +21,7 @@ from tandem.bench import run_size
 from tandem.bench.manifest import ManifestArm, Speculation
 from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.run_size import RunSize
+from tandem.report import page
 from tandem.run.judge_job import judge_run
 from tandem.run.measure_job import measure_round
 from tandem.run.round_records import ROUND_FILES
@@ -30,6 +31,7 @@ from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 __all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
 
+WRITE_PAGE = page.write_report
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
 ACCOUNT, RUN = "111122223333", "fall-1"
 PREFIX = results_prefix("post", RUN)

@@ -1,0 +1,289 @@
+"""The Job that judges a run: what it stores, what it says in one sentence, and what of llmperf it answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from bench_jobs import (
+    ARMS,
+    WRITE_PAGE,
+    RunJobs,
+    aws,
+    clients,
+    endpoint,
+    front,
+    hurry,
+    job,
+    pair,
+    proxy,
+    put_object,
+    put_rounds,
+    whole,
+)
+from doubles.fault_proxy.proxy import FaultProxy
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
+from measured import BURSTS, arm, record, run_manifest, write_run
+
+from tandem.bench.manifest import Speculation, write_manifest
+from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
+from tandem.cli.program import main
+from tandem.errors import ExternalError, InputError
+from tandem.run.round_records import download_results
+
+__all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
+STORED = ["confirmed.json", "counters.jsonl", "judgment.json", "manifest.json", "rounds.jsonl", "summary.json",
+          "verdict.json", "verdict.txt", "warmup.jsonl"]  # fmt: skip
+DOWN = StatusFault(status=503, code="ServiceUnavailable")
+LLMPERF_JOB = "qwen-llmperf-0badca-1"
+
+
+def list_files(job: RunJobs) -> list[str]:
+    """Names of the run's objects that are of no single round."""
+    return [name for name in job.list() if not name.startswith(("rounds/", "records/", "published/"))]
+
+
+@pytest.fixture(scope="module")
+def judged(whole: RunJobs) -> tuple[RunJobs, dict[str, Any]]:
+    """The whole run and its judgment; its page is drawn."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tandem.report.page.write_report", WRITE_PAGE)
+        return whole, whole.judge()
+
+
+def test_the_judge_stores_verdict_report_and_the_run_s_files(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+    job, _ = judged
+    assert list_files(job) == sorted([*STORED, "report.html"])
+    assert job.list("records/") == [f"records/round-0000{number}.jsonl" for number in range(3)]
+    assert len(job.list("published/")) == 3
+    assert json.loads(job.read("confirmed.json")) == [[0, 1], [1, 1], [2, 1]]
+
+
+def test_the_judgment_is_one_sentence_that_says_simulated(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+    job, judgment = judged
+    sentence = judgment.pop("sentence")
+    assert judgment == {"schema": 1, "is_void": False, "exit_code": 0, "notes": []}
+    assert sentence.startswith("SIMULATED servers: There is no evidence whether qwen-sd-vllm is faster")
+    assert sentence.endswith("4 can (--rounds).")
+    assert job.read("verdict.txt").decode().startswith("SIMULATED SERVERS")
+    assert b"<title>Simulated: " in job.read("report.html")
+
+
+def test_a_downloaded_run_is_reported_on_as_it_was_judged(
+    judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path
+) -> None:
+    job, _ = judged
+    folder = download_results(job.store, "post", "fall-1", tmp_path / "run")
+    expected, text = json.loads(job.read("verdict.json")), job.read("verdict.txt").decode()
+    with hurry():
+        outputs = [run_report(str(folder), *flags) for flags in ((), ("--json",))]
+
+    assert {path.name for path in folder.iterdir()} == {*STORED, "records.jsonl", "report.html"}
+    assert outputs[0].splitlines()[:-1] == text.splitlines()  # then the path of the page
+    assert json.loads(outputs[1]) == expected
+    assert expected["run"] == "fall-1"
+
+
+def run_report(*flags: str) -> str:
+    with redirect_stdout(io.StringIO()) as output:
+        assert main(["bench", "report", *flags]) == 0
+    return output.getvalue()
+
+
+def test_a_download_needs_a_new_folder_and_leaves_no_half_of_one(
+    judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, _ = judged
+    (tmp_path / "mine").write_text("x")
+    with pytest.raises(InputError, match="the folder is not empty"):
+        download_results(job.store, "post", "fall-1", tmp_path)
+
+    def fail(*_: object) -> None:
+        raise ExternalError("it broke", change="wait")
+
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(job.store, "read", fail)
+        patch.setattr("tandem.run.round_records.S3_RETRY_S", 0.0)
+        with pytest.raises(ExternalError):
+            download_results(job.store, "post", "fall-1", folder, ((0, 1),))
+    assert not folder.exists()
+    assert download_results(job.store, "post", "fall-1", folder) == folder
+
+
+def test_an_unjudged_run_is_downloaded_by_what_its_journal_confirms(job: RunJobs, tmp_path: Path) -> None:
+    assert job.measure(0) == 0
+    with pytest.raises(InputError, match="no round of this run is confirmed"):
+        download_results(job.store, "post", "fall-1", tmp_path / "run")
+    folder = download_results(job.store, "post", "fall-1", tmp_path / "run", ((0, 1),))
+    assert (folder / "records.jsonl").read_bytes() == job.read("rounds/00000/1/records.jsonl")
+
+
+def test_a_run_without_a_round_is_refused(job: RunJobs) -> None:
+    with pytest.raises(InputError, match="no round is confirmed"):
+        job.judge()
+    assert job.list() == []
+
+
+@pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, DOWN], ids=["denied", "down"])
+def test_a_run_that_cannot_be_published_is_judged_and_says_so(
+    job: RunJobs, proxy: FaultProxy, fault: StatusFault
+) -> None:
+    assert job.measure(0) == 0
+    proxy.use(FaultRule(fault=fault, operation="PutMetricData"))
+    judgment = job.judge()
+    proxy.use()
+
+    assert ["PutMetricData" in note for note in judgment["notes"]] == [True]
+    assert list_files(job) == STORED
+    assert job.list("published/") == []
+    assert job.judge()["notes"] == []
+    assert job.list("published/") == [f"published/{job.environment}/round-00000.json"]
+
+
+def test_the_judge_publishes_what_the_measure_jobs_could_not(job: RunJobs, proxy: FaultProxy) -> None:
+    assert job.measure(0) == 0
+    proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
+    assert job.measure(1) == 0
+    proxy.use()
+    assert job.judge()["notes"] == []
+    assert job.list("published/") == [f"published/{job.environment}/round-0000{number}.json" for number in (0, 1)]
+
+
+def test_s3_may_be_down_for_a_while_when_a_judgment_is_stored(job: RunJobs, proxy: FaultProxy) -> None:
+    assert job.measure(0) == 0
+    proxy.use(FaultRule(fault=DOWN, operation="PutObject", path="*verdict*", times=20))
+    job.judge()
+    stores = [request.path.rpartition("/")[2] for request in proxy.requests("PutObject")]
+    assert stores[-1] == "judgment.json"
+
+
+def test_a_run_with_missing_rounds_is_judged_with_its_exit_code(job: RunJobs) -> None:
+    assert job.measure(0) == 0
+    assert (job.judge()["exit_code"], job.judge()["is_void"]) == (1, False)
+
+
+def answer_times(name: str, factor: float, round_: int, prompt: int) -> RequestRecord:
+    """An answer of so many times the usual duration."""
+    chunks = tuple(Chunk(chunk.at_s * factor, chunk.kind, chunk.tokens) for chunk in BURSTS)
+    return record(
+        request_id=f"{name}.r{round_}.b0.{prompt}", arm=name, round=round_, prompt_id=f"repeat-{prompt:02}",
+        class_="repeat", chunks=chunks, headers_s=0.05 * factor, end_s=0.3 * factor,
+        start_s=1000.0 + 100 * round_ + prompt, slot=0 if name == ARMS[0] else 1,
+    )  # fmt: skip
+
+
+def write_crafted(folder: Path, control_factor: float, **changes: Any) -> Path:
+    """Four rounds of twelve prompts in which the variant halves every time, and a control round between them."""
+    pairs = dict.fromkeys((0, 1, 3, 4), (ARMS[1], 0.5)) | {2: (f"{ARMS[0]}#2", control_factor)}
+    records = [
+        answer_times(name, factor * (1 + 0.001 * prompt), number, prompt)
+        for number, other in sorted(pairs.items())
+        for prompt in range(12)
+        for name, factor in ((ARMS[0], 1.0), other)
+    ]
+    arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
+    return write_run(folder, records, **{"arms": arms, "rounds": 4, "control_rounds": 1, "run": "fall-1", **changes})
+
+
+def test_a_void_run_is_judged_void(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 2.0))
+    judgment = job.judge()
+    assert (judgment["is_void"], judgment["exit_code"]) == (True, 4)
+    assert judgment["sentence"].startswith("The run is void, so nothing is concluded: asked twice, qwen-vllm differs")
+
+
+def test_a_run_of_real_servers_says_its_headline_and_nothing_of_simulation(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0))
+    sentence = job.judge()["sentence"]
+    assert sentence.startswith("Within the starts that were measured, qwen-sd-vllm against qwen-vllm: repeat prompts ")
+    assert "times as fast" in sentence
+
+
+def put_llmperf(job: RunJobs, folder: Path, *, simulated: bool | None) -> None:
+    """Store what the post's generator left of eight calls, in which the variant's answers take half the time."""
+    folder.mkdir()
+    arms = tuple(arm(name, role=role) for name, role in zip(ARMS, ("baseline", "variant"), strict=True))
+    with RecordWriter(folder / "records.jsonl") as writer:
+        for call in range(8):
+            for name, factor in zip(ARMS, (1.0, 0.5), strict=True):
+                for number in range(8):
+                    end_s = (2.0 + 0.01 * number + 0.001 * call) * factor
+                    ttft_s = 0.1 + 0.0001 * (number + call)
+                    chunks = (Chunk(ttft_s, "text", None), Chunk(end_s, "end", 0))
+                    writer.write(RequestRecord(
+                        request_id=f"llmperf-{name}-{call}-{number}", generator="llmperf", class_="llmperf", arm=name,
+                        suite="llmperf", prompt_id="", round=call, concurrency=4, start_s=100.0 * call, end_s=end_s,
+                        **split_chunks(chunks),
+                    ))  # fmt: skip
+    changes = {"generator": "llmperf", "simulated": simulated, "rounds": 8, "suites": (), "schedule": "simultaneous"}
+    write_manifest(folder, run_manifest(arms=arms, **changes))
+    (folder / "calls.jsonl").write_text("{}\n")
+    for path in folder.iterdir():
+        put_object(job.store, f"results/post/llmperf/{LLMPERF_JOB}-uid/{path.name}", path.read_bytes())
+
+
+def declare_post() -> dict[str, Any]:
+    """What the manifest of the post's own set-up says."""
+    fields = {"model": "Qwen/Qwen3-32B", "runtime": "nxdi-v0", "image": "i@sha256:1", "server_version": "0.9.1"}
+    keys = ("qwen3-32b-none-tp32-lnc2-b4-s1024-ba98", "qwen3-32b-fused-qwen3-1-7b-k7-tp32-lnc2-b4-s1024-0123")
+    speculation = (Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7))
+    arms = tuple(
+        arm(name, role="variant" if index else "baseline", artifact_key=key, speculation=method, **fields)
+        for index, (name, key, method) in enumerate(zip(ARMS, keys, speculation, strict=True))
+    )
+    return {"arms": arms, "environment": "e", "experiment": "post", "instance_type": "trn2.48xlarge"}
+
+
+def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    put_llmperf(job, tmp_path / "llmperf", simulated=False)
+    judgment = job.judge(llmperf_job=LLMPERF_JOB)
+
+    verdict = json.loads(job.read("verdict.json"))
+    rows = [claim for claim in verdict["claims"] if claim["text"].endswith("(by llmperf's own requests)")]
+    answers = {claim["claim"]: (claim["answer"], claim["variant"]) for claim in rows}
+    assert judgment["notes"] == []
+    assert answers == {"C1": ("contradicted", ARMS[1]), "C6": ("confirmed", ARMS[1])}
+    assert "over 8 rounds of 1 prompt" in rows[0]["why"]
+    assert [note for note in verdict["notes"] if "llmperf" in note] == [
+        "claims of the post that llmperf's own requests answer: C1, C6; the others are of prompts"
+    ]
+    assert list_files(job)[2:5] == [f"llmperf/{name}" for name in ("calls.jsonl", "manifest.json", "records.jsonl")]
+    folder = download_results(job.store, "post", "fall-1", tmp_path / "run")
+    assert json.loads(run_report(str(folder), "--json"))["claims"] == verdict["claims"]
+
+
+@pytest.mark.parametrize("simulated", [True, None])
+def test_no_claim_is_answered_from_llmperf_of_servers_that_may_be_simulated(
+    job: RunJobs, tmp_path: Path, *, simulated: bool | None
+) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    put_llmperf(job, tmp_path / "llmperf", simulated=simulated)
+    job.judge(llmperf_job=LLMPERF_JOB)
+    verdict = json.loads(job.read("verdict.json"))
+    assert not any("llmperf's own" in claim["text"] for claim in verdict["claims"])
+    assert any("nothing says that they are real" in note for note in verdict["notes"])
+
+
+def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    judgment = job.judge(llmperf_job=LLMPERF_JOB)
+    url = f"s3://{job.store.bucket}/results/post/llmperf/{LLMPERF_JOB}"
+    assert judgment["notes"] == [f"no claim of the post is answered from llmperf: {url} has no records"]
+
+
+def test_one_arm_has_no_verdict_and_the_judgment_says_why(job: RunJobs, tmp_path: Path) -> None:
+    records = [answer_times(ARMS[0], 1.0, 0, prompt) for prompt in range(3)]
+    put_rounds(job, write_run(tmp_path / "crafted", records, arms=(arm(ARMS[0], role="baseline"),)))
+    judgment = job.judge()
+    sentence = "No verdict: one arm was measured, so there is nothing to compare: name a --variant."
+    assert (judgment["sentence"], judgment["is_void"]) == (sentence, False)
+    assert job.read("verdict.txt").decode().splitlines()[-1].startswith("no verdict: one arm")
+    assert msgspec.json.decode(job.read("confirmed.json")) == [[0, 1]]
