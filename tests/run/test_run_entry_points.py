@@ -1,0 +1,150 @@
+"""`python -m tandem.run`: which tasks are refused at the border, and what each command's exit code is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.errors import ExternalError, InputError
+from tandem.run import measure_job
+from tandem.run.__main__ import main
+from tandem.run.run_values import BenchTask
+from tandem.run.task_settings import build_task_settings, read_task
+
+ROOT = Path(__file__).resolve().parents[2]
+ARMS = tuple(
+    ManifestArm(name=name, role=role, url=f"http://{name}:8000", model="m")  # type: ignore[arg-type]
+    for name, role in (("base", "baseline"), ("spec", "variant"))
+)
+TASK: dict[str, Any] = json.loads(msgspec.json.encode(BenchTask(
+    run="fall-1", environment="post-us-east-2", experiment="post", account="111122223333", region="us-east-2",
+    bucket="results-of-nobody", number=1, attempt=2, confirmed=((0, 1),), arms=ARMS, suites=("post", "real"),
+    most_tokens=600, size="quick", rounds=FEWEST_ROUNDS, control_rounds=1, seed=3, schedule="simultaneous",
+    instance_type="trn2.48xlarge", usd_per_hour=44.5,
+)))  # fmt: skip
+
+
+def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "this is no task: Input data was truncated"),
+        ("", "this is no task: Input data was truncated"),
+        ("{", "this is no task"),
+        ("[1]", "this is no task: Expected `object`, got `array`"),
+        (json.dumps(TASK | {"nodes": 3}), "Object contains unknown field `nodes`"),
+        (json.dumps(TASK | {"rounds": "4"}), "Expected `int`, got `str` - at `$.rounds`"),
+        (json.dumps(TASK | {"size": "huge"}), "Invalid enum value 'huge' - at `$.size`"),
+        (json.dumps(TASK | {"schema": 2}), "Invalid enum value 2 - at `$.schema`"),
+        (json.dumps({name: value for name, value in TASK.items() if name != "arms"}), "missing required field `arms`"),
+        (json.dumps(TASK | {"run": "../other"}), "'../other' names no run"),
+        (json.dumps(TASK | {"run": "llmperf"}), "'llmperf' is a folder of Tandem's own"),
+        (json.dumps(TASK | {"confirmed": [[0, 1], [0, 2]]}), "a round is confirmed twice"),
+    ],
+)
+@pytest.mark.parametrize("command", ["measure", "judge"])
+def test_what_is_no_task_is_refused_with_2(
+    command: str,
+    text: str | None,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("TANDEM_TASK", raising=False)
+    if text is not None:
+        monkeypatch.setenv("TANDEM_TASK", text)
+    assert main([command, "--folder", str(tmp_path / "run")]) == 2
+    line = last_line(capsys)
+    assert problem in line["event"]
+    assert (line["level"], line["where"], line["exit_code"]) == ("error", "TANDEM_TASK", 2)
+    assert line["change"].startswith("the runner writes it")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [(InputError("bad", change="c"), 2), (ExternalError("down", where="s3", change="wait"), 3)]
+)
+def test_a_job_s_fault_is_its_exit_code_and_last_line(
+    fault: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_task: BenchTask, _folder: Path) -> int:
+        raise fault
+
+    monkeypatch.setenv("TANDEM_TASK", json.dumps(TASK))
+    monkeypatch.setattr(measure_job, "measure_round", fail)
+    assert main(["measure", "--folder", str(tmp_path)]) == code
+    assert last_line(capsys)["exit_code"] == code
+
+
+def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[BenchTask, Path]] = []
+    monkeypatch.setenv("TANDEM_TASK", json.dumps(TASK))
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "")
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setattr(measure_job, "measure_round", lambda *arguments: calls.append(arguments) or 0)
+    assert main(["measure"]) == 0
+    assert [(task.number, task.attempt, task.confirmed, folder) for task, folder in calls] == [
+        (1, 2, ((0, 1),), Path("/work/run"))
+    ]
+    assert os.environ["AWS_DEFAULT_REGION"] == "us-east-2"
+
+
+def test_serve_calls_the_runner_and_reads_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, runner = list[tuple[Any, ...]](), ModuleType("tandem.run.runner")
+    runner.serve_requests = lambda *arguments: calls.append(arguments) or 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "tandem.run.runner", runner)
+    assert main(["serve", "--environment", "post-us-east-2", "--specs", "/specs"]) == 3
+    assert calls == [("post-us-east-2", Path("/specs"))]
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve"], ["run"], ["measure", "--round", "1"]])
+def test_other_arguments_are_refused_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+
+
+def test_a_job_that_measures_loads_neither_judge_nor_cluster() -> None:
+    """Its pod has one processor, and what it loads it must hold."""
+    code = "import sys, tandem.run.__main__, tandem.run.measure_job; print(*sys.modules)"
+    output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True)
+    modules = set(output.stdout.split())
+    assert {"aiohttp", "boto3"} <= modules
+    assert modules.isdisjoint({"scipy", "vl_convert", "lightkube", "cyclopts", "tandem.run.runner", "tandem.cli"})
+
+
+def test_a_task_is_the_settings_of_its_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TANDEM_TASK", json.dumps(TASK))
+    settings = build_task_settings(read_task())
+    run, plan = settings.manifest, settings.plan()
+
+    assert (run.run, run.environment, run.experiment) == ("fall-1", "post-us-east-2", "post")
+    assert (run.arms, run.seed, run.schedule, run.rounds, run.control_rounds) == (ARMS, 3, "simultaneous", 4, 1)
+    assert (run.instance_type, run.price_usd_per_hour, run.temperature, run.api) == ("trn2.48xlarge", 44.5, 0.0, "chat")
+    assert ([suite.name for suite in settings.suites], settings.concurrency) == (["real"], (4,))
+    assert (plan.round_total, len(plan.blocks)) == (5, 3)
+
+
+@pytest.mark.parametrize(
+    ("size", "most_tokens", "expected"),
+    [("quick", 600, 192), ("quick", 100, 100), ("default", None, 560), ("full", 300, 300), ("full", None, None)],
+)
+def test_an_answer_is_as_long_as_size_and_server_allow(
+    size: Any, most_tokens: int | None, expected: int | None
+) -> None:
+    task = msgspec.convert(TASK | {"size": size, "most_tokens": most_tokens}, BenchTask)
+    assert build_task_settings(task).manifest.max_tokens == expected
