@@ -130,7 +130,7 @@ class RunEngine:
             return False
         index, spec = self._find_step()
         self.step = spec.name
-        record = journal.steps.get(spec.name) or self._begin_step(index, spec.name)
+        record = journal.steps.get(spec.name) or self._begin_next_step(index, spec)
         if record.state != "running":  # an end whose run was not written
             return self._finish(record)
         work = self.work
@@ -145,9 +145,6 @@ class RunEngine:
         record = self._write_progress(index, record, progress)
         if record.state != "running" and spec.is_end:
             return self._finish(record)
-        if record.state == "done" and spec.name == "judge":
-            judged = RunEndError("", "void" if record.result["is_void"] else "judged")
-            self._begin_step(index + 1, END, judged, verdict=record.result["sentence"])
         return True
 
     def _take_look(self, spec: StepSpec) -> StepProgress:
@@ -186,6 +183,13 @@ class RunEngine:
             if record is None or record.state == "running":
                 return index, spec
         return len(steps), end_spec
+
+    def _begin_next_step(self, index: int, spec: StepSpec) -> StepRecord:
+        if not spec.is_end:
+            return self._begin_step(index, spec.name)
+        judgment = self.work.journal.steps["judge"].result  # all is done, the judge last
+        end = RunEndError("", "void" if judgment["is_void"] else "judged")
+        return self._begin_step(index, spec.name, end, verdict=judgment["sentence"])
 
     def _begin_step(self, index: int, name: str, end: RunEndError | None = None, **details: str) -> StepRecord:
         world, result = self.work.world, {"state": end.state, "reason": end.reason, **details} if end else {}
@@ -254,7 +258,8 @@ class RunEngine:
             self._begin_step(len(list_steps(self.work)), END, end)
         changes: dict[str, Any] = {"note": end.reason, "writer": self.work.world.writer}
         # what a round saw of its servers is over with them
-        changes |= {"result": {}} if is_wait else {"state": "failed", "ended_at": self.work.world.now().isoformat()}
+        now = self.work.world.now().isoformat()
+        changes.update({"result": {}} if is_wait else {"state": "failed", "ended_at": now})
         journal.write_step(index, msgspec.structs.replace(record, **changes))
         self.work.world.log(f"{record.step}: {end.reason}")
 
