@@ -258,8 +258,10 @@ class RunEngine:
             self._begin_step(len(list_steps(self.work)), END, end)
         changes: dict[str, Any] = {"note": end.reason, "writer": self.work.world.writer}
         # what a round saw of its servers is over with them
-        now = self.work.world.now().isoformat()
-        changes.update({"result": {}} if is_wait else {"state": "failed", "ended_at": now})
+        if is_wait:
+            changes["result"] = {}
+        else:
+            changes |= {"state": "failed", "ended_at": self.work.world.now().isoformat()}
         journal.write_step(index, msgspec.structs.replace(record, **changes))
         self.work.world.log(f"{record.step}: {end.reason}")
 
