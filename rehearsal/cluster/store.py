@@ -317,9 +317,10 @@ class ObjectStore:
                 self._keep("MODIFIED", plural, child)
 
 
-def copy_object(body: Any) -> Any:
+def copy_object(body: Object) -> Object:
     """Return a copy of an object in depth; ten times as fast as copy.deepcopy, and for what JSON knows alone."""
-    return marshal.loads(marshal.dumps(body))  # noqa: S302 - written a moment ago, by this process
+    copied: Object = marshal.loads(marshal.dumps(body))  # noqa: S302 - written a moment ago, by this process
+    return copied
 
 
 def is_selected(body: Mapping[str, Any], label_selector: str, field_selector: str) -> bool:

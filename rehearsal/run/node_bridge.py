@@ -19,6 +19,7 @@ from tandem.spec.platform import InstanceType
 ALIVE_STATES = ("pending", "running")
 DRIVER = "neuron.aws.com"
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+ROOT_VOLUME_GB = 80  # of a system node
 _AGENT_TAINT = "agent-not-ready"  # the agent that it waits for takes it away when the node has joined
 
 
@@ -133,6 +134,7 @@ def build_node(row: NodeInstance, instance_type: InstanceType) -> Object:
     allocatable = {
         "cpu": f"{instance_type.allocatable_cpu_m.value}m", "pods": str(instance_type.pods.value),
         "memory": f"{instance_type.allocatable_memory_mib.value}Mi",
+        "ephemeral-storage": f"{instance_type.nvme_gb.value or ROOT_VOLUME_GB}G",
     }  # fmt: skip
     metadata = {"name": row.name, "labels": labels | dict(row.labels)}
     spec = {

@@ -9,9 +9,11 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,20 +27,23 @@ from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.process_pods import ProcessPods
 from rehearsal.cluster.server import ClusterServer, ClusterUser
-from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.cluster.store import Object, ObjectStore, format_time
 from rehearsal.run.fault_injector import FaultInjector
 from rehearsal.run.manifests import apply_manifests, build_users, read_manifests
 from rehearsal.run.model_hub import serve_hub, write_checkpoints
 from rehearsal.run.node_bridge import ALIVE_STATES, NodeBridge, NodeInstance, read_instances
-from rehearsal.run.pod_programs import KNOBS, PROGRAMS, TRUTH, PodPrograms
+from rehearsal.run.pod_programs import COMPONENT_LABEL, KNOBS, PROGRAMS, TRUTH, PodPrograms
 from rehearsal.run.settings import RehearsalSettings, RunFaults
 from rehearsal.runtime.installation import install_programs
-from tandem.guard.fence import FENCE_KEY
 from tandem.ops.guard_config import build_guard_config
+from tandem.run.run_keys import RUNNER_KEY
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.workspace import load_workspace
 
 BRIDGE_S = 0.3
+BLOCK_LENGTH = timedelta(days=1)
+RUNNER_WAIT_S = 90.0  # two seconds on an idle machine
+LOG_CHARACTERS = 4000
 ADMIN_TOKEN = "rehearsed:admin"  # noqa: S105 - of a cluster of this machine
 _ALL_RULE: Mapping[str, Any] = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
@@ -61,6 +66,7 @@ class RehearsalAccount:
             EndpointError, CdkError, MissingEffectError: a step failed.
         """
         sandbox = create_sandbox(name, environments, experiments, folder)
+        sandbox.edit(_date_block)
         region = sandbox.environment.region
         endpoint = AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, report=report)
         result = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region=region)
@@ -91,6 +97,14 @@ class RehearsalAccount:
         """Return the variables of whoever works in this account; the caller's own AWS settings are not among them."""
         own_variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         return own_variables | self.endpoint.client_environment(self.sandbox.environments.parent / "home")
+
+
+def _date_block(document: dict[str, Any]) -> None:
+    """Write into an environment's file that its Capacity Block, if it has one, began an hour ago."""
+    if document["capacity"]["kind"] == "capacity-block":
+        begin = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+        moments = {"starts": begin, "ends": begin + BLOCK_LENGTH}
+        document["capacity"]["block"] = {name: format_time(moment) for name, moment in moments.items()}
 
 
 class RunWorld:
@@ -143,12 +157,32 @@ class RunWorld:
         rows = read_instances(self.account.endpoint.client, self._guard.cluster)
         return [row for row in rows if row.group == self._guard.node_group and row.state != "terminated"]
 
-    def has_fence(self) -> bool:
-        """Tell whether a fence keeps the fleet down."""
-        keys = self.account.endpoint.client("s3").list_objects_v2(
-            Bucket=self._guard.bucket, Prefix=f"{self._guard.prefix}{FENCE_KEY}"
-        )
-        return bool(keys["KeyCount"])
+    def has_object(self, key: str) -> bool:
+        """Tell whether the environment's bucket has an object, such as the fence's."""
+        s3, prefix = self.account.endpoint.client("s3"), f"{self._guard.prefix}{key}"
+        return bool(s3.list_objects_v2(Bucket=self._guard.bucket, Prefix=prefix)["KeyCount"])
+
+    def wait_for_runner(self) -> None:
+        """Wait until the runner has told that it lives.
+
+        Raises:
+            RuntimeError: it does not; the end of its log is in the message.
+        """
+        deadline_s = time.monotonic() + RUNNER_WAIT_S
+        while not self.has_object(RUNNER_KEY):
+            if time.monotonic() > deadline_s:
+                raise RuntimeError(
+                    f"the runner has not written {RUNNER_KEY} after {RUNNER_WAIT_S:g} s:\n{self.read_logs()}"
+                )
+            time.sleep(BRIDGE_S)
+
+    def read_logs(self, component: str = "runner") -> str:
+        """Return the ends of the logs of a component's containers, with what keeps a pod from running."""
+        pods = self.live.call(lambda: self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}"))
+        rows = [row for pod in pods for row in pod.get("status", {}).get("conditions", []) if "message" in row]
+        names = [(pod, box["name"]) for pod in pods for box in pod["spec"]["containers"]]
+        logs = [self.pods.read_log(pod, name)[-LOG_CHARACTERS:] for pod, name in names]
+        return "\n".join([*(row["message"] for row in rows), *logs])
 
     def count_node_minutes(self) -> float:
         """Return for how many minutes accelerator instances were there."""

@@ -1,0 +1,117 @@
+"""`python -m rehearsal.run`: a whole run on this machine, by the real command line, or the world of one by hand."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import yaml
+
+from rehearsal.aws.cdk_cli import CdkError
+from rehearsal.aws.endpoint import list_exports
+from rehearsal.aws.installation import REPOSITORY, EndpointError
+from rehearsal.aws.rehearsal_steps import MissingEffectError
+from rehearsal.run.settings import RehearsalSettings
+from rehearsal.run.world import RehearsalAccount, RunWorld
+from tandem.errors import ExitCode
+from tandem.guard.fence import FENCE_KEY
+from tandem.shell_command import quote_command
+from tandem.spec.faults import SpecError
+
+EXPECTED_CODES = {ExitCode.DONE, ExitCode.VOID}
+RUN_NAME = "rehearsed"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return what `tandem run` returned; 2 bad input, 3 the rehearsal failed or left something behind."""
+    options = _build_parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with _start_world(options) as world:
+            return _hold_world(world) if options.hold else _rehearse_run(world, options)
+    except SpecError as error:
+        print(error, file=sys.stderr)
+        return ExitCode.BAD_INPUT
+    except (EndpointError, CdkError, MissingEffectError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return ExitCode.EXTERNAL_FAILURE
+    except KeyboardInterrupt:
+        print("interrupted; all processes are stopped", file=sys.stderr)
+        return ExitCode.EXTERNAL_FAILURE
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m rehearsal.run", description=__doc__)
+    parser.add_argument("--env", required=True, metavar="NAME", help="the environment")
+    parser.add_argument("--experiment", required=True, metavar="NAME", help="one that it hosts")
+    parser.add_argument("--hours", default="6", metavar="H", help="of the lease (default 6: a compile may take four)")
+    parser.add_argument(
+        "--time-scale", type=float, default=5.0, metavar="X", help="of the simulated servers (default 5)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="a folder for the run's records, verdict and report")
+    parser.add_argument("--hold", action="store_true", help="run nothing: print what to export, and wait for Ctrl-C")
+    parser.add_argument("--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR")
+    parser.add_argument("--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR")
+    parser.add_argument("words", nargs="*", metavar="-- OPTION", help="further options of `tandem run`")
+    return parser
+
+
+@contextmanager
+def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
+    with tempfile.TemporaryDirectory(prefix="tandem-run-", ignore_cleanup_errors=True) as folder:
+        print(
+            f"a copy of {options.env} in a made-up account at a local endpoint; all servers are SIMULATED", flush=True
+        )
+        account = RehearsalAccount.deploy(
+            options.env, options.environments, options.experiments, Path(folder), lambda line: print(line, flush=True)
+        )
+        try:
+            settings = RehearsalSettings(
+                environment=options.env, experiment=options.experiment, time_scale=options.time_scale
+            )
+            with RunWorld(account, settings, Path(folder)) as world:
+                kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(world.skipped.items()))
+                print(f"  cluster: {world.live.url}; without effect there: {kinds or 'nothing'}", flush=True)
+                yield world
+        finally:
+            account.endpoint.stop()
+
+
+def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
+    """Run the real command, and hold what it leaves: no instance, no fence."""
+    world.wait_for_runner()
+    place = ("--env", options.env)
+    words = ["run", options.experiment, *place, "--hours", options.hours, "--run", RUN_NAME, "--yes", *options.words]
+    print(f"$ {quote_command('tandem', *words)}", flush=True)
+    code = world.account.run_tandem(*words).returncode
+    fleet, has_fence = world.list_fleet(), world.has_object(FENCE_KEY)
+    states = ", ".join(f"{row.id} {row.state}" for row in fleet) or "none"
+    print(f"EC2 lists of the fleet: {states}; fence: {'stands' if has_fence else 'none'}; ", end="")
+    print(f"{world.count_node_minutes():.1f} node-minutes as the local endpoint counts them")
+    if options.out and code in EXPECTED_CODES:
+        result = world.account.run_tandem(
+            "results", RUN_NAME, *place, "--out", str(options.out), stdout=subprocess.DEVNULL
+        )
+        print(options.out / "report.html" if result.returncode in EXPECTED_CODES else "no results could be had")
+    return code if not fleet and not has_fence else ExitCode.EXTERNAL_FAILURE
+
+
+def _hold_world(world: RunWorld) -> int:
+    kubeconfig = world.folder / "kubeconfig.yaml"
+    kubeconfig.write_text(yaml.safe_dump(world.build_kubeconfig()))
+    print("for a shell of yours, so that aws, kubectl and tandem speak to it; stop it with Ctrl-C")
+    print("\n".join([*list_exports(world.account.endpoint), quote_command("export", f"KUBECONFIG={kubeconfig}")]))
+    settings = world.settings
+    words = ["run", settings.experiment, "--env", settings.environment, "--hours", "2"]
+    print(quote_command("tandem", *words, *world.account.list_file_options()), flush=True)
+    return world.account.endpoint.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
