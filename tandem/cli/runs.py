@@ -130,7 +130,7 @@ def print_logs(
     if not lines:
         source, lines = "the tails that the runner kept", list(client.read_tails(run, *span))
     print_line(f"{format_count(len(lines), 'line')}, from {source}", stderr=True)
-    document = {"run": run, "source": source, "lines": msgspec.to_builtins(lines), "exit_code": 0}
+    document = {"run": run, "source": source, "lines": [line._asdict() for line in lines], "exit_code": 0}
     print_result(document, map(_format_line, lines), as_json=selection.as_json)
     return ExitCode.DONE
 

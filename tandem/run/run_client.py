@@ -30,7 +30,7 @@ from tandem.run import run_keys
 from tandem.run.journal import RETRY_ADVICE, LostRunError, ObjectFile, list_runs
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord
-from tandem.shell_command import build_tandem_command
+from tandem.shell_command import build_cdk_command, build_tandem_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
@@ -60,18 +60,22 @@ def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
 
     Raises:
         AccessDeniedError: the credentials may not do it.
+        InputError: the environment is not deployed.
         TandemError: something else failed.
     """
     try:
         yield
     except TandemError as fault:
-        if fault.__cause__ is None or explain_fault(fault.__cause__, "").kind != "denied":
-            if fault.change == RETRY_ADVICE:
-                raise ExternalError(fault.problem, where=fault.where, change="try again") from fault.__cause__
-            raise
+        cause, deploy = fault.__cause__, build_cdk_command("deploy", environment.name)
+        if error_code(cause) == "NoSuchBucket":
+            raise InputError("it is not deployed: it has no bucket", where=fault.where, change=deploy) from cause
+        if fault.change == RETRY_ADVICE:
+            fault = ExternalError(fault.problem, where=fault.where, change="try again")
+        if cause is None or explain_fault(cause, "").kind != "denied":
+            raise fault from cause
         policy = names.people_policy_name(environment, kind)
         change = f"it takes the rights of {kind}: log in as one, or have {policy} attached (docs/people.md)"
-        raise AccessDeniedError(fault.problem, where=fault.where, change=change) from fault.__cause__
+        raise AccessDeniedError(fault.problem, where=fault.where, change=change) from cause
 
 
 class RunClient:

@@ -1,0 +1,415 @@
+"""`tandem run` as its user meets it; the test answers in place of the runner."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import timedelta
+from io import StringIO
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
+from rich.console import Console
+from run_records import (
+    RUN,
+    STEPS,
+    VERDICT,
+    answering,
+    compute_digest,
+    fill_bucket,
+    list_keys,
+    make_record,
+    make_request,
+    make_step,
+    moment,
+    put_beat,
+    put_run,
+    put_value,
+    read_request,
+    tandem,
+)
+
+from tandem.guard.fence import FENCE_KEY
+from tandem.run.run_keys import run_record_key, step_key
+from tandem.spec import names
+
+pytestmark = pytest.mark.endpoint
+UNAVAILABLE = StatusFault(status=503, code="SlowDown")
+HOURS = ("--hours", "6")
+ASK = (*HOURS, "--yes", "--run", RUN)
+ENDED_STEPS = tuple(make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS))
+
+
+@pytest.fixture
+def ready(fleet, monkeypatch):
+    """A fleet whose bucket has all, and whose runner lives."""
+    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
+    fill_bucket(fleet)
+    put_beat(fleet)
+    return fleet
+
+
+def finish(fleet, **fields):
+    """What a runner leaves of a run that came to its end."""
+    return lambda _: put_run(fleet, make_record(fleet, **fields), ENDED_STEPS)
+
+
+class Somebody:
+    """Who sits there and types this."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def isatty(self):
+        return True
+
+    def readline(self):
+        return self.answer
+
+
+def test_a_run_is_followed_to_its_verdict_in_few_lines(ready, capsys):
+    with answering(ready, finish(ready, state="judged", verdict=VERDICT)):
+        code = tandem(ready, "run post", *ASK)
+
+    out, err = capsys.readouterr()
+    timeline = out[out.index("the runner takes up") :].splitlines()
+    assert (code, err, len(timeline) <= 25) == (0, "", True)
+    assert [line.split()[1] for line in timeline[1:11]] == list(STEPS)
+    assert "  10:35:00  stage        done         10 min  stage is fine" in timeline
+    assert f"judged    {VERDICT}" in out
+    assert "60 node-minutes, 35.76 USD at 35.76 USD an hour; 87% compiled or measured (goal: 85%)" in " ".join(
+        out.split()
+    )
+    assert timeline[-1] == f"  next      tandem results {RUN} --env {ready.name} --out runs/{RUN}"
+
+
+def test_the_request_says_what_was_asked_and_of_which_specs(ready):
+    flags = ("--quick", "--starts", "6", "--llmperf", "--accept-unarmed")
+    with answering(ready, finish(ready, state="judged")):
+        tandem(ready, "run post", *ASK, *flags)
+
+    _, request = read_request(ready)
+    wanted = make_request(
+        environment=ready.name, spec_digest=compute_digest(ready), at=request.at, size="quick", starts=6, rounds=6,
+        llmperf=True, accept_unarmed=True,
+    )  # fmt: skip
+    assert request == wanted
+
+
+def test_the_id_is_made_of_experiment_and_time(ready):
+    with answering(ready) as requests:
+        tandem(ready, "run post", *HOURS, "--yes", "--detach")
+    assert re.fullmatch(r"post-\d{8}-\d{6}", requests[0].run)
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "step"),
+    [("judged", 0, "results"), ("void", 4, "results"), ("ended", 1, "logs"), ("cancelled", 1, "logs"),
+     ("waiting", 1, "--resume"), ("failed", 3, "logs")],
+)  # fmt: skip
+def test_each_end_has_its_exit_code_reason_and_next_command(state, code, step, ready, capsys):
+    with answering(ready, finish(ready, state=state, reason="because of it")):
+        result = tandem(ready, "run post", *ASK)
+    out = capsys.readouterr().out
+    assert (result, f"  {state:<9} because of it" in out, step in out.splitlines()[-1]) == (code, True, True)
+
+
+def test_a_refusal_of_the_runner_gives_2_and_its_sentence(ready, capsys):
+    with answering(ready, is_accepted=False, reason="run x is at work", change="ask again later"):
+        code = tandem(ready, "run post", *ASK)
+    err = capsys.readouterr().err
+    assert (code, "error: the runner: run x is at work" in err, "change   ask again later" in err) == (2, True, True)
+
+
+def test_a_second_request_under_the_same_id_is_refused(ready, capsys):
+    with answering(ready):
+        codes = [tandem(ready, "run post", *ASK, "--detach") for _ in range(2)]
+    assert (codes, "you have asked for this already" in capsys.readouterr().err) == ([0, 2], True)
+
+
+def test_a_runner_that_says_nothing_gives_3(ready, capsys, monkeypatch):
+    monkeypatch.setattr("tandem.cli.run.ANSWER_LIMIT", timedelta(seconds=0.05))
+    code = tandem(ready, "run post", *ASK)
+    err = capsys.readouterr().err
+    assert (code, "the runner has not answered" in err, "once it is an hour old" in err) == (3, True, True)
+
+
+def test_whoever_does_not_follow_is_told_how_to_come_back(ready, capsys):
+    with answering(ready):
+        code = tandem(ready, "run post", *ASK, "--detach")
+    out = capsys.readouterr().out
+    commands = [f"tandem runs {verb} {RUN} --env {ready.name}" for verb in ("follow", "cancel")]
+    assert (code, [command in out for command in commands]) == (0, [True, True])
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_ctrl_c_leaves_the_run_alone(ready, capsys, monkeypatch):
+    monkeypatch.setattr("tandem.cli.run_timeline.time", SimpleNamespace(sleep=interrupt))
+    with answering(ready, finish(ready, state="running")):
+        code = tandem(ready, "run post", *ASK)
+    err = capsys.readouterr().err
+    assert (code, "the run goes on" in err, f"tandem runs cancel {RUN}" in err) == (130, True, True)
+    assert not [key for key in list_keys(ready, "requests/") if "cancel" in key]
+
+
+def test_ctrl_c_before_the_answer_says_that_the_request_stands(ready, capsys, monkeypatch):
+    monkeypatch.setattr("tandem.cli.run.time", SimpleNamespace(sleep=interrupt))
+    assert tandem(ready, "run post", *ASK) == 130
+    assert "the request stands" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1), ("n\n", 1)])
+def test_a_question_is_asked_of_whoever_is_there(answer, code, ready, monkeypatch):
+    monkeypatch.setattr("sys.stdin", Somebody(answer))
+    with answering(ready, finish(ready, state="judged")):
+        assert tandem(ready, "run post", *HOURS, "--run", RUN) == code
+    assert bool(list_keys(ready, "requests/")) is not bool(code)
+
+
+def test_without_anybody_to_ask_the_plan_is_shown_and_refused(ready, capsys):
+    code = tandem(ready, "run post", *HOURS)
+    out, err = capsys.readouterr()
+    assert (code, "add --yes" in err, "total" in out, list_keys(ready, "requests/")) == (2, True, True, [])
+
+
+def test_the_plan_has_steps_money_starts_and_what_ends_it(ready, capsys):
+    tandem(ready, "run post", *HOURS, "--dry-run")
+    text = " ".join(capsys.readouterr().out.split())
+    for part in (
+        "qwen-vllm, qwen-sd-vllm: 5 rounds, 1 of control", "0 -> 1 x trn2.48xlarge (on-demand, use2-az3)",
+        "5 rounds: 0.5 s and 45 ms a token", "ends the run after 480 min each", "node-minutes at 35.76 USD an hour",
+        "1 start: within one start", "6 starts, 6 rounds, 2 leases: across starts", "schedule", "reaper", "budget",
+    ):  # fmt: skip
+        assert part in text
+    assert not re.search(r"\bstage\b|\bcompile\b", text)
+
+
+def test_the_plan_names_what_is_to_be_staged_and_compiled(fleet, capsys):
+    put_beat(fleet)
+    tandem(fleet, "run post", *HOURS, "--dry-run")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "stage about 46 min 0.00 USD 69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B) at 25 MB/s, assumed" in text
+    assert "compile at most 4 h 00 min 143.04 USD compile.deadline_hours 4: no source says more" in text
+    assert "2 of 6 h: between two the run waits for tandem run" in text
+
+
+def test_a_dry_run_writes_nothing(ready, proxy, capsys):
+    proxy.forget()
+    assert tandem(ready, "run post", *HOURS, "--dry-run", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    writes = {row.operation for row in proxy.log if row.operation.startswith(("Put", "Update", "Create", "Delete"))}
+    assert (writes, document["exit_code"], document["refusals"]) == (set(), 0, [])
+    assert document["usd"] == pytest.approx(sum(step["usd"] for step in document["steps"]), abs=0.01)
+    assert [row["starts"] for row in document["starts"]] == [1, 2, 6]
+
+
+@pytest.mark.parametrize("age", [None, 6])
+def test_a_runner_that_does_not_live_blocks_a_run_and_no_dry_run(age, fleet, capsys):
+    fill_bucket(fleet)
+    if age:
+        put_beat(fleet, timedelta(minutes=age))
+    codes = [tandem(fleet, "run post", *ASK), tandem(fleet, "run post", *HOURS, "--dry-run")]
+    out, err = capsys.readouterr()
+    sentence = "it has not written for 6 min" if age else "none has ever written"
+    assert (codes, err.count(sentence), "total" in out, list_keys(fleet, "requests/")) == ([3, 0], 2, True, [])
+
+
+def test_a_runner_with_other_specs_asks_for_a_deploy(ready, capsys):
+    put_beat(ready, spec_digests={"post": "0123456789abcdef"})
+    code = tandem(ready, "run post", *ASK)
+    err = capsys.readouterr().err
+    assert (code, "deploy or sync first" in err, f"npx cdk deploy {ready.name}/Workloads" in err) == (2, True, True)
+
+
+def test_a_runner_of_a_synced_environment_asks_for_a_sync(ready, capsys):
+    file = ready.specs / "environments" / f"{ready.name}.yaml"
+    document = yaml.safe_load(file.read_text())
+    gitops = {"kind": "gitops", "repo_url": "https://git.example.com/t.git", "revision": "main", "path": "manifests/x"}
+    document["delivery"] = {**gitops, "tool": "flux", "namespace": "flux-system"}
+    file.write_text(yaml.safe_dump(document))
+    assert tandem(ready, "run post", *ASK) == 2
+    assert "deploy or sync first: tandem render" in capsys.readouterr().err
+
+
+def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys):
+    ready.tandem("stop", "--why", "maintenance")
+    capsys.readouterr()
+    codes = [tandem(ready, "run post", *ASK)]
+    refused = capsys.readouterr()
+    codes.append(tandem(ready, "run post", *HOURS, "--dry-run"))
+    planned = capsys.readouterr()
+    assert (codes, refused.out, "total" in planned.out) == ([2, 2], "", True)
+    for err in (refused.err, planned.err):
+        assert ("maintenance" in err, FENCE_KEY in err) == (True, True)
+
+
+def test_another_lease_refuses(ready, capsys):
+    ready.tandem("start", "--hours", "2", "--yes", "--run", "mine")
+    assert tandem(ready, "run post", *ASK) == 2
+    assert "run mine of" in capsys.readouterr().err
+
+
+def test_a_path_that_is_not_armed_refuses_unless_it_is_accepted(undeployed, capsys, monkeypatch):
+    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
+    undeployed.deploy()
+    fill_bucket(undeployed)
+    put_beat(undeployed)
+    with answering(undeployed):
+        codes = [tandem(undeployed, "run post", *ASK, "--detach", *more) for more in ((), ("--accept-unarmed",))]
+    assert (codes, "--accept-unarmed" in capsys.readouterr().err) == ([2, 0], True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("run post", "--hours", "9"), "guard.max_hours"),
+        (("run post", *HOURS, "--starts", "5", "--rounds", "4"), "ask for 1 to 4 starts"),
+        (("run nothing", *HOURS), "name one of: post"), (("run", *HOURS), "name one of: post"),
+        (("run post", *HOURS, "--run", "A/B"), "names no run"),
+        (("run post", *HOURS, "--run", "llmperf"), "of Tandem's own"),
+        (("run post", *HOURS, "--quick", "--full"), "quick"),
+        (("run --resume none", *HOURS), "it has no run none"),
+    ],
+)  # fmt: skip
+def test_bad_input_gives_2_and_what_to_write(flags, words, ready, capsys):
+    assert tandem(ready, *flags, "--yes") == 2
+    assert (words in " ".join(capsys.readouterr().err.split()), list_keys(ready, "requests/")) == (True, [])
+
+
+def test_every_refusal_is_told_and_the_document_has_the_first(ready, capsys):
+    put_beat(ready, timedelta(hours=1))
+    code = tandem(ready, "run post", "--hours", "9", "--yes", "--json")
+    out, err = capsys.readouterr()
+    assert (code, json.loads(out)["exit_code"], err.count("error: ")) == (2, 2, 2)
+
+
+def test_a_damaged_artifact_is_no_gap(ready, capsys):
+    (key,) = [key for key in list_keys(ready, "artifacts/") if "none" in key and key.endswith("manifest.json")]
+    put_value(ready, key, b"{}")
+    code = tandem(ready, "run post", *ASK)
+    err = capsys.readouterr().err
+    assert (code, "is damaged" in err, f"tandem artifacts list --env {ready.name}" in err) == (2, True, True)
+
+
+def test_a_viewer_is_told_who_may_run(ready, proxy, capsys):
+    proxy.use(FaultRule(operation="PutObject", fault=ACCESS_DENIED_FAULT))
+    code = tandem(ready, "run post", *ASK)
+    err = capsys.readouterr().err
+    policy = names.people_policy_name(ready.environment, "operator")
+    assert (code, "the rights of operator" in err, policy in err, "Traceback" in err) == (3, True, True, False)
+
+
+def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
+    request = make_request(environment=ready.name, spec_digest=compute_digest(ready), starts=2, size="quick")
+    put_run(ready, make_record(ready, state="waiting", request=request), ENDED_STEPS)
+    with answering(ready, finish(ready, state="judged", verdict=VERDICT)) as requests:
+        code = tandem(ready, f"run --resume {RUN}", "--hours", "3", "--yes")
+    out = capsys.readouterr().out
+    (resumed,) = requests
+    assert (code, resumed.kind, resumed.run, resumed.hours) == (0, "resume", RUN, 3)
+    assert (resumed.starts, resumed.size, resumed.at > request.at) == (2, "quick", True)
+    assert ("4 rounds: 0.5 s" in out, "1 start:" in out) == (True, False)
+    assert any(re.search(rf"/{RUN}\.resume-\d+\.json$", key) for key in list_keys(ready, "requests/"))
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "words"), [("judged", "run", "only a run that waits"), ("waiting", "run other", "it is of post")]
+)
+def test_what_cannot_be_resumed_is_refused(state, more, words, ready, capsys):
+    put_run(ready, make_record(ready, state=state))
+    assert tandem(ready, f"{more} --resume {RUN}", *HOURS, "--yes") == 2
+    assert words in capsys.readouterr().err
+
+
+def test_json_is_one_document_and_the_timeline_is_on_standard_error(ready, capsys):
+    with answering(ready, finish(ready, state="void", reason="a second endpoint", verdict="void")):
+        code = tandem(ready, "run post", *ASK, "--json")
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+    assert (code, document["exit_code"], document["state"], document["usd"]) == (4, 4, "void", 35.76)
+    assert ([step["step"] for step in document["steps"]], "stage is fine" in err) == (list(STEPS), True)
+
+
+def follow_over(fleet, monkeypatch, *changes):
+    """Let each change be what the runner writes while the command sleeps; the last one is the run's end."""
+    pending = [*changes, lambda: put_value(fleet, run_record_key(RUN), make_record(fleet, state="ended", reason="end"))]
+    monkeypatch.setattr("tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: pending.pop(0)()))
+    put_run(fleet, make_record(fleet, state="running"), (make_step(0, "preflight"),))
+
+
+def put_step(fleet, index, step, state="done", **fields):
+    return lambda: put_value(fleet, step_key(RUN, index, step), make_step(index, step, state, **fields))
+
+
+def test_a_log_has_each_step_once_and_the_beginning_of_long_ones(ready, capsys, monkeypatch):
+    follow_over(
+        ready, monkeypatch, put_step(ready, 1, "stage", "running", note="0 of 2 models"), lambda: None,
+        put_step(ready, 1, "stage", "running", note="1 of 2 models"), put_step(ready, 1, "stage", note="2 models"),
+        put_step(ready, 2, "raise", "running"), put_step(ready, 2, "raise", "failed", note="fenced"),
+    )  # fmt: skip
+    assert tandem(ready, f"runs follow {RUN}") == 1
+    out = capsys.readouterr().out
+    assert [" ".join(line.split()[1:3]) for line in out.splitlines()[:4]] == [
+        "preflight done", "stage begins", "stage done", "raise failed",
+    ]  # fmt: skip
+    assert "\r" not in out
+
+
+def test_verbose_has_each_note(ready, capsys, monkeypatch):
+    follow_over(
+        ready, monkeypatch, put_step(ready, 1, "ready", "running", note="loads"),
+        put_step(ready, 1, "ready", "running", note="warms up"), put_step(ready, 1, "ready", note="answers"),
+    )  # fmt: skip
+    tandem(ready, f"runs follow {RUN}", "--verbose")
+    out = capsys.readouterr().out
+    assert [note for note in ("loads", "warms up", "answers") if note not in out] == []
+
+
+def test_a_runner_that_falls_silent_is_told_once(ready, capsys, monkeypatch):
+    follow_over(ready, monkeypatch, lambda: put_beat(ready, timedelta(minutes=7)), lambda: None, lambda: None)
+    tandem(ready, f"runs follow {RUN}")
+    assert capsys.readouterr().out.count("the runner has not written for 7 min") == 1
+
+
+def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(ready, proxy, capsys, monkeypatch):
+    fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
+    follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
+    code = tandem(ready, f"runs follow {RUN}")
+    assert (code, capsys.readouterr().out.count("cannot look")) == (1, 1)
+
+
+def test_a_bucket_that_stays_silent_ends_the_following_with_3(ready, proxy, capsys, monkeypatch):
+    monkeypatch.setattr("tandem.cli.run_timeline.BLIND_LIMIT", timedelta())
+    fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
+    follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, lambda: None)
+    assert tandem(ready, f"runs follow {RUN}") == 3
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_terminal_has_one_line_that_is_written_anew(ready, monkeypatch):
+    screen = StringIO()
+    console = Console(file=screen, force_terminal=True, width=100, highlight=False, markup=False)
+    monkeypatch.setattr("tandem.cli.run_timeline.open_console", lambda **_: console)
+    follow_over(ready, monkeypatch, put_step(ready, 1, "stage", "running", note="1 of 2 models"), lambda: None)
+    tandem(ready, f"runs follow {RUN}")
+    lines = [line for line in screen.getvalue().splitlines() if "done" in line]
+    assert ("1 of 2 models" in screen.getvalue(), "begins" in screen.getvalue(), len(lines)) == (True, False, 1)
+
+
+def test_the_time_that_is_left_follows_from_the_plan(ready, capsys, monkeypatch):
+    def write_running(_):
+        put_run(ready, make_record(ready, state="running"), ENDED_STEPS)
+
+    changes = [lambda: put_value(ready, run_record_key(RUN), make_record(ready, state="judged", ended_at=moment(200)))]
+    monkeypatch.setattr("tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: changes.pop(0)()))
+    with answering(ready, write_running):
+        tandem(ready, "run post", *ASK)
+    out = capsys.readouterr().out
+    assert re.search(r"round-00000 +done +10 min  round-00000 is fine; about 2 h \d\d min left", out)
+    assert (out.count(" left"), "the plan had 214" in out) == (1, True)

@@ -1,0 +1,267 @@
+"""`tandem runs` and `tandem results`: what somebody sees of runs that a runner left in the bucket."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
+from run_records import (
+    RUN,
+    VERDICT,
+    answering,
+    list_keys,
+    make_record,
+    make_step,
+    moment,
+    put_beat,
+    put_run,
+    put_value,
+    read_request,
+    tandem,
+)
+from test_run_client import put_events
+
+from tandem.cli.program import main
+from tandem.run.jobs import name_job
+from tandem.run.round_records import CONFIRMED_FILE, ROUND_FILES, VERDICT_TEXT
+from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, log_key, results_prefix, round_prefix, run_record_key
+from tandem.run.run_values import JudgmentResult, RoundResult
+
+pytestmark = pytest.mark.endpoint
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch):
+    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
+
+
+def test_without_runs_the_list_is_empty(fleet, capsys):
+    assert tandem(fleet, "runs") == 0
+    assert capsys.readouterr().out == f"{fleet.name}: 0 runs\n"
+
+
+def test_runs_are_listed_newest_first_with_cost_and_verdict(fleet, capsys):
+    put_run(fleet, make_record(fleet, "old", state="judged", verdict=VERDICT))
+    put_run(fleet, make_record(fleet, "new", state="ended", reason="fenced", started_at=moment(900), node_s=0))
+    assert tandem(fleet, "runs") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{fleet.name}: 2 runs"
+    assert lines[1].split() == ["new", "post", "ended", "2026-11-23", "01:15", "0.00", "USD", "fenced"]
+    assert lines[2].split()[:7] == ["old", "post", "judged", "2026-11-22", "10:15", "35.76", "USD"]
+    assert VERDICT in lines[2]
+
+
+def test_the_list_as_json_has_every_record_and_its_cost(fleet, capsys):
+    put_run(fleet, make_record(fleet, state="judged"))
+    assert tandem(fleet, "runs", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["exit_code"], document["unread"]) == (0, {})
+    assert [(row["run"], row["usd"], row["state"]) for row in document["runs"]] == [(RUN, 35.76, "judged")]
+
+
+def test_a_run_that_cannot_be_read_hides_no_other_and_gives_3(fleet, capsys):
+    put_run(fleet, make_record(fleet, "good"))
+    put_value(fleet, run_record_key("bad"), b"{")
+    codes = [tandem(fleet, "runs"), tandem(fleet, "runs", "--json")]
+    out = capsys.readouterr().out
+    assert (codes, "good" in out, "unknown   bad: it is not understood" in out) == ([3, 3], True, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("running", 0), ("judged", 0), ("void", 4), ("waiting", 1), ("ended", 1), ("failed", 3)]
+)
+def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, capsys):
+    steps = (make_step(0, "preflight", note="fine"), make_step(1, "stage", "running", note="0 of 2 models"))
+    put_run(fleet, make_record(fleet, state=state, reason="the reason", cancelled_by="AIDAOTHER"), steps)
+    assert tandem(fleet, f"runs show {RUN}") == code
+    out = capsys.readouterr().out
+    for part in ("asked for by AIDAEXAMPLE", "cancelled by AIDAOTHER", "preflight", "0 of 2 models", "the reason",
+                 "60 node-minutes, 35.76 USD", "  next      tandem r"):  # fmt: skip
+        assert part in out
+
+
+def test_show_as_json_is_the_record_with_its_steps(fleet, capsys):
+    put_run(fleet, make_record(fleet, state="void", reason="why"), (make_step(0, "preflight"),))
+    assert tandem(fleet, f"runs show {RUN}", "--json") == 4
+    document = json.loads(capsys.readouterr().out)
+    assert (document["state"], document["exit_code"], document["node_minutes"]) == ("void", 4, 60)
+    assert [step["step"] for step in document["steps"]] == ["preflight"]
+
+
+@pytest.mark.parametrize("verb", ["show", "follow", "logs", "cancel"])
+def test_a_run_that_is_not_there_gives_2(verb, fleet, capsys):
+    assert tandem(fleet, f"runs {verb} nothing") == 2
+    assert f"it has no run nothing\n  change   tandem runs --env {fleet.name} lists them" in capsys.readouterr().err
+
+
+def test_follow_of_a_run_that_has_ended_prints_it_and_ends(fleet, capsys):
+    put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), (make_step(0, "preflight"),))
+    assert tandem(fleet, f"runs follow {RUN}") == 0
+    out = capsys.readouterr().out
+    assert ("preflight" in out, f"judged    {VERDICT}" in out) == (True, True)
+
+
+def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
+    put_run(fleet, make_record(fleet))
+    with answering(fleet):
+        code = tandem(fleet, f"runs cancel {RUN}", "--yes")
+    key, request = read_request(fleet)
+    assert (code, request.kind, request.run, key.endswith(f"/{RUN}.cancel.json")) == (0, "cancel", RUN, True)
+    assert f"tandem runs follow {RUN} --env {fleet.name}" in capsys.readouterr().out
+
+
+def test_a_cancel_that_the_runner_refuses_gives_2(fleet, capsys):
+    put_run(fleet, make_record(fleet, state="judged"))
+    with answering(fleet, is_accepted=False, reason="run is judged already", change="there is nothing to cancel"):
+        assert tandem(fleet, f"runs cancel {RUN}", "--yes", "--json") == 2
+    document = json.loads(capsys.readouterr().out)
+    assert (document["error"]["problem"], document["exit_code"]) == ("run is judged already", 2)
+
+
+def test_a_cancel_without_anybody_to_ask_writes_nothing(fleet, capsys):
+    put_run(fleet, make_record(fleet))
+    assert tandem(fleet, f"runs cancel {RUN}") == 2
+    assert ("--yes" in capsys.readouterr().err, list_keys(fleet, "requests/")) == (True, [])
+
+
+def put_logged_run(fleet):
+    """A run whose two steps were at work a moment ago."""
+    now = datetime.now(UTC)
+    times = {"started_at": (now - timedelta(minutes=9)).isoformat(), "ended_at": now.isoformat()}
+    put_run(fleet, make_record(fleet, state="failed"), (
+        make_step(0, "stage", **{**times, "ended_at": (now - timedelta(minutes=8)).isoformat()}),
+        make_step(1, "compile", **{**times, "started_at": (now - timedelta(minutes=5)).isoformat()}),
+    ))  # fmt: skip
+    return now
+
+
+def test_logs_come_from_cloudwatch_where_it_has_them(fleet, capsys):
+    now = put_logged_run(fleet)
+    put_events(fleet, (f"{name_job(RUN, 'compile-x', 1)}-abcde", "compiling"), at=now - timedelta(minutes=2))
+    assert tandem(fleet, f"runs logs {RUN}") == 0
+    out, err = capsys.readouterr()
+    assert (out.splitlines()[0].endswith("-abcde  compiling"), err) == (True, "1 line, from CloudWatch\n")
+    assert tandem(fleet, f"runs logs {RUN}", "--step", "stage") == 0
+    assert "0 lines" in capsys.readouterr().err
+
+
+def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):
+    put_logged_run(fleet)
+    put_value(fleet, log_key(RUN, name_job(RUN, "compile-x", 1)), b"out of memory\n")
+    assert tandem(fleet, f"runs logs {RUN}", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["source"], [line["text"] for line in document["lines"]]) == (
+        "the tails that the runner kept", ["out of memory"],
+    )  # fmt: skip
+
+
+def test_logs_of_a_step_that_the_run_never_took_are_refused(fleet, capsys):
+    put_logged_run(fleet)
+    assert tandem(fleet, f"runs logs {RUN}", "--step", "judge") == 2
+    assert f"tandem runs show {RUN} --env {fleet.name} names them" in capsys.readouterr().err
+
+
+def test_a_viewer_sees_runs_and_is_told_who_reads_logs(fleet, proxy, capsys):
+    put_logged_run(fleet)
+    proxy.use(FaultRule(operation="FilterLogEvents", fault=ACCESS_DENIED_FAULT))
+    codes = [tandem(fleet, f"runs {verb} {RUN}") for verb in ("show", "logs")]
+    assert (codes, "it takes the rights of engineer" in capsys.readouterr().err) == ([3, 3], True)
+
+
+def put_results(fleet):
+    """Two measured rounds of a recorded run, and what the judge made of them."""
+    source, prefix = ROOT / "tests" / "monitoring" / "measured" / "run", results_prefix("post", RUN)
+    for number, attempt in ((0, 1), (1, 2)):
+        below = round_prefix("post", RUN, number, attempt)
+        for name in (*ROUND_FILES, "manifest.json"):
+            if (source / name).exists():
+                put_value(fleet, below + name, (source / name).read_bytes())
+            elif name != "manifest.json":
+                put_value(fleet, below + name, b"")
+        requests = (source / "records.jsonl").read_bytes().count(b"\n")
+        result = RoundResult(number=number, attempt=attempt, requests=requests, failed=0, duration_s=1.0)
+        put_value(fleet, below + ROUND_FILE, result)
+    put_value(fleet, prefix + VERDICT_TEXT, f"{VERDICT}\n".encode())
+    put_value(fleet, prefix + CONFIRMED_FILE, msgspec.json.encode([(0, 1), (1, 2)]))
+    judgment = JudgmentResult(sentence=VERDICT, is_void=False, exit_code=0)
+    put_value(fleet, prefix + JUDGMENT_FILE, judgment)
+    steps = (
+        make_step(0, "round-00000", result={"number": 0, "attempt": 1}),
+        make_step(1, "round-00001", result={"number": 1, "attempt": 2}),
+        make_step(2, "round-00002", "failed", result={"number": 2, "attempt": 3}),
+    )
+    put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), steps)
+
+
+def test_results_print_the_verdict_and_where_they_lie(fleet, capsys):
+    put_results(fleet)
+    assert tandem(fleet, f"results {RUN}") == 0
+    out = capsys.readouterr().out
+    assert out.splitlines() == [VERDICT, f"  results   s3://{fleet.guarded.bucket}/results/post/{RUN}/"]
+
+
+def test_results_bring_the_folder_of_the_confirmed_rounds(fleet, tmp_path, capsys):
+    put_results(fleet)
+    out = tmp_path / "runs" / "mine"
+    out.parent.mkdir()
+    assert tandem(fleet, f"results {RUN}", "--out", str(out)) == 0
+    assert f"tandem bench report {out}" in capsys.readouterr().out
+    source = ROOT / "tests" / "monitoring" / "measured" / "run" / "records.jsonl"
+    assert (out / "records.jsonl").read_bytes() == 2 * source.read_bytes()
+    assert (out / VERDICT_TEXT).read_text() == f"{VERDICT}\n"
+
+
+def test_results_as_json_name_the_folder_and_the_state(fleet, tmp_path, capsys):
+    put_results(fleet)
+    assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "mine"), "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["text"], document["state"], document["exit_code"]) == (f"{VERDICT}\n", "judged", 0)
+    assert document["folder"] == str(tmp_path / "mine")
+
+
+def test_results_of_a_run_without_a_verdict_say_why(fleet, capsys):
+    put_run(fleet, make_record(fleet, state="ended", reason="the node never came"))
+    assert tandem(fleet, f"results {RUN}") == 1
+    assert capsys.readouterr().out.startswith("the node never came\n")
+
+
+def test_results_without_a_confirmed_round_are_refused_with_out(fleet, tmp_path, capsys):
+    put_run(fleet, make_record(fleet, state="ended"))
+    assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "mine")) == 2
+    assert "no round of this run is confirmed" in capsys.readouterr().err
+
+
+def test_runs_ask_nothing_of_rules_and_experiments(fleet, capsys):
+    put_run(fleet, make_record(fleet, state="judged"))
+    shutil.rmtree(fleet.specs / "experiments")
+    assert (tandem(fleet, "runs"), tandem(fleet, f"runs show {RUN}"), tandem(fleet, f"results {RUN}")) == (0, 0, 0)
+    assert capsys.readouterr().err == ""
+
+
+def test_credentials_of_another_account_see_nothing(fleet, capsys, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
+    assert tandem(fleet, "runs") == 2
+    assert "credentials are of account 999988887777" in capsys.readouterr().err
+
+
+def test_what_is_not_deployed_has_no_runs(undeployed, capsys):
+    codes = [tandem(undeployed, command) for command in ("runs", "runs show x", "run post --hours 6")]
+    assert (codes, capsys.readouterr().err.count("it is not deployed")) == ([2, 2, 2], 3)
+
+
+@pytest.mark.parametrize("words", ["run post --dry-run", "runs", "runs show x", "results x"])
+def test_the_environment_must_be_named(words, capsys):
+    assert main(words.split()) == 2
+    assert "--env" in capsys.readouterr().err
+
+
+def test_the_beat_stands_beside_the_runs(fleet):
+    put_beat(fleet)
+    assert list_keys(fleet, "runner") == ["runner.json"]
