@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from rehearsal.cluster.controllers import run_controllers
+from rehearsal.cluster.controllers import run_controllers, run_pods
 from rehearsal.cluster.pods import PodRuntime
 from rehearsal.cluster.store import ObjectStore
 
@@ -67,6 +67,10 @@ class RehearsalCluster:
             if self.store.version == version:
                 return
         raise RuntimeError(f"objects still change after {PASSES} passes at {self.clock.now():%H:%M:%S}")
+
+    def look_at_pods(self) -> None:
+        """Write into the pods' status what became of their processes; the controllers have not seen it yet."""
+        run_pods(self.store, self._runtime)
 
     def advance(self, seconds: float, step_s: float = 1.0) -> None:
         """Let time go by, in steps, and the controllers work after each."""

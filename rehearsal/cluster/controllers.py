@@ -23,7 +23,7 @@ from rehearsal.cluster.scheduling import (
     set_condition,
     write_status,
 )
-from rehearsal.cluster.store import KINDS, Object, ObjectStore, format_time
+from rehearsal.cluster.store import Object, ObjectStore, format_time
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"  # a Job's pod carries it until the Job has counted the pod
 FIRST_RETRY_S = 10.0
@@ -44,12 +44,8 @@ def run_controllers(store: ObjectStore, runtime: PodRuntime) -> None:
 
 def collect_garbage(store: ObjectStore) -> None:
     """Delete each object all of whose owners are gone."""
-    rows = [(plural, body["metadata"]) for plural in KINDS for body in store.list_objects(plural)]
-    uids = {metadata["uid"] for _, metadata in rows}
-    for plural, metadata in rows:
-        owners = {owner["uid"] for owner in metadata.get("ownerReferences", [])}
-        if owners and not owners & uids:
-            store.delete_object(plural, metadata.get("namespace", ""), metadata["name"])
+    for plural, namespace, name in store.list_orphans():
+        store.delete_object(plural, namespace, name)
 
 
 def sync_deployments(store: ObjectStore) -> None:
@@ -121,8 +117,7 @@ def run_pods(store: ObjectStore, runtime: PodRuntime) -> None:
 
 def list_children(store: ObjectStore, owner: Object, plural: str = "pods") -> list[Object]:
     """Return the objects that an object owns."""
-    uid, rows = owner["metadata"]["uid"], store.list_objects(plural, owner["metadata"]["namespace"])
-    return [row for row in rows if any(ref["uid"] == uid for ref in row["metadata"].get("ownerReferences", []))]
+    return store.list_objects(plural, owner["metadata"]["namespace"], owner_uid=owner["metadata"]["uid"])
 
 
 def build_owner(body: Object) -> Object:

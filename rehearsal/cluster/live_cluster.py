@@ -1,4 +1,7 @@
-"""A cluster at work in a thread of its own: its API on a port, its controllers ten times a second."""
+"""A cluster at work in a thread of its own: its API on a port, its controllers whenever something changed.
+
+What only time changes, such as a deadline, is seen within a second.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from rehearsal.cluster.store import Object
 from rehearsal.loopback import HOST
 
 T = TypeVar("T")
-TICK_S = 0.1
+TICK_S, LONGEST_PAUSE_S = 0.1, 1.0
 CALL_TIMEOUT_S = 60.0
 
 
@@ -81,11 +84,15 @@ class LiveCluster:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
 
     async def _tick(self) -> None:
+        version, due_s = 0, 0.0
         while True:
             try:
                 for action in self._actions:
                     action()
-                self.cluster.settle()
+                self.cluster.look_at_pods()
+                if self.cluster.store.version != version or self._loop.time() >= due_s:
+                    self.cluster.settle()
+                    version, due_s = self.cluster.store.version, self._loop.time() + LONGEST_PAUSE_S
             except Exception:  # noqa: BLE001 - said, and tried again: a cluster that stands still says nothing
                 traceback.print_exc()
             await asyncio.sleep(TICK_S)

@@ -116,15 +116,23 @@ class ObjectStore:
         self._changes, self._forgotten_version = deque[ObjectChange](), 0
 
     def list_objects(
-        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
-    ) -> list[Object]:
-        """Return copies, sorted by namespace and name; None looks into every namespace."""
+        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        owner_uid: str = "",
+    ) -> list[Object]:  # fmt: skip
+        """Return copies, sorted by namespace and name; None looks into every namespace, an owner at its own alone."""
         keys = sorted(key for key in self._objects if key[0] == plural and namespace in (None, key[1]))
         return [
             copy_object(self._objects[key])
             for key in keys
-            if is_selected(self._objects[key], label_selector, field_selector)
+            if (not owner_uid or owner_uid in _list_owners(self._objects[key]["metadata"]))
+            and is_selected(self._objects[key], label_selector, field_selector)
         ]
+
+    def list_orphans(self) -> list[tuple[str, str, str]]:
+        """Return kind, namespace and name of each object whose owners are all gone."""
+        uids = {body["metadata"]["uid"] for body in self._objects.values()}
+        owners = ((key, _list_owners(body["metadata"])) for key, body in self._objects.items())
+        return [key for key, owner_uids in owners if owner_uids and not uids.intersection(owner_uids)]
 
     def get_object(self, plural: str, namespace: str, name: str) -> Object:
         """Return a copy.
@@ -325,7 +333,12 @@ def copy_object(body: Object) -> Object:
 
 def is_selected(body: Mapping[str, Any], label_selector: str, field_selector: str) -> bool:
     """Tell whether an object matches both selectors; an empty one matches all."""
-    return match_labels(label_selector, body["metadata"].get("labels", {})) and match_fields(field_selector, body)
+    has_labels = not label_selector or match_labels(label_selector, body["metadata"].get("labels", {}))
+    return has_labels and (not field_selector or match_fields(field_selector, body))
+
+
+def _list_owners(metadata: Object) -> list[str]:
+    return [owner["uid"] for owner in metadata.get("ownerReferences", [])]
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
