@@ -88,10 +88,11 @@ def add_runner_identity(scope: Construct, environment: Environment) -> Construct
         Construct(scope, RUNNER_ACCOUNT), environment=environment, namespace=RUNNER_NAMESPACE, account=RUNNER_ACCOUNT,
         statements=build_runner_policy(environment)["Statement"], policy_name="run",
     )  # fmt: skip
-    return add_pod_identities(
+    add_pod_identities(
         Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=RUNNER_NAMESPACE,
         role_arns={RUNNER_ACCOUNT: role.attr_arn},
     )  # fmt: skip
+    return scope
 
 
 def add_pod_identities(

@@ -18,7 +18,7 @@ from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.project_image import LLMPERF, TOOLS
+from tandem.spec.project_image import PROJECT_IMAGES, TOOLS
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -102,12 +102,12 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
                 repositoryName=names.repository_name(WHOLE, image.name)
             )["imageDetails"]
         ]
-        for image in (TOOLS, LLMPERF)
+        for image in PROJECT_IMAGES
     }  # fmt: skip
     found = held(stack.name)
     delete(stack)
 
-    assert tags == {image.name: [[image.tag()]] for image in (TOOLS, LLMPERF)}
+    assert tags == {image.name: [[image.tag()]] for image in PROJECT_IMAGES}
     assert {name: item.differences for name, item in found.items() if item.differences} == {}
     assert found["Image"].matching_properties == ("ServiceToken", "Project", "Repository", "Tag")
 

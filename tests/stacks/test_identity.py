@@ -118,16 +118,120 @@ def test_every_experiment_has_every_account_bound_to_its_role(stacks: Templates,
     bound = {
         (found["Namespace"], found["ServiceAccount"], found["RoleArn"]["Fn::ImportValue"])
         for found in resources(stacks[f"{name}-Workloads"], "AWS::EKS::PodIdentityAssociation")
+        if found["ServiceAccount"] != "runner"
     }
 
     spaces = [experiment_namespace(experiment) for experiment in hosted(environment(name))]
     assert bound == {(space, account, f"{name}-Cluster-RoleArn-{account}") for space in spaces for account in ACCOUNTS}
 
 
+def runner_role(stacks: Templates, name: str = "post-us-east-2") -> dict[str, Any]:
+    """The role that the runner's account is bound to."""
+    template = stacks[f"{name}-Workloads"]
+    (bound,) = resources(template, "AWS::EKS::PodIdentityAssociation", ServiceAccount="runner")
+    assert (bound["Namespace"], bound["ClusterName"]) == ("runner-system", f"tandem-{name}")
+    properties: dict[str, Any] = template["Resources"][bound["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    return properties
+
+
+def runner_rights(stacks: Templates, name: str = "post-us-east-2") -> dict[str, set[str]]:
+    """Return action -> resources of the runner."""
+    (policy,) = runner_role(stacks, name)["Policies"]
+    found: dict[str, set[str]] = {}
+    for statement in policy["PolicyDocument"]["Statement"]:
+        for action in statement["Action"]:
+            found.setdefault(action, set()).update(statement["Resource"])
+    return found
+
+
+def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templates) -> None:
+    arn = "arn:aws:{0}:us-east-2:111122223333:{1}".format
+    assert runner_rights(stacks) == {
+        "s3:ListBucket": {BUCKET},
+        "s3:ListBucketMultipartUploads": {BUCKET},
+        "s3:GetObject": {
+            f"{BUCKET}/{key}"
+            for key in ("requests/*", "runs/*", "runner.json", "stop.json", "lease.json", "runs/*/lease.json",
+                        "runs/*/heartbeat.json", "models/*", "artifacts/*", "results/*")
+        },
+        "s3:PutObject": {
+            f"{BUCKET}/{key}"
+            for key in ("requests/*.answer.json", "runs/*", "runner.json", "lease.json", "runs/*/lease.json",
+                        "stop.json")
+        },
+        "eks:DescribeNodegroup": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
+        "eks:UpdateNodegroupConfig": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
+        "ec2:DescribeInstances": {"*"},
+        "ec2:DescribeCapacityReservations": {"*"},
+        "autoscaling:DescribeAutoScalingGroups": {"*"},
+        "autoscaling:ResumeProcesses": {arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")},
+        "scheduler:ListSchedules": {"*"},
+        **{
+            f"scheduler:{verb}Schedule": {arn("scheduler", "schedule/tandem-post-us-east-2/*")}
+            for verb in ("Create", "Get", "Delete")
+        },
+        "iam:PassRole": {"arn:aws:iam::111122223333:role/tandem-post-us-east-2-scheduler"},
+        "cloudwatch:GetMetricStatistics": {"*"},
+        "lambda:GetFunctionConfiguration": {
+            arn("lambda", f"function:tandem-post-us-east-2-{kind}") for kind in ("stop", "reap")
+        },
+        "budgets:ViewBudget": {"arn:aws:budgets::111122223333:budget/tandem-post-us-east-2-monthly"},
+        "sns:Publish": {arn("sns", "tandem-post-us-east-2-alarms")},
+        "kms:Decrypt": {arn("kms", "key/*")},
+        "kms:GenerateDataKey": {arn("kms", "key/*")},
+    }  # fmt: skip
+
+
+def test_what_the_runner_may_without_an_id_is_bound_by_a_condition(stacks: Templates) -> None:
+    (policy,) = runner_role(stacks)["Policies"]
+    conditions = {action: statement.get("Condition") for statement in policy["PolicyDocument"]["Statement"]
+                  for action in statement["Action"]}  # fmt: skip
+    assert conditions["iam:PassRole"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
+    assert conditions["ec2:DescribeInstances"] == {"StringEquals": {"aws:RequestedRegion": "us-east-2"}}
+    assert conditions["kms:GenerateDataKey"] == {
+        "StringEquals": {"kms:ViaService": ["sns.us-east-2.amazonaws.com", "sqs.us-east-2.amazonaws.com"]},
+        "ForAnyValue:StringEquals": {"kms:ResourceAliases": "alias/tandem-post-us-east-2-guard"},
+    }
+    assert conditions["autoscaling:ResumeProcesses"] == {
+        "StringEquals": {
+            "aws:ResourceTag/eks:cluster-name": "tandem-post-us-east-2",
+            "aws:ResourceTag/eks:nodegroup-name": "post-us-east-2-trn2",
+        }
+    }
+
+
+def test_the_topics_key_admits_whom_iam_admits(stacks: Templates) -> None:
+    """Its policy hands these actions to the account, so that the runner's own right is enough to publish."""
+    (key,) = resources(stacks["post-us-east-2-Guard"], "AWS::KMS::Key")
+    (owner,) = [each for each in key["KeyPolicy"]["Statement"] if "AWS" in each["Principal"]]
+    assert owner["Principal"] == {"AWS": "arn:aws:iam::111122223333:root"}
+    assert {"kms:Decrypt", "kms:GenerateDataKey"} <= set(owner["Action"])
+    assert "Condition" not in owner
+
+
+def test_under_a_customers_key_the_runner_may_use_it_for_s3_alone(stacks: Templates) -> None:
+    rights = runner_rights(stacks, "customer-keys")
+    assert {key for key in rights["kms:GenerateDataKey"] if not key.endswith("key/*")} == {KEY}
+    assert {key for key in rights["kms:Decrypt"] if not key.endswith("key/*")} == {KEY}
+
+
+def test_the_runners_role_is_for_its_account_in_its_namespace(stacks: Templates) -> None:
+    (trust,) = runner_role(stacks)["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Condition"] == {
+        "StringEquals": {
+            "aws:RequestTag/eks-cluster-arn": "arn:aws:eks:us-east-2:111122223333:cluster/tandem-post-us-east-2",
+            "aws:RequestTag/kubernetes-service-account": "runner",
+        },
+        "StringLike": {"aws:RequestTag/kubernetes-namespace": "runner-system"},
+    }
+
+
 def test_flux_pulls_a_private_chart_with_a_role_of_its_own(stacks: Templates) -> None:
     template = stacks["private-charts-Workloads"]
     ((role, found),) = (
-        (name, each["Properties"]) for name, each in template["Resources"].items() if each["Type"] == "AWS::IAM::Role"
+        (name, each["Properties"])
+        for name, each in template["Resources"].items()
+        if each["Type"] == "AWS::IAM::Role" and not name.startswith("RunnerIdentity")
     )
     (bound,) = (
         each

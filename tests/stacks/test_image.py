@@ -29,7 +29,7 @@ from aws_cdk import aws_s3_assets as assets
 from stacks.image import RESOURCE_TYPE, ImageStack
 from stacks.network import NetworkIds
 from tandem.spec.environment import Environment
-from tandem.spec.project_image import LLMPERF, ROOT, TOOLS, ProjectImage
+from tandem.spec.project_image import LLMPERF, PROJECT_IMAGES, ROOT, RUN, TOOLS, ProjectImage
 
 NOWHERE = NetworkIds(vpc_id="vpc-0123456789abcdef0", subnet_ids={})
 pytestmark = pytest.mark.cdk
@@ -39,7 +39,7 @@ MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 
 def part(template: Template, image: ProjectImage) -> Template:
     """Return the resources of one image and those that all share."""
-    theirs = {LLMPERF: "Llmperf"}
+    theirs = {LLMPERF: "Llmperf", RUN: "Run"}
     own, strange = theirs.get(image), tuple(start for other, start in theirs.items() if other != image)
     shared = ("Logs", "Provider")
     return {
@@ -51,7 +51,7 @@ def part(template: Template, image: ProjectImage) -> Template:
     }
 
 
-@pytest.fixture(scope="session", params=[TOOLS, LLMPERF], ids=lambda image: image.name)
+@pytest.fixture(scope="session", params=PROJECT_IMAGES, ids=lambda image: image.name)
 def image(request: pytest.FixtureRequest) -> ProjectImage:
     found: ProjectImage = request.param
     return found
@@ -117,8 +117,8 @@ def test_images_are_built_one_after_another(stacks: Templates) -> None:
         if body["Type"] == RESOURCE_TYPE
     }
 
-    (second,) = [name for name in waits if name != "Image"]
-    assert waits == {"Image": None, second: ["Image"]}
+    first, second, third = sorted(waits)  # Image, LlmperfImage..., RunImage...
+    assert waits == {first: None, second: [first], third: [second]}
 
 
 class TestTheRepository:
@@ -238,7 +238,8 @@ class TestTheSource:
         strangers = (
             "README.md",
             "tandem/cli/program.py",
-            "tandem/spec/data/x.yaml",
+            "tandem/spec/data/x.txt",
+            "tandem/ops/destroy/stacks.py",
             "tandem/artifacts/__pycache__/log.pyc",
         )
         for file in (*image.source_files(), *strangers):
@@ -277,5 +278,5 @@ def test_a_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -
         if "ec2:CreateNetworkInterfacePermission" in statement["Action"]
     ]
 
-    assert len(granted) == 2
+    assert len(granted) == len(PROJECT_IMAGES)
     assert all(len(statement["Condition"]["StringEquals"]["ec2:Subnet"]) == 3 for statement in granted)

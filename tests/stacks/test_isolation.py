@@ -34,26 +34,26 @@ def test_another_synthesis_among_other_environments_gives_the_same_bytes(assembl
     assert mine == texts(alone)
 
 
-def test_renewing_a_reservation_changes_fleet_only(synth: Synth, alone: Path) -> None:
+def test_renewing_a_reservation_changes_fleet_and_what_the_runner_reads(synth: Synth, alone: Path) -> None:
     renewed = changed(variants()["capacity-block"], capacity={"reservation_id": OTHER_RESERVATION})
-    assert differing(alone, synth(renewed)) == {"capacity-block-Fleet"}
+    assert differing(alone, synth(renewed)) == {"capacity-block-Fleet", "capacity-block-Workloads"}
 
 
-FLEET_AND_ITS_DASHBOARD = {"capacity-block-Fleet", "capacity-block-Observability"}
+FLEET_AND_ITS_READERS = {f"capacity-block-{kind}" for kind in ("Fleet", "Observability", "Workloads")}
 
 
-def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboard_says_of_it(synth: Synth) -> None:
+def test_renewing_a_block_whose_hours_are_said_changes_what_a_dashboard_says_of_it_too(synth: Synth) -> None:
     def during(reservation: str, day: int) -> Path:
         starts = datetime(2026, 12, day, 11, 30, tzinfo=UTC)
         block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
         return synth(changed(variants()["capacity-block"], capacity={"reservation_id": reservation, "block": block}))
 
-    assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_DASHBOARD
+    assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_READERS
 
 
-def test_moving_to_another_zone_changes_fleet_its_dashboard_and_nat(synth: Synth, alone: Path) -> None:
+def test_moving_to_another_zone_changes_fleet_its_readers_and_nat(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
-    assert differing(alone, synth(moved)) == {*FLEET_AND_ITS_DASHBOARD, "capacity-block-Network"}
+    assert differing(alone, synth(moved)) == {*FLEET_AND_ITS_READERS, "capacity-block-Network"}
 
 
 OF_EXPERIMENTS = {"Workloads", "Observability"}  # the only templates that an experiment may change
@@ -100,6 +100,15 @@ def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, al
     assert differing(alone, synth(synced)) == {"capacity-block-Workloads", "capacity-block-Network"}
 
 
-def test_no_template_knows_a_reservation_but_fleets(stacks: Templates) -> None:
+def test_no_template_knows_a_reservation_but_fleets_and_the_runners(stacks: Templates) -> None:
+    """A missing Capacity Block must never roll back the cluster; of a ConfigMap nothing is asked."""
     holders = {name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)}
-    assert holders == {"Fleet"}  # a dashboard names it once its hours are said
+    assert holders == {"Fleet", "Workloads"}  # a dashboard names it once its hours are said
+    manifests = [
+        str(found["Properties"]["Manifest"])
+        for template in stacks.values()
+        for found in template["Resources"].values()
+        if RESERVATION in str(found) and "Manifest" in found.get("Properties", {})
+    ]
+    assert manifests != []
+    assert all(text.count(RESERVATION) == 1 and '"name":"specs"' in text for text in manifests)

@@ -72,7 +72,8 @@ def services(template: Template) -> set[str]:
 
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
     wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
-    assert services(stacks["closed-Network"]) - {"lambda", "autoscaling"} == wanted
+    of_the_guard = {"autoscaling", "scheduler", "sns"}  # what the runner calls where nothing leads out
+    assert services(stacks["closed-Network"]) - {"lambda"} == wanted | of_the_guard
 
 
 @pytest.mark.parametrize(("secret", "reached"), [("tandem/hub-token", True), (None, False)])

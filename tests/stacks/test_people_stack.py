@@ -28,6 +28,20 @@ def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> No
     assert made == {names.people_policy_name(place, kind): build_policy(place, kind) for kind in names.PEOPLE}
 
 
+def test_the_callers_id_stays_for_iam_to_fill_in(stacks: Templates) -> None:
+    """CloudFormation substitutes `${...}` in Fn::Sub alone, so the text must stand in none."""
+    policies = resources(stacks[f"{ASKING}-Guard"], POLICY)
+    texts = [
+        arn
+        for policy in policies
+        for statement in policy["PolicyDocument"]["Statement"]
+        for arn in statement["Resource"]
+        if "aws:userid" in str(arn)
+    ]
+    assert [str(arn).rpartition("/requests/")[2] for arn in texts] == ["${aws:userid}/*"]
+    assert "Fn::Sub" not in json.dumps(policies)
+
+
 def test_no_policy_is_attached_and_each_outlives_its_stack(stacks: Templates) -> None:
     found = [one for one in stacks[f"{ASKING}-Guard"]["Resources"].values() if one["Type"] == POLICY]
     assert [one["Properties"].keys() & {"Roles", "Users", "Groups"} for one in found] == [set()] * len(names.PEOPLE)

@@ -14,6 +14,7 @@ from assemblies import Template, Templates, environment, hosted, inputs, one, re
 
 from charts import list_stages, render_workloads
 from charts.people import render_people
+from charts.runner import render_runner
 from charts.tree import render_files
 from stacks.workloads import split_chart
 from tandem.rules.speculation import MAX_CDK_VARIANTS
@@ -33,7 +34,7 @@ def workloads(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Workloads"]
 
 
-PEOPLE = ("people", "people")
+PEOPLE, RUNNER = ("people", "people"), ("runner", "runner")
 
 
 @cache
@@ -52,7 +53,8 @@ def placed(template: Template) -> dict[tuple[str, str], list[str]]:
     objects = rendered()
     charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in list_stages(found)]
     made = {chart: [next(ids) for _ in split_chart(chart[1], objects[chart])] for chart in charts}
-    return made | {PEOPLE: list(ids)}
+    people = [next(ids) for _ in range(1 + len(hosted(environment("post-us-east-2"))))]
+    return made | {PEOPLE: people, RUNNER: list(ids)}
 
 
 def applied(template: Template) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -112,6 +114,36 @@ def test_people_get_rights_once_every_namespace_is_there(workloads: Template) ->
     assert all(earlier in waits[later] for earlier, later in pairwise(made[PEOPLE]))
 
 
+def test_the_runner_starts_once_it_is_bound_and_every_experiment_is_there(workloads: Template) -> None:
+    """A pod that was there before its association is not given credentials until it is made again."""
+    made = placed(workloads)
+    waits = {name: set(workloads["Resources"][name]["DependsOn"]) for name in made[RUNNER]}
+    (bound,) = associations(workloads, "runner-system")
+    (role,) = [name for name, found in workloads["Resources"].items() if name.startswith("RunnerIdentity") and
+               found["Type"] == "AWS::IAM::Role"]  # fmt: skip
+    experiments = {name for (chart, _), ids in made.items() if chart not in {"people", "runner"} for name in ids}
+
+    first, *_ = made[RUNNER]
+    assert {bound, role} | experiments <= waits[first]
+    assert all(earlier in waits[later] for earlier, later in pairwise(made[RUNNER]))
+    *earlier_kinds, last_kinds = ({body["kind"] for body in manifest(workloads, name)} for name in made[RUNNER])
+    assert last_kinds == {"Deployment"}
+    assert "Deployment" not in set().union(*earlier_kinds)
+
+
+def manifest(template: Template, name: str) -> list[dict[str, Any]]:
+    objects: list[dict[str, Any]] = json.loads(template["Resources"][name]["Properties"]["Manifest"])
+    return objects
+
+
+def associations(template: Template, namespace: str) -> set[str]:
+    return {
+        name
+        for name, found in template["Resources"].items()
+        if found["Type"] == "AWS::EKS::PodIdentityAssociation" and found["Properties"]["Namespace"] == namespace
+    }
+
+
 @pytest.mark.parametrize("type_", [MANIFEST, HELM])
 def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
     entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
@@ -125,9 +157,9 @@ def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
 
 
 def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
-    """But in the artifact key, which a mirror never changes."""
+    """But in the artifact key, which a mirror never changes, and in the specs, which name what a mirror replaces."""
     found = stacks["customer-keys-Workloads"]["Resources"].values()
-    plain = [str(each.get("Properties", {})).replace("\\", "") for each in found]
+    plain = [str(each.get("Properties", {})).replace("\\", "").partition("registry_mirrors")[0] for each in found]
     texts = [re.sub(r'"image_repository": "[^"]*"', "", text) for text in plain]
     assert [text for text in texts if "public.ecr.aws" in text] == []
 
@@ -146,7 +178,8 @@ def sent(variants: int) -> dict[str, list[Any]]:
     place, experiment = environment("post-us-east-2"), wide_experiment(variants)
     charts = render_workloads(place, experiment, inputs().catalogue)
     held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
-    return held | render_people(place, [experiment], {experiment.name: charts})
+    people, runner = render_people(place, [experiment], {experiment.name: charts}), render_runner(place, [experiment])
+    return held | people | {f"runner-{part}": objects for part, objects in runner.items()}
 
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
@@ -164,19 +197,16 @@ def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
 
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
 def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(stacks: Templates, name: str) -> None:
-    types = {found["Type"] for found in stacks[f"{name}-Workloads"]["Resources"].values()}
-    assert types == {"AWS::EKS::PodIdentityAssociation"}
+    found = stacks[f"{name}-Workloads"]["Resources"]
+    types = {body["Type"] for body in found.values()}
+    assert types == {"AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"}
+    assert [name for name, body in found.items() if body["Type"] == "AWS::IAM::Role" and "Runner" not in name] == []
 
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
 def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experiment: str) -> None:
     """A pod that was there before its association is not given credentials until it is made again."""
-    bound = {
-        name
-        for name, found in workloads["Resources"].items()
-        if found["Type"] == "AWS::EKS::PodIdentityAssociation"
-        and found["Properties"]["Namespace"] == f"tandem-{experiment}"
-    }
+    bound = associations(workloads, f"tandem-{experiment}")
     first = [workloads["Resources"][name] for name in placed(workloads)[experiment, "base"]]
 
     assert len(bound) == 4
