@@ -282,8 +282,8 @@ def _align_clocks(table: RequestTable) -> RequestTable:
     shift_s = utc_s - manifest.parse_moment(run.clock.utc).timestamp() + run.clock.monotonic_s - table.start_s
     if np.abs(shift_s).max(initial=0.0) < ADJUSTMENT_S:
         return table
-    run, times = msgspec.structs.replace(run, resumed=()), {"start_s": table.start_s + shift_s}
-    return replace(table, run=run, end_s=table.end_s + shift_s, **times)
+    run = msgspec.structs.replace(run, resumed=())
+    return replace(table, run=run, start_s=table.start_s + shift_s, end_s=table.end_s + shift_s)
 
 
 def _read_columns(

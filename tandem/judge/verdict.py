@@ -84,7 +84,7 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
     claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
-    llmperf_claims, llmperf_notes = answer_llmperf(table, post_variants, margin=margin)
+    claims += answer_llmperf(table, post_variants, margin=margin)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version,
@@ -102,10 +102,10 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         equality=equality,
         acceptance=acceptance,
         headlines=build_headlines(table, cells, controls, equality, margin=margin),
-        claims=(*claims, *llmperf_claims),
+        claims=claims,
         claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table), *llmperf_notes])),
+        notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
 

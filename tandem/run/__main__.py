@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from tandem.artifacts.driver.log import log_event
-from tandem.errors import INTERRUPT_EXIT_CODE, ExitCode, TandemError
+from tandem.errors import ExitCode, TandemError
 from tandem.run.task_settings import read_task
 
 ABOUT = "the runner of an environment, and the Jobs that it makes: measure one round, judge a run"
@@ -25,7 +25,15 @@ WORK_FOLDER = Path("/work/run")  # on the pod's own disk (charts/runner.py)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _build_parser().parse_args(argv)
+    parser = argparse.ArgumentParser(prog="python -m tandem.run", description=ABOUT, epilog=EPILOG)
+    parser.add_argument("command", choices=("serve", "measure", "judge"))
+    parser.add_argument("--environment", help="of `serve`: its name")
+    parser.add_argument("--specs", type=Path, help="of `serve`: folder of environments/ and experiments/")
+    folder_help = "of a Job: its own, what it holds is thrown away"
+    parser.add_argument("--folder", type=Path, default=WORK_FOLDER, help=folder_help)
+    options = parser.parse_args(argv)
+    if options.command == "serve" and not (options.environment and options.specs):
+        parser.error("serve takes --environment and --specs")
     if "AWS_REGION" in os.environ:  # what pods are given; boto3 itself reads the other name only
         os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:
@@ -33,20 +41,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TandemError as error:
         log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=error.exit_code)
         return error.exit_code
-    except KeyboardInterrupt:
-        return INTERRUPT_EXIT_CODE
-
-
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tandem.run", description=ABOUT, epilog=EPILOG)
-    subparsers = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    serve = subparsers.add_parser("serve", help="take requests from the bucket and run them", epilog=EPILOG)
-    serve.add_argument("--environment", required=True, help="name")
-    serve.add_argument("--specs", type=Path, required=True, help="folder of environments/ and experiments/")
-    for name, summary in (("measure", "measure one round of a run"), ("judge", "judge a run")):
-        job = subparsers.add_parser(name, help=f"{summary}, as TANDEM_TASK says", epilog=EPILOG)
-        job.add_argument("--folder", type=Path, default=WORK_FOLDER, help="its own: what it holds is thrown away")
-    return parser
 
 
 def _run_command(options: argparse.Namespace) -> int:

@@ -57,7 +57,6 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     lines = [*report.format_lines(), *([] if report.verdict else [report.note])]
     with translate_disk_errors(folder):
         (folder / round_records.VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (folder / round_records.CONFIRMED_FILE).write_bytes(msgspec.json.encode(task.confirmed))
         (folder / JUDGMENT_FILE).write_bytes(msgspec.json.encode(judgment))
     names = [name for name in (*RUN_FILES, *round_records.JUDGED_FILES, JUDGMENT_FILE) if (folder / name).is_file()]
     prefix = results_prefix(task.experiment, task.run)

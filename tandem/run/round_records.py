@@ -2,14 +2,13 @@
 
 Invariant: what one Job measured stands at `round_prefix`, its `round.json` last, so that a torn round is none. A folder
 is made of the confirmed rounds alone, each by the attempt that counts, and a round's records keep their bytes: the
-folder is what one run of the bench would have left. Which rounds are confirmed is the runner's word: it tells its Jobs,
-and the judge keeps it as `confirmed.json` beside what it stores, for who reads the results of a judged run.
+folder is what one run of the bench would have left. Which rounds are confirmed is said by the run's journal alone.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,7 +21,6 @@ from tandem.artifacts.store import ObjectStore
 from tandem.bench import counters, host, manifest, summary
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
-from tandem.bench.llmperf.run import CALLS
 from tandem.bench.record import read_records
 from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
@@ -32,9 +30,9 @@ from tandem.run.run_values import BenchTask, RoundResult
 ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
 """The files that each round adds lines to."""
 
-CONFIRMED_FILE, VERDICT_TEXT = "confirmed.json", "verdict.txt"
-LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (CALLS, RECORDS_FILE, manifest.FILE))
-JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE, CONFIRMED_FILE)
+VERDICT_TEXT = "verdict.txt"
+LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (RECORDS_FILE, manifest.FILE))
+JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE)
 """What the judge adds to a run's folder, beside judgment.json, which is stored after all of them."""
 
 S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round
@@ -117,63 +115,59 @@ def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Con
     return sizes
 
 
-def download_results(
-    store: ObjectStore, experiment: str, run: str, folder: Path, confirmed: Confirmed | None = None
-) -> Path:
+def download_results(store: ObjectStore, experiment: str, run: str, folder: Path, confirmed: Confirmed) -> Path:
     """Bring a run's folder from the bucket: the confirmed rounds' records, and all that the judge made of them.
 
     Args:
         store: the bucket.
         experiment, run: names.
         folder: a new one; it has its name only when all of it is there.
-        confirmed: round and attempt, as the run's journal has them; None for what the judge of the run took.
+        confirmed: round and attempt, as the run's journal has them.
 
     Raises:
         InputError: the folder holds something, no round is confirmed, or one is not stored whole.
         ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
     """
     prefix = results_prefix(experiment, run)
-    if confirmed is None:
-        content = _read_object(store, prefix + CONFIRMED_FILE)
-        confirmed = msgspec.json.decode(content, type=Confirmed) if content is not None else ()
-    if not confirmed:
-        change = "see what was measured: tandem runs show"
-        raise InputError("no round of this run is confirmed", where=store.url(prefix), change=change)
-    if folder.exists() and any(folder.iterdir()):
-        raise InputError("the folder is not empty", where=str(folder), change="name a new folder by --out")
+    if not confirmed or (folder.exists() and any(folder.iterdir())):
+        problem = "the folder is not empty" if confirmed else "no round of this run is confirmed"
+        change = "name a new folder by --out" if confirmed else "see what was measured: tandem runs show"
+        raise InputError(problem, where=str(folder) if confirmed else store.url(prefix), change=change)
     partial = folder.with_name(f".{folder.name}.receiving")  # what an interrupted one left there is thrown away
     shutil.rmtree(partial, ignore_errors=True)
     rebuild_folder(store, experiment, run, confirmed, partial)
-    with translate_disk_errors(folder):
-        for name in (*JUDGED_FILES, JUDGMENT_FILE):
-            content = _read_object(store, prefix + name)
-            if content is not None:
-                (partial / name).parent.mkdir(exist_ok=True)
-                (partial / name).write_bytes(content)
-        partial.replace(folder)
+    _write_files(partial, {name: _read_object(store, prefix + name) for name in (*JUDGED_FILES, JUDGMENT_FILE)})
+    partial.replace(folder)
     return folder
 
 
 def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
     """Bring the records of the task's llmperf Job into the run's folder; return why they are not there, else "".
 
-    The Job's folder bears its name and its uid (`charts.pod.holder_variables`).
-
     Raises:
         ExternalError: S3 failed for longer than S3_RETRY_S.
     """
-    below, job = f"results/{task.experiment}/{LLMPERF_FOLDER}/", task.llmperf_job
-    keys = retry_upload(lambda: [row.key for row in store.list(below + job)], S3_RETRY_S)
-    holders: Sequence[str] = sorted({key.removeprefix(below).partition("/")[0] for key in keys})
-    holders = [holder for holder in holders if holder == job or holder.startswith(f"{job}-")][-1:]
-    for holder in holders:
-        contents = {name: _read_object(store, f"{below}{holder}/{Path(name).name}") for name in LLMPERF_FILES}
-        if all(contents.values()):
-            for name, content in contents.items():
+    job = f"results/{task.experiment}/{LLMPERF_FOLDER}/{task.llmperf_job}"
+    keys = retry_upload(lambda: [row.key for row in store.list(f"{job}-")], S3_RETRY_S)  # the Job's uid follows
+    contents = {
+        name: _read_object(store, key)
+        for key in keys
+        for name in LLMPERF_FILES
+        if key.endswith(name.removeprefix(LLMPERF_FOLDER))
+    }
+    if len(contents) < len(LLMPERF_FILES):
+        return f"no claim of the post is answered from {LLMPERF_FOLDER}: {store.url(job)} has no records"
+    _write_files(folder, contents)
+    return ""
+
+
+def _write_files(folder: Path, contents: Mapping[str, bytes | None]) -> None:
+    """Write those of the files that have a content."""
+    with translate_disk_errors(folder):
+        for name, content in contents.items():
+            if content is not None:
                 (folder / name).parent.mkdir(exist_ok=True)
-                (folder / name).write_bytes(content or b"")
-            return ""
-    return f"no claim of the post is answered from llmperf: {store.url(below + job)} has no records"
+                (folder / name).write_bytes(content)
 
 
 def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) -> None:
@@ -183,14 +177,11 @@ def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) ->
         InputError: it is not.
     """
     missing = [name for name, content in contents.items() if content is None]
-    problem = f"round {number} is not stored whole: {', '.join(missing)} is missing"
-    if not missing:
-        result = msgspec.json.decode(contents[ROUND_FILE] or b"", type=RoundResult)
-        count = (contents[RECORDS_FILE] or b"").count(b"\n")
-        problem = f"round {number} has {count} records and {ROUND_FILE} counts {result.requests}"
-        if count == result.requests:
-            return
-    raise InputError(problem, where=url, change="measure it again: the runner does so with another attempt")
+    count, result_body = (contents[RECORDS_FILE] or b"").count(b"\n"), contents[ROUND_FILE] or b""
+    if missing or count != msgspec.json.decode(result_body, type=RoundResult).requests:
+        reason = f"{', '.join(missing)} is missing" if missing else f"it has {count} records, and not those it counts"
+        problem, change = f"round {number} is not stored whole: {reason}", "measure it again, as another attempt"
+        raise InputError(problem, where=url, change=change)
 
 
 def _read_object(store: ObjectStore, key: str) -> bytes | None:

@@ -18,6 +18,10 @@ from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import TASK_VARIABLE, BenchTask
 
 _TASK_CHANGE = "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
+_MANIFEST_FIELDS = (  # that a task has under the manifest's names
+    *("run", "environment", "experiment", "instance_type", "schedule"),
+    *("arms", "seed", "rounds", "control_rounds"),
+)
 
 
 def read_task() -> BenchTask:
@@ -47,18 +51,6 @@ def build_task_settings(task: BenchTask) -> RunSettings:
     """
     size = SIZES[task.size]
     suites = size.load_suites(size.select_names(task.suites))
-    fields = {
-        "run": task.run,
-        "environment": task.environment,
-        "experiment": task.experiment,
-        "instance_type": task.instance_type,
-        "schedule": task.schedule,
-        "arms": task.arms,
-        "seed": task.seed,
-        "api": "chat",
-        "rounds": task.rounds,
-        "control_rounds": task.control_rounds,
-        "time_outs": Timeouts(),
-        "price_usd_per_hour": task.usd_per_hour,
-    }
+    fields = {name: getattr(task, name) for name in _MANIFEST_FIELDS}
+    fields |= {"api": "chat", "time_outs": Timeouts(), "price_usd_per_hour": task.usd_per_hour}
     return build_settings(size, suites, fields, most_tokens=task.most_tokens)

@@ -238,7 +238,7 @@ def test_a_task_that_cannot_be_done_is_refused(
     [
         ("round.json", None, "round.json is missing"),
         ("warmup.jsonl", None, "warmup.jsonl is missing"),
-        ("records.jsonl", b"{}\n", "round 0 has 1 records and round.json counts 6"),
+        ("records.jsonl", b"{}\n", "it has 1 records, and not those it counts"),
     ],
 )
 def test_a_torn_round_is_refused_as_the_confirmed_one(

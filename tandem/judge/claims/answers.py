@@ -59,6 +59,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
     *,
     margin: float,
     controls: RunControls,
+    claims: Sequence[Claim] | None = None,
 ) -> tuple[ClaimVerdict, ...]:
     """Return the answers in the register's order, one a variant, or one where it is the run's.
 
@@ -70,6 +71,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         acceptance: of each arm.
         margin: within which a speed-up is the same.
         controls: rounds that they mark are left out; where they void the run, nothing is concluded.
+        claims: None for all of the register.
     """
     claim_register, pairing = read_register(), RequestPairing(table, controls.marked_rounds)
     variant_results = [
@@ -86,7 +88,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         for variant in variants
     ]
     verdicts = []
-    for claim in claim_register.claim:
+    for claim in claim_register.claim if claims is None else claims:
         for results in variant_results[:1] if claim.asks in RUN_CLAIMS else variant_results:
             answer = _answer_claim(claim, results, controls.void[0] if controls.void else "")
             verdicts.append(
