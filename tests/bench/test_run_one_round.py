@@ -57,25 +57,6 @@ def test_all_parts_ask_what_one_run_asks(whole: Ran, parts: list[Ran]) -> None:
     assert dict(got) == expected
 
 
-def test_the_parts_take_the_turns_in_the_order_of_one_run(whole: Ran, parts: list[Ran]) -> None:
-    turns = [
-        list(dict.fromkeys((one.round, one.slot, one.arm) for one in sorted(ran.records, key=lambda one: one.start_s)))
-        for ran in (whole, parts[-1])
-    ]
-    assert turns[0] == turns[1]
-
-
-def test_the_parts_folder_is_that_of_one_run(whole: Ran, parts: list[Ran]) -> None:
-    names = [sorted(path.name for path in ran.folder.iterdir()) for ran in (whole, parts[-1])]
-    before, after = (manifest.read_manifest(ran.folder) for ran in (whole, parts[-1]))
-    same = ("rounds", "control_rounds", "plan", "suites", "concurrency", "seed", "simulated", "schedule")
-
-    assert names[0] == names[1]
-    assert [getattr(before, name) for name in same] == [getattr(after, name) for name in same]
-    assert len(after.resumed) == TOTAL - 1
-    assert [line["round"] for line in parts[-1].lines("rounds.jsonl")] == [0, 1, 2]
-
-
 def test_a_part_is_paused_until_the_last_one_is_done(parts: list[Ran]) -> None:
     folders = [parts[0].folder.parent / f"after-{number}" for number in range(TOTAL)]
     ends = [manifest.read_manifest(folder).ended for folder in folders]
@@ -96,22 +77,12 @@ def test_the_last_round_first_leaves_the_run_paused(tmp_path: Path) -> None:
     assert (ran.manifest["ended"]["reason"], {one.round for one in ran.records}) == ("paused", {1})
 
 
-def test_a_round_that_is_recorded_is_not_asked_again(tmp_path: Path) -> None:
-    first = measure(tmp_path, only_round=0, rounds=2)
-    ports = [server.port for server in first.servers]
-    again = measure(tmp_path, only_round=0, rounds=2, resume=True, at=ports)
-    assert (asked(again), again.manifest["ended"]["reason"]) == ([], "paused")
-
-
-@pytest.mark.parametrize("number", [-1, 2])
-def test_a_round_that_the_plan_lacks_is_refused(tmp_path: Path, number: int) -> None:
-    with pytest.raises(InputError, match=rf"the plan has no round {number}; name one of its 2 rounds, from 0"):
-        measure(tmp_path, only_round=number, rounds=2)
-
-
-def test_a_clock_decides_for_whole_runs_alone(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no round 0"):
-        measure(tmp_path, only_round=0, rounds=0, duration_s=1.0)
+@pytest.mark.parametrize(
+    ("number", "changes"), [(-1, {"rounds": 2}), (2, {"rounds": 2}), (0, {"rounds": 0, "duration_s": 1.0})]
+)
+def test_a_round_that_the_plan_lacks_is_refused(tmp_path: Path, number: int, changes: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=rf"the plan has no round {number}; name one of its \d rounds, from 0"):
+        measure(tmp_path, only_round=number, **changes)
 
 
 def test_rounds_of_two_machines_stand_on_one_clock(tmp_path: Path) -> None:
