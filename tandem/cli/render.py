@@ -12,6 +12,7 @@ from tandem.cli.console import format_count, print_json
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
+from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.shell_command import build_cdk_command
 from tandem.spec.environment import GitopsDelivery
 from tandem.spec.names import experiment_namespace
@@ -37,14 +38,17 @@ def render(
     """
     inputs = read_legal_inputs(selection.narrow(names, strict=strict))
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
-    from charts import tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it
+    from charts import runner, tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it
 
     # what a GitOps tool would make, and whose accounts the stack Workloads may not know yet
     unbound_namespaces = {
         environment.name: [
-            experiment_namespace(experiment)
-            for experiment in inputs.list_experiments(environment)
-            if not (out / environment.name / experiment.name).exists()
+            namespace
+            for folder, namespace in {
+                **{hosted.name: experiment_namespace(hosted) for hosted in inputs.list_experiments(environment)},
+                runner.FOLDER: RUNNER_NAMESPACE,
+            }.items()
+            if not (out / environment.name / folder).exists()
         ]
         for environment in inputs.environments()
         if isinstance(environment.delivery, GitopsDelivery)

@@ -189,7 +189,7 @@ def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(specs
     main(command)
 
     said = "deploy Workloads before this is synced: npx cdk deploy dev-trn2-3xlarge/Workloads -c env=dev-trn2-3xlarge"
-    assert (said in first, "tandem-dev start without credentials" in first) == (True, True)
+    assert (said in first, "tandem-dev, runner-system start without credentials" in first) == (True, True)
     assert "Workloads" not in capsys.readouterr().out
 
 
