@@ -12,10 +12,11 @@ from tandem.errors import InputError
 from tandem.guard.fleet_start import RaiseRequest, check_start
 from tandem.ops.node_admission import admit_compile_jobs
 from tandem.run.cluster import ObjectKind
-from tandem.run.jobs import JUDGE_JOB, MEASURE_JOB, close_job, look_at_job, name_job, start_job
+from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_server_pods
 from tandem.spec import names
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.spec.variant_key import compute_artifact_key
 
 MAX_ATTEMPTS = 2  # each Job has retries of its own

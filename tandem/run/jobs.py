@@ -17,7 +17,6 @@ from tandem.run.cluster import Object
 from tandem.run.run_keys import log_key
 from tandem.run.run_world import RunEndError, StepWork
 
-MEASURE_JOB, JUDGE_JOB = "tandem-measure", "tandem-judge"  # CronJobs of charts/measure.py
 RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
 MAX_WORD_CHARACTERS = 240  # of a container's last words in a sentence
 JobState = Literal["absent", "running", "succeeded", "failed"]

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
-from tandem.run.jobs import JUDGE_JOB, MEASURE_JOB, close_job, look_at_job, name_job, start_job
+from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_endpoints
 from tandem.run.serving_steps import check_servers, wait_until_ready
 from tandem.spec import names
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 
 MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS = 3, 3
 REFUSED_EXIT_CODE = 2
