@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,11 @@ import yaml
 
 from tandem.cli.program import app
 from tandem.errors import TandemError
+from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
+from tandem.run.run_values import TASK_VARIABLE
+from tandem.run.task_settings import build_task_settings, read_task
 from tandem.spec import names
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
@@ -28,8 +34,8 @@ OBJECTS: list[dict[str, Any]] = [
     for found in yaml.safe_load_all(path.read_text())
     if "metadata" in found
 ]
-[JOB] = [yaml.safe_load(found) for found in re.findall(r"<<'JOB'\n(.*?)^JOB$", PAGE, flags=re.DOTALL | re.MULTILINE)]
-POD = JOB["spec"]["template"]
+[TASK_PROGRAM] = re.findall(r"<<'TASK'\n(.*?)^TASK$", PAGE, flags=re.DOTALL | re.MULTILINE)
+RUNNER = (ROOT / "manifests" / ENV / "runner" / "runner.yaml").read_text()
 
 
 def named(kind: str) -> set[str]:
@@ -43,13 +49,6 @@ def test_a_command_of_tandem_parses(line):
         assert app.parse_args(words)
 
 
-@pytest.mark.parametrize("line", sorted({line for line in LINES if "-m tandem bench" in line}))
-def test_a_command_of_the_pod_parses(line):
-    words = shlex.split(line.partition("-m tandem ")[2].partition(" >")[0].rstrip("'&"))
-    with contextlib.suppress(TandemError):  # --resume reads the run's folder
-        assert app.parse_args(words)
-
-
 def test_jobs_are_made_of_the_rendered_cron_jobs():
     started = set(re.findall(r"--from=cronjob/(\S+)", PAGE.replace("`", " ")))
     assert started == named("CronJob")
@@ -57,12 +56,19 @@ def test_jobs_are_made_of_the_rendered_cron_jobs():
 
 def test_logs_are_of_jobs_that_were_made():
     made = set(re.findall(r"--from=cronjob/\S+ ([\w-]+)", PAGE))
-    assert set(re.findall(r"job/([\w-]+)", PAGE.replace("cronjob/", ""))) <= made | {JOB["metadata"]["name"]}
+    assert set(re.findall(r"job/([\w-]+)", PAGE.replace("cronjob/", ""))) <= made
 
 
-def test_deployments_and_namespace_are_rendered():
-    assert set(re.findall(r"deploy[ /]([\w-]+)", " ".join(BLOCKS).replace("cdk deploy", ""))) == named("Deployment")
-    assert set(re.findall(r"kubectl -n ([\w-]+)", PAGE)) == {NAMESPACE}
+def test_deployments_and_namespaces_are_rendered():
+    commands = " ".join(BLOCKS)
+    assert set(re.findall(rf"-n {NAMESPACE} .*?deploy[ /]([\w-]+)", commands)) == named("Deployment")
+    assert set(re.findall(r"kubectl -n ([\w-]+)", PAGE)) == {NAMESPACE, RUNNER_NAMESPACE}
+
+
+def test_the_runner_that_is_stopped_is_a_rendered_deployment():
+    [name] = re.findall(rf"-n {RUNNER_NAMESPACE} scale deploy (\w+)", PAGE)
+    bodies = [body for body in yaml.safe_load_all(RUNNER) if body["kind"] == "Deployment"]
+    assert [(body["metadata"]["name"], body["metadata"]["namespace"]) for body in bodies] == [(name, RUNNER_NAMESPACE)]
 
 
 def test_labels_by_hand_are_those_that_a_raise_sets():
@@ -75,29 +81,24 @@ def test_labels_by_hand_are_those_that_a_raise_sets():
     assert "=".join(names.compile_label(experiment)) in PAGE
 
 
-def test_the_pod_has_what_the_policies_admit_and_an_account_that_is_rendered():
-    [policy] = [found for found in OBJECTS if found["metadata"]["name"] == "allow-benching"]
-    assert POD["metadata"]["labels"] == policy["spec"]["podSelector"]["matchLabels"]
-    assert POD["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT in named("ServiceAccount")
+@pytest.mark.parametrize("number", [0, 4])
+def test_a_job_accepts_the_task_of_a_round(number, monkeypatch):
+    output = subprocess.run(
+        [sys.executable, "-", str(number)], input=TASK_PROGRAM, cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    monkeypatch.setenv(TASK_VARIABLE, output.stdout.strip())
+    task = read_task()
+
+    assert (task.number, task.confirmed) == (number, tuple((earlier, 1) for earlier in range(number)))
+    assert {arm.name for arm in task.arms} == named("Deployment")
+    assert build_task_settings(task).plan().round(number)
 
 
-def test_the_pods_image_is_the_base_of_our_own():
-    base = (ROOT / "images" / "tandem" / "Dockerfile").read_text()
-    assert f"{POD['spec']['containers'][0]['image']}@" in base
-
-
-def test_the_pods_packages_come_from_a_lock_that_is_copied():
-    [line] = [line for line in LINES if "pip install" in line and "--require-hashes" in line]
-    [copied] = re.findall(r"^tar c (.*) \|", PAGE, flags=re.MULTILINE)
-    lock = line.partition(" -r ")[2]
-
-    assert (ROOT / lock).is_file()
-    assert lock.partition("/")[0] in copied.split()
-
-
-def test_what_is_copied_into_the_pod_is_there():
-    [copied] = re.findall(r"^tar c (.*) \|", PAGE, flags=re.MULTILINE)
-    assert [name for name in copied.split() if not (ROOT / name).exists()] == []
+def test_the_bench_cron_jobs_leave_the_task_to_whoever_makes_a_job():
+    jobs = {body["metadata"]["name"]: body for body in OBJECTS if body["kind"] == "CronJob"}
+    for name in (MEASURE_JOB, JUDGE_JOB):
+        [container] = jobs[name]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+        assert [row for row in container["env"] if row["name"] == TASK_VARIABLE and not row.get("value")]
 
 
 @pytest.mark.parametrize(("file", "heading"), sorted(set(re.findall(r"\]\(([\w./-]*)#?([\w-]*)\)", PAGE))))

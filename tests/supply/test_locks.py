@@ -34,7 +34,6 @@ INSTALLERS = (
     "rehearsal/vllm_cpu/installation.py",
     "benchmarks/llmperf_tool.py",
     "benchmarks/artifacts.py",
-    "docs/run-by-hand.md",
 )
 each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path.relative_to(ROOT)))
 
