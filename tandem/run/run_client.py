@@ -66,7 +66,8 @@ def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
     try:
         yield
     except TandemError as fault:
-        cause, deploy = fault.__cause__, build_cdk_command("deploy", environment.name)
+        cause = fault.__cause__ or fault.__context__  # the artifacts' store hides what it converts
+        deploy = build_cdk_command("deploy", environment.name)
         if error_code(cause) == "NoSuchBucket":
             raise InputError("it is not deployed: it has no bucket", where=fault.where, change=deploy) from cause
         if fault.change == RETRY_ADVICE:

@@ -7,13 +7,13 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import msgspec
 import pytest
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from run_records import (
     RUN,
     VERDICT,
     answering,
+    fill_bucket,
     list_keys,
     make_record,
     make_step,
@@ -27,8 +27,9 @@ from run_records import (
 from test_run_client import put_events
 
 from tandem.cli.program import main
+from tandem.ops.people.rights import COMMANDS, list_command_calls
 from tandem.run.jobs import name_job
-from tandem.run.round_records import CONFIRMED_FILE, ROUND_FILES, VERDICT_TEXT
+from tandem.run.round_records import ROUND_FILES, VERDICT_TEXT
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, log_key, results_prefix, round_prefix, run_record_key
 from tandem.run.run_values import JudgmentResult, RoundResult
 
@@ -189,7 +190,6 @@ def put_results(fleet):
         result = RoundResult(number=number, attempt=attempt, requests=requests, failed=0, duration_s=1.0)
         put_value(fleet, below + ROUND_FILE, result)
     put_value(fleet, prefix + VERDICT_TEXT, f"{VERDICT}\n".encode())
-    put_value(fleet, prefix + CONFIRMED_FILE, msgspec.json.encode([(0, 1), (1, 2)]))
     judgment = JudgmentResult(sentence=VERDICT, is_void=False, exit_code=0)
     put_value(fleet, prefix + JUDGMENT_FILE, judgment)
     steps = (
@@ -265,3 +265,24 @@ def test_the_environment_must_be_named(words, capsys):
 def test_the_beat_stands_beside_the_runs(fleet):
     put_beat(fleet)
     assert list_keys(fleet, "runner") == ["runner.json"]
+
+
+def list_calls(proxy):
+    """Every operation that was asked of the proxy, as the API reference spells it."""
+    return {row.operation.replace("ListObjects", "ListObjectsV2").replace("V2V2", "V2") for row in proxy.log}
+
+
+@pytest.mark.parametrize(
+    "command", ["runs", f"runs show {RUN}", f"runs follow {RUN}", f"runs logs {RUN}", f"results {RUN}",
+                f"runs cancel {RUN} --yes", "run post --hours 6 --yes --run mine --detach"],
+)  # fmt: skip
+def test_no_command_asks_more_than_its_rights_say(command, fleet, proxy):
+    put_results(fleet)
+    put_beat(fleet)
+    fill_bucket(fleet)
+    proxy.forget()
+    with answering(fleet):
+        code = tandem(fleet, command)
+    need = next(need for need in sorted(COMMANDS, key=len, reverse=True) if command.startswith(need))
+    calls = {call.operation for call in list_command_calls(need)}
+    assert (code, list_calls(proxy) - calls - {"GetCallerIdentity"}) == (0, set())

@@ -1,0 +1,66 @@
+"""Runs at an endpoint where policies bind: who sees them, who reads their logs, who asks for one."""
+
+from __future__ import annotations
+
+import pytest
+from run_records import (
+    RUN,
+    VERDICT,
+    fill_bucket,
+    list_keys,
+    make_record,
+    make_step,
+    put_beat,
+    put_run,
+    put_value,
+    tandem,
+)
+from test_people_commands import become, deployed, enforcing, front
+
+from tandem.run.round_records import VERDICT_TEXT
+from tandem.run.run_keys import results_prefix
+from tandem.spec import names
+
+__all__ = ["become", "deployed", "enforcing", "front"]
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
+COMMANDS = {"runs": "runs", f"runs show {RUN}": "runs show", f"runs follow {RUN}": "runs follow",
+            f"runs logs {RUN}": "runs logs", f"results {RUN}": "results"}  # fmt: skip
+ASK = ("--hours", "6", "--yes", "--run", "mine", "--detach")
+
+
+def put_judged_run(fleet):
+    """Leave a run that was judged, and a runner that lives."""
+    put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), (make_step(0, "preflight"),))
+    put_value(fleet, results_prefix("post", RUN) + VERDICT_TEXT, f"{VERDICT}\n".encode())
+    put_beat(fleet)
+    fill_bucket(fleet)
+
+
+@pytest.fixture
+def judged(deployed):
+    """A run that was judged, where policies bind."""
+    put_judged_run(deployed)
+    return deployed
+
+
+def test_a_viewer_sees_runs_and_is_told_who_reads_logs_and_results(judged, become, capsys):
+    become("viewer")
+    assert [tandem(judged, command) for command in COMMANDS] == [0, 0, 0, 3, 3]
+    assert capsys.readouterr().err.count("it takes the rights of engineer") == 2
+
+
+def test_an_engineer_brings_results(judged, become, capsys):
+    become("engineer")
+    assert tandem(judged, f"results {RUN}") == 0
+    assert VERDICT in capsys.readouterr().out
+
+
+# the endpoint knows no variable in a policy's resource, so that it denies an operator's own requests, too
+@pytest.mark.parametrize("kind", ["viewer", "engineer"])
+def test_who_may_not_run_is_told_who_may_and_asks_for_nothing(kind, judged, become, capsys):
+    become(kind)
+    codes = [tandem(judged, "run post", *ASK), tandem(judged, f"runs cancel {RUN}", "--yes")]
+    assert (codes, list_keys(judged, "requests/")) == ([3, 3], [])
+    err = capsys.readouterr().err
+    assert names.people_policy_name(judged.environment, "operator") in err
