@@ -43,7 +43,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         region=environment.region, bucket=names.bucket_name(environment), confirmed=list_confirmed(work), arms=arms,
         suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
         control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
-        instance_type=environment.capacity.instance_type, usd_per_hour=environment.capacity.usd_per_hour, **fields,
+        instance_type=environment.capacity.instance_type, usd_per_hour=environment.capacity.usd_per_hour * work.plan_inputs.nodes, **fields,
     )  # fmt: skip
 
 
@@ -62,7 +62,7 @@ def measure_round(work: StepWork) -> StepProgress:
     job = name_job(work.run, MEASURE_JOB, _count_job(number, attempt))
     look = look_at_job(work, job)
     prefix, measured = round_prefix(work.experiment.name, work.run, number, attempt), None
-    if look.state in {"absent", "succeeded"}:
+    if look.state != "running":  # a round that is stored whole counts, however its Job ended after that
         measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
     if look.state == "absent" and measured is None:
         task = build_task(work, before, number=number, attempt=attempt)

@@ -170,7 +170,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         arms: the baseline first, each with its placement as it stands now.
         suites: of the experiment. most_tokens: the longest answer that its servers give.
         size, rounds, control_rounds, seed: as requested. schedule: of the experiment.
-        instance_type, usd_per_hour: of the environment.
+        instance_type: of the environment. usd_per_hour: of all nodes of the run.
         llmperf_job: whose records the judge holds against the post's claims; empty for none.
     """
 
