@@ -24,6 +24,7 @@ from rehearsal.cluster.pod_commands import ContainerCommand
 from rehearsal.cluster.store import Object, ObjectStore
 from rehearsal.run.manifests import account_token
 from rehearsal.run.settings import HANG, RunFaults
+from tandem.run.runner import POLL_VARIABLE
 
 SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook leaves these containers alone
 COMPONENT_LABEL, NAME_LABEL = "app.kubernetes.io/component", "app.kubernetes.io/name"
@@ -45,6 +46,7 @@ class PodPrograms:
         build_kubeconfig: of a token and a namespace.
         folder: with the runtime's stand-ins in PROGRAMS, a file of knobs for each arm in KNOBS; the simulated servers'
             logs go to TRUTH.
+        poll_s: seconds between the runner's looks.
         s3: a client of the endpoint, for volumes.
         read_faults: returns the faults that are in force.
     """
@@ -55,6 +57,7 @@ class PodPrograms:
     hub_variables: Mapping[str, str]
     build_kubeconfig: Callable[[str, str], Object]
     folder: Path
+    poll_s: float
     s3: Any
     read_faults: Callable[[], RunFaults]
 
@@ -67,6 +70,7 @@ class PodPrograms:
         variables = _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container, faults)
         if module:
             words = (sys.executable, "-m", module, *words)
+            variables[POLL_VARIABLE] = str(self.poll_s)
         elif words[:2] == ("vllm", "serve") and component == "server":
             words = self._build_server(words, name, is_crashing=faults.crashing_server == name)
         elif "vllm" in repository:

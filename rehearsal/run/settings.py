@@ -59,6 +59,7 @@ class RehearsalSettings:
     Args:
         environment, experiment: as declared.
         time_scale: every time of the simulated servers divided by this.
+        poll_s: seconds between the runner's looks.
         backoff_scale: what the seconds between a container's restarts are multiplied with.
         faults: what goes wrong.
     """
@@ -66,5 +67,6 @@ class RehearsalSettings:
     environment: str
     experiment: str
     time_scale: float = 5.0
+    poll_s: float = 0.5
     backoff_scale: float = 0.1
     faults: RunFaults = field(default_factory=RunFaults)

@@ -211,6 +211,7 @@ class RunWorld:
             store=self.store, identities=frozenset((row["namespace"], row["serviceAccount"]) for row in associations),
             aws_variables=endpoint.client_environment(self.folder), hub_variables=hub_variables, folder=self.folder,
             build_kubeconfig=self.build_kubeconfig, s3=endpoint.client("s3"), read_faults=self._read_faults,
+            poll_s=settings.poll_s,
         )  # fmt: skip
         self.pods = ProcessPods(self.store, self.folder / "pods", programs, settings.backoff_scale)
         self._stack.callback(self.pods.close)

@@ -1,0 +1,91 @@
+"""Faults that have a moment: they come once, when a pod of a component runs."""
+
+from __future__ import annotations
+
+import pytest
+from test_process_pods import SLEEP, LiveCluster
+
+from rehearsal.cluster.server import ClusterServer
+from rehearsal.run.fault_injector import FaultInjector
+from rehearsal.run.settings import RunFaults
+
+LABELS = {"app.kubernetes.io/component": "bench"}
+
+
+class Injected:
+    """A live cluster with one Deployment and one pod of the bench, and what was terminated."""
+
+    def __init__(self, folder) -> None:
+        self.live, self.terminated = LiveCluster(folder), []
+        self.server = ClusterServer(self.live.store)
+        template = {
+            "metadata": {"labels": {"app": "arm"}},
+            "spec": {"containers": [{"name": "vllm", "args": ["--a", "b"]}]},
+        }
+        self.live.store.create_object("deployments", "post", {
+            "metadata": {"name": "arm"}, "spec": {"replicas": 0, "template": template, "selector": {}},
+        })  # fmt: skip
+        self.injector = FaultInjector(
+            store=self.live.store, pods=self.live.pods, server=self.server, faults=RunFaults(),
+            terminate_instances=lambda: self.terminated.append(True),
+        )  # fmt: skip
+
+    def reach(self, **faults) -> None:
+        """Let the moment come for these faults."""
+        self.injector.expect(RunFaults(**faults))
+        self.injector.act_if_due()
+        assert not self.injector._is_done
+        self.live.start(SLEEP, labels=LABELS)
+        self.live.until(lambda row: row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"])
+        self.injector.act_if_due()
+
+    @property
+    def deployment(self):
+        return self.live.store.get_object("deployments", "post", "arm")
+
+
+@pytest.fixture
+def injected(tmp_path):
+    world = Injected(tmp_path)
+    yield world
+    world.live.pods.close()
+
+
+def test_fault_a_second_replica(injected):
+    injected.reach(second_replica="arm")
+    assert injected.deployment["spec"]["replicas"] == 2
+
+
+def test_fault_an_argument_is_edited(injected):
+    injected.reach(edited_server="arm")
+    assert injected.deployment["spec"]["template"]["spec"]["containers"][0]["args"] == ["--a", "b "]
+
+
+def test_fault_a_component_is_killed_once(injected):
+    injected.reach(killed_component="bench")
+    status = injected.live.until(lambda row: row["phase"] == "Failed")
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
+    injected.injector.act_if_due()
+
+
+def test_fault_the_node_is_lost(injected):
+    injected.reach(is_node_lost=True)
+    injected.injector.act_if_due()
+    assert injected.terminated == [True]
+
+
+@pytest.mark.parametrize("status", [503, 410])
+def test_fault_the_api_answers_otherwise(injected, status):
+    injected.reach(api_status=status, api_calls=3)
+    (fault,) = injected.server.faults
+    assert (fault.status, fault.calls) == (status, 3)
+
+
+def test_a_fault_waits_for_its_seconds(injected):
+    injected.reach(is_node_lost=True, moment_s=60)
+    assert injected.terminated == []
+
+
+def test_without_a_fault_nothing_happens(injected):
+    injected.reach()
+    assert (injected.terminated, injected.server.faults, injected.deployment["spec"]["replicas"]) == ([], [], 0)

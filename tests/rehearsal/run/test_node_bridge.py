@@ -1,0 +1,100 @@
+"""Nodes and devices of a rehearsed cluster follow the instances that EC2 lists."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rehearsal.run.settings import RunFaults
+
+GROUP_8 = "resource.aws.com/devicegroup8_id"
+
+
+def test_an_instance_that_runs_is_a_node_with_its_groups_labels(small, instance):
+    small.bridge.write_nodes([instance()])
+    (node,) = small.nodes()
+    labels = node["metadata"]["labels"]
+    assert labels.items() >= {
+        "workload": "neuron-inference", "eks.amazonaws.com/nodegroup": "trn2",
+        "node.kubernetes.io/instance-type": "trn2.48xlarge",
+    }.items()  # fmt: skip
+    assert node["spec"]["taints"] == [
+        {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
+    ]  # fmt: skip
+    assert node["status"]["allocatable"]["cpu"] == "191450m"
+
+
+def test_an_instance_that_boots_is_no_node_yet(small, instance):
+    small.bridge.write_nodes([instance("pending")])
+    assert small.nodes() == []
+
+
+def test_a_node_has_sixteen_devices_in_two_halves(small, instance):
+    small.bridge.write_nodes([instance()])
+    halves = [device["attributes"][GROUP_8]["string"] for device in small.devices()]
+    assert [device["attributes"]["deviceId"]["int"] for device in small.devices()] == list(range(16))
+    assert (len(set(halves[:8])), len(set(halves[8:])), len(set(halves))) == (1, 1, 2)
+
+
+def test_a_system_node_has_no_devices(small, instance):
+    small.bridge.write_nodes([instance(type="m7i.xlarge")])
+    assert (len(small.nodes()), small.devices()) == (1, [])
+
+
+def test_a_node_takes_the_labels_that_its_group_has_now(small, instance):
+    small.bridge.write_nodes([instance(compile="post")])
+    small.bridge.write_nodes([instance(serve="post")])
+    (node,) = small.nodes()
+    labels = node["metadata"]["labels"]
+    assert (labels.get("compile"), labels["serve"], "kubernetes.io/hostname" in labels) == (None, "post", True)
+
+
+def test_a_node_goes_with_its_instance_and_takes_pods_and_devices_along(small, instance):
+    small.bridge.write_nodes([instance()])
+    pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "ip-10-0-0-1", "containers": []}}
+    small.store.create_object("pods", "post", pod)
+    small.bridge.write_nodes([instance("shutting-down")])
+    (left,) = small.store.list_objects("pods")
+    assert (small.nodes(), small.devices()) == ([], [])
+    assert left["metadata"]["deletionGracePeriodSeconds"] == 0
+
+
+def test_paid_time_is_of_accelerators_from_launch_to_end(small, instance):
+    rows = [instance("pending"), replace(instance(type="m7i.xlarge", name="ip-10-0-0-2"), id="i-2")]
+    small.bridge.write_nodes(rows)
+    small.wait(90)
+    small.bridge.write_nodes(rows)
+    small.wait(60)
+    small.bridge.write_nodes([instance("shutting-down")])
+    assert small.bridge.count_node_s() == pytest.approx(90)
+
+
+def test_fault_a_node_joins_late(small, instance):
+    small.faults = RunFaults(join_s=30)
+    counts = []
+    for _ in range(2):
+        small.bridge.write_nodes([instance()])
+        counts.append(len(small.nodes()))
+        small.wait(31)
+    assert counts == [0, 1]
+
+
+def test_fault_a_node_never_joins_while_system_nodes_do(small, instance):
+    small.faults = RunFaults(is_node_absent=True)
+    small.wait(10_000)
+    small.bridge.write_nodes([instance(), instance(type="m7i.xlarge", name="ip-10-0-0-2")])
+    assert [node["metadata"]["name"] for node in small.nodes()] == ["ip-10-0-0-2"]
+
+
+def test_fault_a_device_is_missing(small, instance):
+    small.faults = RunFaults(missing_devices=1)
+    small.bridge.write_nodes([instance()])
+    assert len(small.devices()) == 15
+
+
+def test_fault_a_label_never_comes(small, instance):
+    small.bridge.write_nodes([instance(compile="post")])
+    small.faults = RunFaults(are_labels_frozen=True)
+    small.bridge.write_nodes([instance(serve="post")])
+    assert "compile" in small.nodes()[0]["metadata"]["labels"]
