@@ -130,6 +130,7 @@ def test_a_second_request_under_the_same_id_is_refused(ready, capsys):
     assert (codes, "you have asked for this already" in capsys.readouterr().err) == ([0, 2], True)
 
 
+@pytest.mark.proof
 def test_a_runner_that_says_nothing_gives_3(ready, capsys, monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_LIMIT", timedelta(seconds=0.05))
     code = tandem(ready, "run post", *ASK)
@@ -158,12 +159,14 @@ def test_ctrl_c_leaves_the_run_alone(ready, capsys, monkeypatch):
     assert not [key for key in list_keys(ready, "requests/") if "cancel" in key]
 
 
+@pytest.mark.proof
 def test_ctrl_c_before_the_answer_says_that_the_request_stands(ready, capsys, monkeypatch):
     monkeypatch.setattr("tandem.cli.run.time", SimpleNamespace(sleep=interrupt))
     assert tandem(ready, "run post", *ASK) == 130
     assert "the request stands" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1), ("n\n", 1)])
 def test_a_question_is_asked_of_whoever_is_there(answer, code, ready, monkeypatch):
     monkeypatch.setattr("sys.stdin", Somebody(answer))
@@ -172,6 +175,7 @@ def test_a_question_is_asked_of_whoever_is_there(answer, code, ready, monkeypatc
     assert bool(list_keys(ready, "requests/")) is not bool(code)
 
 
+@pytest.mark.proof
 def test_without_anybody_to_ask_the_plan_is_shown_and_refused(ready, capsys):
     code = tandem(ready, "run post", *HOURS)
     out, err = capsys.readouterr()
@@ -190,6 +194,7 @@ def test_the_plan_has_steps_money_starts_and_what_ends_it(ready, capsys):
     assert not re.search(r"\bstage\b|\bcompile\b", text)
 
 
+@pytest.mark.proof
 def test_the_plan_names_what_is_to_be_staged_and_compiled(fleet, capsys):
     put_beat(fleet)
     tandem(fleet, "run post", *HOURS, "--dry-run")
@@ -227,6 +232,7 @@ def test_a_runner_with_other_specs_asks_for_a_deploy(ready, capsys):
     assert (code, "deploy or sync first" in err, f"npx cdk deploy {ready.name}/Workloads" in err) == (2, True, True)
 
 
+@pytest.mark.proof
 def test_a_runner_of_a_synced_environment_asks_for_a_sync(ready, capsys):
     file = ready.specs / "environments" / f"{ready.name}.yaml"
     document = yaml.safe_load(file.read_text())
@@ -237,6 +243,7 @@ def test_a_runner_of_a_synced_environment_asks_for_a_sync(ready, capsys):
     assert "deploy or sync first: tandem render" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys):
     ready.tandem("stop", "--why", "maintenance")
     capsys.readouterr()
@@ -249,12 +256,14 @@ def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys)
         assert ("maintenance" in err, FENCE_KEY in err) == (True, True)
 
 
+@pytest.mark.proof
 def test_another_lease_refuses(ready, capsys):
     ready.tandem("start", "--hours", "2", "--yes", "--run", "mine")
     assert tandem(ready, "run post", *ASK) == 2
     assert "run mine of" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_a_path_that_is_not_armed_refuses_unless_it_is_accepted(undeployed, capsys, monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     undeployed.deploy()
@@ -265,6 +274,7 @@ def test_a_path_that_is_not_armed_refuses_unless_it_is_accepted(undeployed, caps
     assert (codes, "--accept-unarmed" in capsys.readouterr().err) == ([2, 0], True)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -282,6 +292,7 @@ def test_bad_input_gives_2_and_what_to_write(flags, words, ready, capsys):
     assert (words in " ".join(capsys.readouterr().err.split()), list_keys(ready, "requests/")) == (True, [])
 
 
+@pytest.mark.proof
 def test_every_refusal_is_told_and_the_document_has_the_first(ready, capsys):
     put_beat(ready, timedelta(hours=1))
     code = tandem(ready, "run post", "--hours", "9", "--yes", "--json")
@@ -289,6 +300,7 @@ def test_every_refusal_is_told_and_the_document_has_the_first(ready, capsys):
     assert (code, json.loads(out)["exit_code"], err.count("error: ")) == (2, 2, 2)
 
 
+@pytest.mark.proof
 def test_a_damaged_artifact_is_no_gap(ready, capsys):
     (key,) = [key for key in list_keys(ready, "artifacts/") if "none" in key and key.endswith("manifest.json")]
     put_value(ready, key, b"{}")
@@ -318,6 +330,7 @@ def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
     assert any(re.search(rf"/{RUN}\.resume-\d+\.json$", key) for key in list_keys(ready, "requests/"))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("state", "more", "words"), [("judged", "run", "only a run that waits"), ("waiting", "run other", "it is of post")]
 )
@@ -361,6 +374,7 @@ def test_a_log_has_each_step_once_and_the_beginning_of_long_ones(ready, capsys, 
     assert "\r" not in out
 
 
+@pytest.mark.proof
 def test_verbose_has_each_note(ready, capsys, monkeypatch):
     follow_over(
         ready, monkeypatch, put_step(ready, 1, "ready", "running", note="loads"),
@@ -371,6 +385,7 @@ def test_verbose_has_each_note(ready, capsys, monkeypatch):
     assert [note for note in ("loads", "warms up", "answers") if note not in out] == []
 
 
+@pytest.mark.proof
 def test_a_runner_that_falls_silent_is_told_once(ready, capsys, monkeypatch):
     follow_over(ready, monkeypatch, lambda: put_beat(ready, timedelta(minutes=7)), lambda: None, lambda: None)
     tandem(ready, f"runs follow {RUN}")
@@ -384,6 +399,7 @@ def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(ready, proxy
     assert (code, capsys.readouterr().out.count("cannot look")) == (1, 1)
 
 
+@pytest.mark.proof
 def test_a_bucket_that_stays_silent_ends_the_following_with_3(ready, proxy, capsys, monkeypatch):
     monkeypatch.setattr("tandem.cli.run_timeline.BLIND_LIMIT", timedelta())
     fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)

@@ -59,6 +59,7 @@ def test_runs_are_listed_newest_first_with_cost_and_verdict(fleet, capsys):
     assert VERDICT in lines[2]
 
 
+@pytest.mark.proof
 def test_the_list_as_json_has_every_record_and_its_cost(fleet, capsys):
     put_run(fleet, make_record(fleet, state="judged"))
     assert tandem(fleet, "runs", "--json") == 0
@@ -88,6 +89,7 @@ def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, cap
         assert part in out
 
 
+@pytest.mark.proof
 def test_show_as_json_is_the_record_with_its_steps(fleet, capsys):
     put_run(fleet, make_record(fleet, state="void", reason="why"), (make_step(0, "preflight"),))
     assert tandem(fleet, f"runs show {RUN}", "--json") == 4
@@ -96,6 +98,7 @@ def test_show_as_json_is_the_record_with_its_steps(fleet, capsys):
     assert [step["step"] for step in document["steps"]] == ["preflight"]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("verb", ["show", "follow", "logs", "cancel"])
 def test_a_run_that_is_not_there_gives_2(verb, fleet, capsys):
     assert tandem(fleet, f"runs {verb} nothing") == 2
@@ -118,6 +121,7 @@ def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
     assert f"tandem runs follow {RUN} --env {fleet.name}" in capsys.readouterr().out
 
 
+@pytest.mark.proof
 def test_a_cancel_that_the_runner_refuses_gives_2(fleet, capsys):
     put_run(fleet, make_record(fleet, state="judged"))
     with answering(fleet, is_accepted=False, reason="run is judged already", change="there is nothing to cancel"):
@@ -126,6 +130,7 @@ def test_a_cancel_that_the_runner_refuses_gives_2(fleet, capsys):
     assert (document["error"]["problem"], document["exit_code"]) == ("run is judged already", 2)
 
 
+@pytest.mark.proof
 def test_a_cancel_without_anybody_to_ask_writes_nothing(fleet, capsys):
     put_run(fleet, make_record(fleet))
     assert tandem(fleet, f"runs cancel {RUN}") == 2
@@ -163,6 +168,7 @@ def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):
     )  # fmt: skip
 
 
+@pytest.mark.proof
 def test_logs_of_a_step_that_the_run_never_took_are_refused(fleet, capsys):
     put_logged_run(fleet)
     assert tandem(fleet, f"runs logs {RUN}", "--step", "judge") == 2
@@ -218,6 +224,7 @@ def test_results_bring_the_folder_of_the_confirmed_rounds(fleet, tmp_path, capsy
     assert (out / VERDICT_TEXT).read_text() == f"{VERDICT}\n"
 
 
+@pytest.mark.proof
 def test_results_as_json_name_the_folder_and_the_state(fleet, tmp_path, capsys):
     put_results(fleet)
     assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "mine"), "--json") == 0
@@ -226,18 +233,21 @@ def test_results_as_json_name_the_folder_and_the_state(fleet, tmp_path, capsys):
     assert document["folder"] == str(tmp_path / "mine")
 
 
+@pytest.mark.proof
 def test_results_of_a_run_without_a_verdict_say_why(fleet, capsys):
     put_run(fleet, make_record(fleet, state="ended", reason="the node never came"))
     assert tandem(fleet, f"results {RUN}") == 1
     assert capsys.readouterr().out.startswith("the node never came\n")
 
 
+@pytest.mark.proof
 def test_results_without_a_confirmed_round_are_refused_with_out(fleet, tmp_path, capsys):
     put_run(fleet, make_record(fleet, state="ended"))
     assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "mine")) == 2
     assert "no round of this run is confirmed" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_runs_ask_nothing_of_rules_and_experiments(fleet, capsys):
     put_run(fleet, make_record(fleet, state="judged"))
     shutil.rmtree(fleet.specs / "experiments")
@@ -245,12 +255,14 @@ def test_runs_ask_nothing_of_rules_and_experiments(fleet, capsys):
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.proof
 def test_credentials_of_another_account_see_nothing(fleet, capsys, monkeypatch):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
     assert tandem(fleet, "runs") == 2
     assert "credentials are of account 999988887777" in capsys.readouterr().err
 
 
+@pytest.mark.proof
 def test_what_is_not_deployed_has_no_runs(undeployed, capsys):
     codes = [tandem(undeployed, command) for command in ("runs", "runs show x", "run post --hours 6")]
     assert (codes, capsys.readouterr().err.count("it is not deployed")) == ([2, 2, 2], 3)
@@ -272,6 +284,7 @@ def list_calls(proxy):
     return {row.operation.replace("ListObjects", "ListObjectsV2").replace("V2V2", "V2") for row in proxy.log}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "command", ["runs", f"runs show {RUN}", f"runs follow {RUN}", f"runs logs {RUN}", f"results {RUN}",
                 f"runs cancel {RUN} --yes", "run post --hours 6 --yes --run mine --detach"],
