@@ -158,7 +158,8 @@ class RunTimeline:
     def _list_conclusion_rows(self, record: RunRecord) -> Iterator[TextRow]:
         yield record.state, "; ".join(filter(None, (record.verdict, record.reason)))
         capacity = self.client.environment.capacity
-        planned = f"; the plan had {self.estimate.node_minutes:.0f}" if self.estimate else ""
+        estimate = None if record.resumes else self.estimate  # a resumed run's plan has only what was left
+        planned = f"; the plan had {estimate.node_minutes:.0f}" if estimate else ""
         if record.node_s:
             paid = "; the capacity is paid already" if capacity.needs_reservation else ""
             share = f"{record.used_node_s / record.node_s:.0%} compiled or measured (goal: {GOAL_SHARE:.0%})"

@@ -15,7 +15,6 @@ from run_records import (
     make_request,
     make_step,
     moment,
-    put_beat,
     put_run,
     put_value,
     read_request,
@@ -55,11 +54,6 @@ def test_a_request_is_written_only_where_none_is(client, fleet, proxy):
     with pytest.raises(InputError, match=f"tandem runs show {RUN} --env {fleet.name}"):
         RunClient(fleet.environment).write_request(make_request(hours=2), RUN)
     assert fleet.get(key)["hours"] == 6
-
-
-def test_the_same_request_again_is_this_very_write_whose_answer_was_lost(client, fleet):
-    client.write_request(make_request(), RUN)
-    assert RunClient(fleet.environment).write_request(make_request(), RUN)
 
 
 def test_too_large_a_request_is_not_written(client, fleet):
@@ -121,13 +115,6 @@ def test_steps_come_in_their_order_and_what_has_ended_is_read_once(client, fleet
     assert [row.operation for row in proxy.log].count("GetObject") == 2
 
 
-def test_many_steps_are_read_over_pages(client, fleet, monkeypatch):
-    list_page = client.clients.s3.list_objects_v2
-    monkeypatch.setattr(client.clients.s3, "list_objects_v2", lambda **query: list_page(**query, MaxKeys=2))
-    put_run(fleet, make_record(fleet), tuple(make_step(index, f"round-{index:05}") for index in range(5)))
-    assert len(client.read_steps(RUN)) == 5
-
-
 @pytest.mark.parametrize(
     ("kind", "ask"),
     [
@@ -183,16 +170,6 @@ def test_cloudwatch_has_the_lines_of_this_runs_pods_alone(client, fleet):
     assert abs(lines[0].at - now) < timedelta(seconds=1)
 
 
-def test_lines_of_another_time_are_left_out(client, fleet):
-    now = datetime.now(UTC)
-    put_events(fleet, (f"{name_job(RUN, 'stage-x', 1)}-abcde", "65 GB"), at=now)
-    assert client.read_pod_logs(RUN, now - 3 * HOUR, now - 2 * HOUR) == []
-
-
-def test_without_container_insights_there_are_no_lines(client):
-    assert client.read_pod_logs(RUN, START, START + HOUR) == []
-
-
 def test_tails_are_of_jobs_that_were_closed_in_the_span(client, fleet):
     job = name_job(RUN, "stage-x", 1)
     put_value(fleet, log_key(RUN, job), b"== pod stage\n65 GB \xff\n")
@@ -203,9 +180,3 @@ def test_tails_are_of_jobs_that_were_closed_in_the_span(client, fleet):
         (None, job, "65 GB \ufffd"),
     ]
     assert list(client.read_tails(RUN, now - 3 * HOUR, now - 2 * HOUR)) == []
-
-
-def test_the_beat_says_what_the_runner_does(client, fleet):
-    assert client.read_beat() is None
-    put_beat(fleet, run=RUN, step="stage")
-    assert (client.read_beat().run, client.read_beat().step) == (RUN, "stage")

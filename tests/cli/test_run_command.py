@@ -9,7 +9,6 @@ from io import StringIO
 from types import SimpleNamespace
 
 import pytest
-import yaml
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from rich.console import Console
 from run_records import (
@@ -99,12 +98,6 @@ def test_the_request_says_what_was_asked_and_of_which_specs(ready):
     assert request == wanted
 
 
-def test_the_id_is_made_of_experiment_and_time(ready):
-    with answering(ready) as requests:
-        tandem(ready, "run post", *HOURS, "--yes", "--detach")
-    assert re.fullmatch(r"post-\d{8}-\d{6}", requests[0].run)
-
-
 @pytest.mark.parametrize(
     ("state", "code", "step"),
     [("judged", 0, "results"), ("void", 4, "results"), ("ended", 1, "logs"), ("cancelled", 1, "logs"),
@@ -160,26 +153,12 @@ def test_ctrl_c_leaves_the_run_alone(ready, capsys, monkeypatch):
 
 
 @pytest.mark.proof
-def test_ctrl_c_before_the_answer_says_that_the_request_stands(ready, capsys, monkeypatch):
-    monkeypatch.setattr("tandem.cli.run.time", SimpleNamespace(sleep=interrupt))
-    assert tandem(ready, "run post", *ASK) == 130
-    assert "the request stands" in capsys.readouterr().err
-
-
-@pytest.mark.proof
 @pytest.mark.parametrize(("answer", "code"), [("y\n", 0), ("\n", 1), ("n\n", 1)])
 def test_a_question_is_asked_of_whoever_is_there(answer, code, ready, monkeypatch):
     monkeypatch.setattr("sys.stdin", Somebody(answer))
     with answering(ready, finish(ready, state="judged")):
         assert tandem(ready, "run post", *HOURS, "--run", RUN) == code
     assert bool(list_keys(ready, "requests/")) is not bool(code)
-
-
-@pytest.mark.proof
-def test_without_anybody_to_ask_the_plan_is_shown_and_refused(ready, capsys):
-    code = tandem(ready, "run post", *HOURS)
-    out, err = capsys.readouterr()
-    assert (code, "add --yes" in err, "total" in out, list_keys(ready, "requests/")) == (2, True, True, [])
 
 
 def test_the_plan_has_steps_money_starts_and_what_ends_it(ready, capsys):
@@ -233,17 +212,6 @@ def test_a_runner_with_other_specs_asks_for_a_deploy(ready, capsys):
 
 
 @pytest.mark.proof
-def test_a_runner_of_a_synced_environment_asks_for_a_sync(ready, capsys):
-    file = ready.specs / "environments" / f"{ready.name}.yaml"
-    document = yaml.safe_load(file.read_text())
-    gitops = {"kind": "gitops", "repo_url": "https://git.example.com/t.git", "revision": "main", "path": "manifests/x"}
-    document["delivery"] = {**gitops, "tool": "flux", "namespace": "flux-system"}
-    file.write_text(yaml.safe_dump(document))
-    assert tandem(ready, "run post", *ASK) == 2
-    assert "deploy or sync first: tandem render" in capsys.readouterr().err
-
-
-@pytest.mark.proof
 def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys):
     ready.tandem("stop", "--why", "maintenance")
     capsys.readouterr()
@@ -254,13 +222,6 @@ def test_a_fence_refuses_a_run_and_a_dry_run_shows_its_plan_first(ready, capsys)
     assert (codes, refused.out, "total" in planned.out) == ([2, 2], "", True)
     for err in (refused.err, planned.err):
         assert ("maintenance" in err, FENCE_KEY in err) == (True, True)
-
-
-@pytest.mark.proof
-def test_another_lease_refuses(ready, capsys):
-    ready.tandem("start", "--hours", "2", "--yes", "--run", "mine")
-    assert tandem(ready, "run post", *ASK) == 2
-    assert "run mine of" in capsys.readouterr().err
 
 
 @pytest.mark.proof
@@ -375,17 +336,6 @@ def test_a_log_has_each_step_once_and_the_beginning_of_long_ones(ready, capsys, 
 
 
 @pytest.mark.proof
-def test_verbose_has_each_note(ready, capsys, monkeypatch):
-    follow_over(
-        ready, monkeypatch, put_step(ready, 1, "ready", "running", note="loads"),
-        put_step(ready, 1, "ready", "running", note="warms up"), put_step(ready, 1, "ready", note="answers"),
-    )  # fmt: skip
-    tandem(ready, f"runs follow {RUN}", "--verbose")
-    out = capsys.readouterr().out
-    assert [note for note in ("loads", "warms up", "answers") if note not in out] == []
-
-
-@pytest.mark.proof
 def test_a_runner_that_falls_silent_is_told_once(ready, capsys, monkeypatch):
     follow_over(ready, monkeypatch, lambda: put_beat(ready, timedelta(minutes=7)), lambda: None, lambda: None)
     tandem(ready, f"runs follow {RUN}")
@@ -397,15 +347,6 @@ def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(ready, proxy
     follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
     code = tandem(ready, f"runs follow {RUN}")
     assert (code, capsys.readouterr().out.count("cannot look")) == (1, 1)
-
-
-@pytest.mark.proof
-def test_a_bucket_that_stays_silent_ends_the_following_with_3(ready, proxy, capsys, monkeypatch):
-    monkeypatch.setattr("tandem.cli.run_timeline.BLIND_LIMIT", timedelta())
-    fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
-    follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, lambda: None)
-    assert tandem(ready, f"runs follow {RUN}") == 3
-    assert "Traceback" not in capsys.readouterr().err
 
 
 def test_a_terminal_has_one_line_that_is_written_anew(ready, monkeypatch):

@@ -14,7 +14,6 @@ from run_records import (
     VERDICT,
     answering,
     fill_bucket,
-    list_keys,
     make_record,
     make_step,
     moment,
@@ -26,7 +25,6 @@ from run_records import (
 )
 from test_run_client import put_events
 
-from tandem.cli.program import main
 from tandem.ops.people.rights import COMMANDS, list_command_calls
 from tandem.run.jobs import name_job
 from tandem.run.round_records import ROUND_FILES, VERDICT_TEXT
@@ -41,11 +39,6 @@ ROOT = Path(__file__).parents[2]
 def _fast(monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
-
-
-def test_without_runs_the_list_is_empty(fleet, capsys):
-    assert tandem(fleet, "runs") == 0
-    assert capsys.readouterr().out == f"{fleet.name}: 0 runs\n"
 
 
 def test_runs_are_listed_newest_first_with_cost_and_verdict(fleet, capsys):
@@ -90,26 +83,10 @@ def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, cap
 
 
 @pytest.mark.proof
-def test_show_as_json_is_the_record_with_its_steps(fleet, capsys):
-    put_run(fleet, make_record(fleet, state="void", reason="why"), (make_step(0, "preflight"),))
-    assert tandem(fleet, f"runs show {RUN}", "--json") == 4
-    document = json.loads(capsys.readouterr().out)
-    assert (document["state"], document["exit_code"], document["node_minutes"]) == ("void", 4, 60)
-    assert [step["step"] for step in document["steps"]] == ["preflight"]
-
-
-@pytest.mark.proof
 @pytest.mark.parametrize("verb", ["show", "follow", "logs", "cancel"])
 def test_a_run_that_is_not_there_gives_2(verb, fleet, capsys):
     assert tandem(fleet, f"runs {verb} nothing") == 2
     assert f"it has no run nothing\n  change   tandem runs --env {fleet.name} lists them" in capsys.readouterr().err
-
-
-def test_follow_of_a_run_that_has_ended_prints_it_and_ends(fleet, capsys):
-    put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), (make_step(0, "preflight"),))
-    assert tandem(fleet, f"runs follow {RUN}") == 0
-    out = capsys.readouterr().out
-    assert ("preflight" in out, f"judged    {VERDICT}" in out) == (True, True)
 
 
 def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
@@ -128,13 +105,6 @@ def test_a_cancel_that_the_runner_refuses_gives_2(fleet, capsys):
         assert tandem(fleet, f"runs cancel {RUN}", "--yes", "--json") == 2
     document = json.loads(capsys.readouterr().out)
     assert (document["error"]["problem"], document["exit_code"]) == ("run is judged already", 2)
-
-
-@pytest.mark.proof
-def test_a_cancel_without_anybody_to_ask_writes_nothing(fleet, capsys):
-    put_run(fleet, make_record(fleet))
-    assert tandem(fleet, f"runs cancel {RUN}") == 2
-    assert ("--yes" in capsys.readouterr().err, list_keys(fleet, "requests/")) == (True, [])
 
 
 def put_logged_run(fleet):
@@ -225,26 +195,10 @@ def test_results_bring_the_folder_of_the_confirmed_rounds(fleet, tmp_path, capsy
 
 
 @pytest.mark.proof
-def test_results_as_json_name_the_folder_and_the_state(fleet, tmp_path, capsys):
-    put_results(fleet)
-    assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "mine"), "--json") == 0
-    document = json.loads(capsys.readouterr().out)
-    assert (document["text"], document["state"], document["exit_code"]) == (f"{VERDICT}\n", "judged", 0)
-    assert document["folder"] == str(tmp_path / "mine")
-
-
-@pytest.mark.proof
 def test_results_of_a_run_without_a_verdict_say_why(fleet, capsys):
     put_run(fleet, make_record(fleet, state="ended", reason="the node never came"))
     assert tandem(fleet, f"results {RUN}") == 1
     assert capsys.readouterr().out.startswith("the node never came\n")
-
-
-@pytest.mark.proof
-def test_results_without_a_confirmed_round_are_refused_with_out(fleet, tmp_path, capsys):
-    put_run(fleet, make_record(fleet, state="ended"))
-    assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "mine")) == 2
-    assert "no round of this run is confirmed" in capsys.readouterr().err
 
 
 @pytest.mark.proof
@@ -256,27 +210,9 @@ def test_runs_ask_nothing_of_rules_and_experiments(fleet, capsys):
 
 
 @pytest.mark.proof
-def test_credentials_of_another_account_see_nothing(fleet, capsys, monkeypatch):
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
-    assert tandem(fleet, "runs") == 2
-    assert "credentials are of account 999988887777" in capsys.readouterr().err
-
-
-@pytest.mark.proof
 def test_what_is_not_deployed_has_no_runs(undeployed, capsys):
     codes = [tandem(undeployed, command) for command in ("runs", "runs show x", "run post --hours 6")]
     assert (codes, capsys.readouterr().err.count("it is not deployed")) == ([2, 2, 2], 3)
-
-
-@pytest.mark.parametrize("words", ["run post --dry-run", "runs", "runs show x", "results x"])
-def test_the_environment_must_be_named(words, capsys):
-    assert main(words.split()) == 2
-    assert "--env" in capsys.readouterr().err
-
-
-def test_the_beat_stands_beside_the_runs(fleet):
-    put_beat(fleet)
-    assert list_keys(fleet, "runner") == ["runner.json"]
 
 
 def list_calls(proxy):
