@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import boto3
 import pytest
 from run_records import (
     RUN,
     VERDICT,
+    answering,
     fill_bucket,
     list_keys,
     make_record,
@@ -56,7 +58,14 @@ def test_an_engineer_brings_results(judged, become, capsys):
     assert VERDICT in capsys.readouterr().out
 
 
-# the endpoint knows no variable in a policy's resource, so that it denies an operator's own requests, too
+def test_an_operator_asks_below_the_own_id(judged, become):
+    become("operator")
+    user = boto3.client("sts", region_name=judged.environment.region).get_caller_identity()["UserId"]
+    with answering(judged):
+        assert tandem(judged, "run post", *ASK) == 0
+    assert list_keys(judged, "requests/") == [f"requests/{user}/mine.answer.json", f"requests/{user}/mine.json"]
+
+
 @pytest.mark.parametrize("kind", ["viewer", "engineer"])
 def test_who_may_not_run_is_told_who_may_and_asks_for_nothing(kind, judged, become, capsys):
     become(kind)

@@ -2,13 +2,15 @@
 """What a policy about a fleet is held against: a node group's ARN, its tags and its instances', a metric's namespace.
 
 Plain MiniStack takes a call about a node group for one about its cluster, a schedule of any group for one of the group
-`default`, the name of a call of AWS Budgets for that of its action, and a listing of repositories for one of no
-resource; it knows none of the rest.
+`default`, the name of a call of AWS Budgets for that of its action, a listing of repositories for one of no resource,
+and a variable in a statement's resource for text; it knows none of the rest.
 """
 
 from __future__ import annotations
 
+import re
 from contextvars import ContextVar
+from dataclasses import replace
 from urllib.parse import parse_qs
 
 from ministack import app
@@ -23,7 +25,7 @@ NEEDS = {
     ec2: ("_ACTION_MAP", "_error", "_instances", "_parse_member_list", "_tags", "_volumes"),
     eks: ("_clusters", "_nodegroups", "_tags"),
     iam_actions: ("extract_resource_arn",),
-    iam_evaluator: ("enforce",),
+    iam_evaluator: ("_first_match", "_resolve_condition_key", "enforce"),
     tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
 }
 
@@ -33,6 +35,7 @@ _VIEW_ACTIONS = {
     "budgets:DescribeNotificationsForBudget",
     "budgets:DescribeSubscribersForNotification",
 }
+_VARIABLE = re.compile(r"\$\{(?P<key>[^}]+)\}")  # IAM user guide, "IAM policy elements: Variables and tags"
 _metric_namespace: ContextVar[str] = ContextVar("of the metrics that this request publishes", default="")
 _caller_key: ContextVar[str] = ContextVar("access key of this request", default="")
 
@@ -63,11 +66,26 @@ def install(_handlers: dict) -> None:
         )
 
     iam_evaluator.enforce = enforce_with_tags
+    first_match = iam_evaluator._first_match
+    iam_evaluator._first_match = lambda context, statements, effect: first_match(
+        context, [_fill_in_variables(statement, context) for statement in statements], effect
+    )
     tagging._RESOURCE_TAG_COLLECTORS.update(ec2=_collect_ec2_tags, eks=_collect_eks_tags)
     terminate = ec2._ACTION_MAP["TerminateInstances"]
     ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: (
         _find_termination_refusal(parameters) or terminate(parameters)
     )
+
+
+def _fill_in_variables(statement, context):
+    """A statement with the caller's own values in its resources; one without a value matches nothing."""
+
+    def value_of(match):
+        value = iam_evaluator._resolve_condition_key(match["key"], context)
+        return "\0" if value is None else str(value)
+
+    resources = [_VARIABLE.sub(value_of, resource) for resource in statement.resources]
+    return replace(statement, resources=resources)
 
 
 def _find_termination_refusal(parameters):
