@@ -34,6 +34,7 @@ def list_confirmed(work: StepWork) -> tuple[tuple[int, int], ...]:
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
     """Return what a Job of the bench is told."""
     environment, experiment, request = work.world.environment, work.experiment, work.journal.run.request
+    capacity = environment.capacity
     arms = tuple(
         msgspec.structs.replace(arm, placement=servers[arm.name].placement if arm.name in servers else None)
         for arm in work.plan_inputs.arms
@@ -43,7 +44,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         region=environment.region, bucket=names.bucket_name(environment), confirmed=list_confirmed(work), arms=arms,
         suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
         control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
-        instance_type=environment.capacity.instance_type, usd_per_hour=environment.capacity.usd_per_hour * work.plan_inputs.nodes, **fields,
+        instance_type=capacity.instance_type, usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes, **fields,
     )  # fmt: skip
 
 
