@@ -148,7 +148,6 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
     arn = "arn:aws:{0}:us-east-2:111122223333:{1}".format
     assert runner_rights(stacks) == {
         "s3:ListBucket": {BUCKET},
-        "s3:ListBucketMultipartUploads": {BUCKET},
         "s3:GetObject": {
             f"{BUCKET}/{key}"
             for key in ("requests/*", "runs/*", "runner.json", "stop.json", "lease.json", "runs/*/lease.json",
@@ -162,7 +161,6 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         "eks:DescribeNodegroup": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
         "eks:UpdateNodegroupConfig": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
         "ec2:DescribeInstances": {"*"},
-        "ec2:DescribeCapacityReservations": {"*"},
         "autoscaling:DescribeAutoScalingGroups": {"*"},
         "autoscaling:ResumeProcesses": {arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")},
         "scheduler:ListSchedules": {"*"},

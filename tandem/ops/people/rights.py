@@ -64,11 +64,11 @@ _RUNS = {"buckets": "s3 ListObjectsV2", "runs": "s3 GetObject", "bucket's key": 
 _REQUEST = {"own requests": "s3 PutObject", "bucket's key": "kms:GenerateDataKey"}
 _RELABEL = _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject"})
 _END = _join_rows(_RELABEL, {"schedules": "scheduler DeleteSchedule"})
-_START = _join_rows(
+_RAISE = _join_rows(
     _RELABEL,
     _PUBLISH,
     {
-        "everywhere": f"ec2 DescribeCapacityReservations, {_DESCRIBE_FLEET}",
+        "everywhere": _DESCRIBE_FLEET,
         "budgets": _BUDGET,
         "functions": "lambda GetFunctionConfiguration",
         "fence": "s3 PutObject",  # whose launches a stop suspended is forgotten once they are resumed
@@ -176,16 +176,16 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"},
         ),
         "relabel": _RELABEL,
-        "start": _START,
-        # raises nothing itself: it reads what a start reads and what the bucket has, and asks the runner
+        "start": _join_rows(_RAISE, {"everywhere": "ec2 DescribeCapacityReservations"}),
+        # raises nothing itself: it looks at fleet, stops and bucket, and asks the runner
         "run": _join_rows(
             _OBSERVE,
-            _READ,
             _RUNS,
             _REQUEST,
             {
-                "everywhere": f"ec2 DescribeCapacityReservations, {_DESCRIBE_FLEET}",
-                "cluster": "eks DescribeCluster",
+                "everywhere": "ec2 DescribeCapacityReservations, cloudwatch GetMetricStatistics",
+                "models and artifacts": "s3 GetObject",
+                "schedules": "scheduler GetSchedule",
                 "budgets": _BUDGET,
                 "functions": "lambda GetFunctionConfiguration",
             },
@@ -280,11 +280,11 @@ RIGHTS = tuple(
     for right in _iterate_rights(kind, need, rows)
 )
 _RUNNER_ROWS = _join_rows(
-    _START,
+    _RAISE,
     _END,
     {
-        "bucket": "s3 ListObjectsV2 ListMultipartUploads",
-        "models and artifacts": "s3 GetObject HeadObject",
+        "bucket": "s3 ListObjectsV2",
+        "models and artifacts": "s3 GetObject",
         "runs": "s3 GetObject",
         "journal": "s3 PutObject",
         "results": "s3 GetObject",
@@ -292,7 +292,7 @@ _RUNNER_ROWS = _join_rows(
     },
 )
 RUNNER_RIGHTS = tuple(_iterate_rights(None, "the runner", _RUNNER_ROWS))
-"""What the runner's role may: what a start, a relabel and a normal end call; and requests, journals, results."""
+"""What the runner's role may: what a raise, a relabel and a normal end call; and requests, journals, results."""
 
 COMMANDS = tuple(dict.fromkeys(right.need for right in RIGHTS if not right.need.endswith(".md")))
 

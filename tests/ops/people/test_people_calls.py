@@ -20,7 +20,7 @@ from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
 from tandem.ops.destroy.stack_deletion import BLOCKER_KINDS
 from tandem.ops.leftovers import BALANCER_KINDS, LISTED_KINDS
-from tandem.ops.people.rights import list_command_calls
+from tandem.ops.people.rights import RUNNER_RIGHTS, list_command_calls
 
 ROOT = Path(__file__).parents[3]
 IDENTITY = {("sts", "GetCallerIdentity")}
@@ -114,6 +114,12 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
     release_fence(world.clients, GUARDED, who="anna", now=world.now + timedelta(minutes=1))
 
     assert set(world.calls) == own("stop --release")
+
+
+def test_the_runner_may_call_what_a_raise_a_relabel_and_an_end_do_and_read_the_bucket() -> None:
+    """It raises by the block's hours as declared and deployed: of the reservation a person's command asks."""
+    guard = list_command_calls("start", "relabel", "stop --end") - {("ec2", "DescribeCapacityReservations")}
+    assert {right.call for right in RUNNER_RIGHTS if right.call} == guard | {("s3", "ListObjectsV2")}
 
 
 def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
