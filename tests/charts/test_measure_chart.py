@@ -8,10 +8,11 @@ import pytest
 from chart_cases import ENVIRONMENTS, HOSTED, of_kind, stages
 from test_base import BENCH, OWN, SERVER, admitted
 
-from tandem.run import jobs
+from tandem.run.jobs import name_job
 from tandem.run.run_values import TASK_VARIABLE
-from tandem.spec import names, system_jobs
+from tandem.spec import names
 from tandem.spec.project_image import RUN
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 
 Object = dict[str, Any]
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -28,10 +29,9 @@ def templates(environment: str = "post-us-east-2", experiment: str = "post") -> 
 
 @each_experiment
 def test_every_experiment_has_both_under_the_names_that_the_runner_knows(environment: str, experiment: str) -> None:
-    expected = {jobs.MEASURE_JOB: ["measure"], jobs.JUDGE_JOB: ["judge"]}
+    expected = {MEASURE_JOB: ["measure"], JUDGE_JOB: ["judge"]}
     made = templates(environment, experiment)
     assert {name: template["spec"]["containers"][0]["args"] for name, template in made.items()} == expected
-    assert (jobs.MEASURE_JOB, jobs.JUDGE_JOB) == (system_jobs.MEASURE_JOB, system_jobs.JUDGE_JOB)
 
 
 @each_experiment
@@ -81,7 +81,7 @@ def test_people_enter_none_of_their_pods() -> None:
 @each_experiment
 def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str) -> None:
     made = [name for bodies in stages(environment, experiment).values() for name in of_kind(bodies, "CronJob")]
-    assert max(len(jobs.name_job("r" * 40, name, 999)) for name in made) <= 63
+    assert max(len(name_job("r" * 40, name, 999)) for name in made) <= 63
 
 
 def test_two_rounds_fit_into_the_step_that_tries_them() -> None:
