@@ -21,7 +21,7 @@ from tandem.errors import ExternalError
 
 Object = dict[str, Any]
 ObjectKind = Literal[
-    "jobs", "cronjobs", "deployments", "pods", "nodes", "events", "endpointslices", "resourceclaims", "resourceslices"
+    "jobs", "cronjobs", "deployments", "pods", "nodes", "endpointslices", "resourceclaims", "resourceslices"
 ]
 NOT_FOUND, CONFLICT = 404, 409
 MAX_LOG_LINES = 200
@@ -31,7 +31,6 @@ _RESOURCES: dict[ObjectKind, Any] = {
     "deployments": apps_v1.Deployment,
     "pods": core_v1.Pod,
     "nodes": core_v1.Node,
-    "events": core_v1.Event,
     "endpointslices": discovery_v1.EndpointSlice,
     "resourceclaims": resource_v1.ResourceClaim,
     "resourceslices": resource_v1.ResourceSlice,

@@ -6,7 +6,6 @@ import pytest
 from virtual_world import (
     ARTIFACTS,
     BASELINE,
-    DIGEST,
     MODELS,
     NAMESPACE,
     RUN,
@@ -115,6 +114,26 @@ def test_edited_argument_in_the_middle_voids_the_run():
     change_server(world, lambda container: container["args"].append("--enforce-eager"))
     record = world.live()
     assert (record["state"], "arguments" in record["reason"], world.is_empty) == ("void", True, True)
+
+
+def test_sync_in_the_middle_changes_nothing():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    for body in world.rendered:
+        if body["kind"] in {"Deployment", "Service"}:
+            kind = f"{body['kind'].lower()}s"
+            world.store.apply_object(kind, NAMESPACE, body, manager="argocd-controller", force=True)
+    assert world.live()["state"] == "judged"
+
+
+def test_prune_of_a_cron_job_kills_no_job():
+    world = VirtualWorld(stored={*MODELS.values()})
+    world.ask()
+    world.live(until=lambda seen: any(seen.store.list_objects("jobs", NAMESPACE)) and at_step("compile")(seen))
+    for name in ARTIFACTS:
+        world.store.delete_object("cronjobs", NAMESPACE, name)
+    assert world.live()["state"] == "judged"
 
 
 def test_second_replica_voids_the_run():
@@ -302,4 +321,3 @@ def test_second_run_waits_for_nobody():
     world.look()
     answer = world.read_answer(key)
     assert (answer["is_accepted"], answer["reason"]) == (False, f"run {RUN} of {WHO} is at work")
-    assert DIGEST

@@ -11,14 +11,13 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
-from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from botocore.exceptions import ClientError, EndpointConnectionError
 from committed import workspace
-from guard_world import GUARDED, Crash, World, refused
+from guard_world import GUARDED, Crash, World
 
 from charts import render_workloads
 from rehearsal.cluster.cluster import RehearsalCluster
@@ -103,7 +102,7 @@ class StoreCluster:
     def __init__(self, world):
         self.world, self.calls = world, set()
 
-    def _call(self, verb, kind, namespace, effect):
+    def _call(self, verb, kind, effect):
         self.calls.add((verb, kind))
         if self.world.cluster_down:
             raise ExternalError("Kubernetes did not answer", change="wait")
@@ -123,31 +122,28 @@ class StoreCluster:
             raise
 
     def get_object(self, kind, namespace, name):
-        return self._call("get", kind, namespace, lambda: self.world.store.get_object(kind, namespace, name))
+        return self._call("get", kind, lambda: self.world.store.get_object(kind, namespace, name))
 
     def list_objects(self, kind, namespace="", labels=None):
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
         place = namespace or None
-        return self._call(
-            "list", kind, namespace, lambda: self.world.store.list_objects(kind, place, label_selector=selector)
-        )
+        return self._call("list", kind, lambda: self.world.store.list_objects(kind, place, label_selector=selector))
 
     def create_job(self, namespace, body):
-        self._call("create", "jobs", namespace, lambda: self.world.store.create_object("jobs", namespace, body))
+        self._call("create", "jobs", lambda: self.world.store.create_object("jobs", namespace, body))
 
     def delete_job(self, namespace, name):
-        self._call("delete", "jobs", namespace, lambda: self.world.store.delete_object("jobs", namespace, name))
+        self._call("delete", "jobs", lambda: self.world.store.delete_object("jobs", namespace, name))
 
     def scale_deployment(self, namespace, name, replicas):
         patch = {"spec": {"replicas": replicas}}
         store = self.world.store
-        self._call(
-            "patch", "deployments/scale", namespace,
+        self._call("patch", "deployments/scale",
             lambda: store.patch_object("deployments", namespace, name, patch),
         )  # fmt: skip
 
     def read_log(self, namespace, pod, container):
-        return self._call("get", "pods/log", namespace, lambda: f"{container} of {pod}\n")
+        return self._call("get", "pods/log", lambda: f"{container} of {namespace}/{pod}\n")
 
 
 class VirtualWorld:
@@ -162,7 +158,7 @@ class VirtualWorld:
         simulated_verdict: what the judge's Job says.
     """
 
-    DEFAULTS = {
+    DEFAULTS: ClassVar[dict[str, PodScript]] = {
         "stage": PodScript(run_s=120),
         "compile": PodScript(run_s=600),
         "tandem-measure": PodScript(run_s=300),
@@ -198,9 +194,10 @@ class VirtualWorld:
     def _load_manifests(self):
         kinds = {"Deployment": "deployments", "CronJob": "cronjobs", "Service": "services"}
         kinds["ResourceClaimTemplate"] = "resourceclaimtemplates"
-        for objects in _render():
-            if objects["kind"] in kinds:
-                self.store.create_object(kinds[objects["kind"]], NAMESPACE, objects)
+        self.rendered = _render()
+        for body in self.rendered:
+            if body["kind"] in kinds:
+                self.store.create_object(kinds[body["kind"]], NAMESPACE, body)
         size = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "500Gi"}
         status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
         body = {"metadata": {"name": "system-1", "labels": {"workload": "system"}}, "status": status}
@@ -298,7 +295,8 @@ class VirtualWorld:
         world = RunWorld(
             environment=ENVIRONMENT, experiments={"post": EXPERIMENT}, catalogue=CATALOGUE, guard=GUARD,
             clients=self.account.clients, cluster=self.api, survey=self.survey, read_paths=lambda _: self.paths,
-            now=lambda: self.account.now, pause=self.pass_time, beat=lambda: box[0].beat(), log=self.log.append,
+            now=lambda: self.account.now, pause=self.pass_time, beat=lambda: box[0].beat(),  # noqa: PLW0108 - made below
+            log=self.log.append,
             writer=f"runner-{self.runner_number}",
         )  # fmt: skip
         box.append(Runner(world))
@@ -387,20 +385,8 @@ class VirtualWorld:
             and (fence is None or not fence.get("closed"))
         )
 
-    def count_node_s(self):
-        """Return the seconds of all instances, as EC2 lists them."""
-        return getattr(self, "node_s", 0.0)
-
 
 @functools.cache
 def _render():
     charts = render_workloads(ENVIRONMENT, EXPERIMENT, CATALOGUE)
     return tuple(body for objects in charts.values() for body in objects)
-
-
-def forbid(operation):
-    """Return what boto3 raises where a right is missing."""
-    return refused("AccessDeniedException", operation)
-
-
-HOUR = timedelta(hours=1)
