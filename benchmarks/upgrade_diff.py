@@ -177,7 +177,7 @@ def describe_objects(
 
 
 def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield each leaf that differs, with its last two keys, the old value and the new one; JSON in a text is read.
+    """Yield each leaf that differs, with its last two keys, the old value and the new one; JSON or YAML in it is read.
 
     A key that one side lacks is told without its value, which may be a whole file.
     """
@@ -194,6 +194,8 @@ def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
         texts = [value if isinstance(value, str) else json.dumps(value) for value in (old, new)]
         if all(text.startswith(("[{", "{")) for text in texts):
             yield from list_changes(json.loads(texts[0]), json.loads(texts[1]), path)
+        elif all(text.startswith('"') and ":" in text for text in texts):  # what the runner reads
+            yield from list_changes(yaml.safe_load(texts[0]), yaml.safe_load(texts[1]), path)
         else:
             yield f"`{name_leaf(path)}`: {describe_change(*texts)}"
 
