@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from guard_world import SCALING_GROUP
 from virtual_world import VirtualWorld
 
 from tandem.ops.people.cluster_rights import RUNNER_CLUSTER_RIGHTS
+from tandem.ops.people.rights import RUNNER_RIGHTS
+from tandem.ops.stop_paths import StopPath
 
 
 def test_cluster_rights_are_the_calls_that_are_made():
@@ -17,3 +20,26 @@ def test_cluster_rights_are_the_calls_that_are_made():
 
 def test_no_right_to_patch_nodes():
     assert not [right for right in RUNNER_CLUSTER_RIGHTS if "nodes" in right.resources and set(right.verbs) != {"list"}]
+
+
+# what the look at bucket and stops asks besides: the first by tandem.artifacts, the others by tandem.ops.stop_paths;
+# STS is asked by no step, and its call needs no right
+ASKED_ELSEWHERE = {
+    ("budgets", "DescribeBudget"), ("budgets", "DescribeNotificationsForBudget"),
+    ("budgets", "DescribeSubscribersForNotification"), ("cloudwatch", "GetMetricStatistics"),
+    ("lambda", "GetFunctionConfiguration"), ("sts", "GetCallerIdentity"),
+}  # fmt: skip
+
+
+def test_account_rights_are_the_calls_that_are_made():
+    world = VirtualWorld()
+    world.account.suspended = {"Launch"}  # by a stop that was lifted since
+    fence = {"state": "lifted", "who": "berta", "why": "enough", "run": None, "at": "2026-11-21T07:00:00Z"}
+    world.account.put("stop.json", {"schema": 1, **fence, "suspended": [SCALING_GROUP]})
+    world.paths = [StopPath("reaper", "unarmed", "silent")]
+    world.ask(starts=2, accept_unarmed=True)
+    assert world.live()["state"] == "judged"
+    names = (name.split(".") for name in world.account.calls if not name.startswith("kubernetes."))
+    calls = {(service, "".join(map(str.title, operation.split("_")))) for service, operation in names}
+    rights = {(right.call.service, right.call.operation) for right in RUNNER_RIGHTS if right.call}
+    assert calls | ASKED_ELSEWHERE == rights
