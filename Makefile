@@ -9,6 +9,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the same modules
 CDK := node_modules/.bin/cdk
+CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
@@ -43,10 +44,11 @@ deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, ado
 	$(BIN)/python -m rehearsal.aws rehearse --env $(ENV)
 
 demo: setup ## the main job: check, deploy to a local account, run EXPERIMENT on simulated servers, judge, end at zero
-	@echo "==> 1/2 check every spec"
-	$(BIN)/tandem check $(ENV)
+	@echo "==> 1/2 check $(ENV); all findings in $(CHECKED)"
+	@mkdir -p $(dir $(CHECKED)); $(BIN)/tandem check $(ENV) > $(CHECKED) 2>&1 || { cat $(CHECKED); exit 2; }
+	@grep ' errors, ' $(CHECKED)
 	@echo "==> 2/2 tandem run $(EXPERIMENT) in a made-up account and a small Kubernetes API (two minutes); open the page on the last line"
-	@rm -rf $(REHEARSED) && mkdir -p $(dir $(REHEARSED))
+	@rm -rf $(REHEARSED)
 	@$(REHEARSE) --time-scale 10 --out $(REHEARSED) -- --quick || test $$? -eq 4
 
 rehearse-run: setup ## the run alone, as demo runs it; HOLD=1 keeps the world for commands of yours

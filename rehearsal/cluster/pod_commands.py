@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,10 +26,12 @@ class ContainerCommand:
     Args:
         words: program and arguments.
         variables: all that it gets.
+        folders: of this machine, by the path at which the container has them, for a program that knows the path.
     """
 
     words: tuple[str, ...]
     variables: Mapping[str, str]
+    folders: Mapping[str, Path] = field(default_factory=dict)
 
 
 class PodHost(Protocol):
@@ -110,10 +112,7 @@ class PodLayout:
 
     def localize(self, container: Object, text: str) -> str:
         """Return a text of a container as it has to stand on this machine."""
-        folders = {
-            mount["mountPath"].rstrip("/"): self.folder / "volumes" / mount["name"] / mount.get("subPath", "")
-            for mount in container.get("volumeMounts", [])
-        }
+        folders = self._find_folders(container)
         if folders:
             paths = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
             text = re.sub(rf"(?<![\w./-])({paths})(?=[/\"'\s]|$)", lambda match: str(folders[match[1]]), text)
@@ -131,7 +130,14 @@ class PodLayout:
             if word == "--port" and words[index + 1].isdecimal():
                 words[index + 1] = str(self.ports.get(int(words[index + 1]), words[index + 1]))
         words = [_expand(word, variables) for word in words]
-        return self._host.choose_program(self._pod, box, ContainerCommand(words=tuple(words), variables=variables))
+        command = ContainerCommand(words=tuple(words), variables=variables, folders=self._find_folders(box))
+        return self._host.choose_program(self._pod, box, command)
+
+    def _find_folders(self, box: Object) -> dict[str, Path]:
+        return {
+            mount["mountPath"].rstrip("/"): self.folder / "volumes" / mount["name"] / mount.get("subPath", "")
+            for mount in box.get("volumeMounts", [])
+        }
 
     def _read_source(self, source: Mapping[str, Any]) -> str:
         if "configMapKeyRef" in source:

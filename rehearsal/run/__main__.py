@@ -26,6 +26,7 @@ from tandem.spec.faults import SpecError
 
 EXPECTED_CODES = {ExitCode.DONE, ExitCode.VOID}
 RUN_NAME = "rehearsed"
+LOG_LINES = 20  # of a run that failed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -94,10 +95,12 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
     states = ", ".join(f"{row.id} {row.state}" for row in fleet) or "none"
     print(f"EC2 lists of the fleet: {states}; fence: {'stands' if has_fence else 'none'}; ", end="")
     print(f"{world.count_node_minutes():.1f} node-minutes as the local endpoint counts them")
-    if options.out and code in EXPECTED_CODES:
-        result = world.account.run_tandem(
-            "results", RUN_NAME, *place, "--out", str(options.out), stdout=subprocess.DEVNULL
-        )
+    if code not in EXPECTED_CODES:
+        result = world.account.run_tandem("runs", "logs", RUN_NAME, *place, stdout=subprocess.PIPE)
+        print(*result.stdout.splitlines()[-LOG_LINES:], sep="\n")
+    elif options.out:
+        words = ["results", RUN_NAME, *place, "--out", str(options.out)]
+        result = world.account.run_tandem(*words, stdout=subprocess.DEVNULL)
         print(options.out / "report.html" if result.returncode in EXPECTED_CODES else "no results could be had")
     return code if not fleet and not has_fence else ExitCode.EXTERNAL_FAILURE
 

@@ -24,6 +24,7 @@ from rehearsal.cluster.pod_commands import ContainerCommand
 from rehearsal.cluster.store import Object, ObjectStore
 from rehearsal.run.manifests import account_token
 from rehearsal.run.settings import HANG, RunFaults
+from tandem.run.__main__ import WORK_FOLDER
 from tandem.run.runner import POLL_VARIABLE
 
 SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook leaves these containers alone
@@ -69,7 +70,11 @@ class PodPrograms:
         component, name = (pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL))
         variables = _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container, faults)
         if module:
-            words = (sys.executable, "-m", module, *words)
+            folder = command.folders.get(str(WORK_FOLDER.parent))  # a Job's own, which its program knows by its path
+            options = (
+                ("--folder", str(folder / WORK_FOLDER.name)) if folder and words[0] in {"measure", "judge"} else ()
+            )
+            words = (sys.executable, "-m", module, *words, *options)
             variables[POLL_VARIABLE] = str(self.poll_s)
         elif words[:2] == ("vllm", "serve") and component == "server":
             words = self._build_server(words, name, is_crashing=faults.crashing_server == name)

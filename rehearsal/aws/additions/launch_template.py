@@ -1,5 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Launch templates with every field of the API: capacity blocks and EFA interfaces are what Fleet is about."""
+"""Launch templates with every field of the API: capacity blocks and EFA interfaces are what Fleet is about.
+
+A Capacity Block or reservation that a template names counts as bought: EC2 describes it as active, without dates.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from ministack.services import ec2
 
 from . import service_model
 
-NEEDS = {ec2: ("_lt_data_xml", "_parse_lt_data")}
+NEEDS = {ec2: ("_ACTION_MAP", "_launch_templates", "_lt_data_xml", "_parse_lt_data", "_parse_member_list", "_xml")}
 
 _REQUEST_SHAPE = partial(service_model.request_shape, "ec2", "CreateLaunchTemplate", "LaunchTemplateData")
 _ANSWER_SHAPE = partial(
@@ -23,6 +26,7 @@ def install(handlers: dict) -> None:
         service_model.parse_ec2_parameters(_REQUEST_SHAPE(), parameters, prefix) or {}
     )
     ec2._lt_data_xml = lambda data: service_model.format_ec2_xml(_ANSWER_SHAPE(), data)
+    ec2._ACTION_MAP["DescribeCapacityReservations"] = _describe_reservations
     type_handlers = handlers["AWS::EC2::LaunchTemplate"]
     create, update = type_handlers["create"], type_handlers["update"]
     type_handlers["create"] = lambda logical_id, properties, stack: create(
@@ -36,3 +40,20 @@ def install(handlers: dict) -> None:
 def _convert_types(properties):
     data = service_model.convert_value(_REQUEST_SHAPE(), properties.get("LaunchTemplateData", {}), "LaunchTemplateData")
     return {**properties, "LaunchTemplateData": data}
+
+
+def _describe_reservations(parameters):
+    """DescribeCapacityReservations: those that launch templates name, all or the ones that are asked for."""
+    wanted_ids = ec2._parse_member_list(parameters, "CapacityReservationId")
+    shape = service_model.answer_shape("ec2", "DescribeCapacityReservations", "CapacityReservations")
+    versions = [version for template in ec2._launch_templates.values() for version in template["Versions"]]
+    reservations = {}
+    for data in (version["LaunchTemplateData"] for version in versions):
+        target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+        name = target.get("CapacityReservationId")
+        if name and (not wanted_ids or name in wanted_ids):
+            fields = {"InstanceType": data.get("InstanceType"), "State": "active", "TotalInstanceCount": 1}
+            reservations[name] = {"CapacityReservationId": name, "AvailableInstanceCount": 1, **fields}
+    items = "".join(f"<item>{service_model.format_ec2_xml(shape, row)}</item>" for row in reservations.values())
+    body = f"<capacityReservationSet>{items}</capacityReservationSet>"
+    return ec2._xml(200, "DescribeCapacityReservationsResponse", body)

@@ -42,7 +42,8 @@ class Host:
         boxes = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
         box = next(box for box in boxes if box["name"] == container)
         words = (*box.get("command", []), *box.get("args", []))
-        return self.programs.choose_program(pod, box, ContainerCommand(words=words, variables={"OWN": "1"}))
+        command = ContainerCommand(words=words, variables={"OWN": "1"}, folders={"/work": self.folder / "work"})
+        return self.programs.choose_program(pod, box, command)
 
     def compile_job(self):
         names = [row["metadata"]["name"] for row in self.store.list_objects("cronjobs", NAMESPACE)]
@@ -62,7 +63,8 @@ def test_the_tools_image_is_the_artifacts_module(host):
 
 def test_the_run_image_is_the_run_module(host):
     command = host.choose(host.pod("cronjobs", "tandem-measure"), "measure")
-    assert command.words == (sys.executable, "-m", "tandem.run", "measure")
+    folder = str(host.folder / "work/run")
+    assert command.words == (sys.executable, "-m", "tandem.run", "measure", "--folder", folder)
 
 
 def test_a_compiler_finds_the_stand_ins_first(host):
