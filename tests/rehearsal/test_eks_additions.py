@@ -111,6 +111,14 @@ def test_a_node_group_follows_its_launch_template(endpoint, deploy):
     assert (found["launchTemplate"]["version"], found["capacityType"]) == ("2", "CAPACITY_BLOCK")
 
 
+def test_ec2_knows_the_reservation_that_a_launch_template_names_and_no_other(endpoint, deploy):
+    name, ec2 = "cr-00000000000000abc", endpoint.client("ec2")
+    deploy({"Template": launch_template(name)})
+    found = ec2.describe_capacity_reservations(CapacityReservationIds=[name])["CapacityReservations"]
+    other = ec2.describe_capacity_reservations(CapacityReservationIds=["cr-0"])["CapacityReservations"]
+    assert ([(row["CapacityReservationId"], row["State"]) for row in found], other) == ([(name, "active")], [])
+
+
 def test_rejects_a_capacity_block_without_a_launch_template(deploy):
     reasons = deploy(nodegroup("no-template", CapacityType="CAPACITY_BLOCK")).reasons
     assert any("A launch template is required for capacity type CAPACITY_BLOCK" in reason for reason in reasons)
