@@ -120,6 +120,10 @@ def run(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
+    own_flags = {"--quick": quick, "--full": full, "--rounds": rounds, "--starts": starts > 1, "--llmperf": llmperf}
+    if resume and (flags := [flag for flag, value in (own_flags | {"--run": run}).items() if value]):
+        change = "leave them out: a run goes on as it was asked for"
+        raise InputError(f"{', '.join(flags)} beside --resume", where=f"run {resume}", change=change)
     try:
         client = RunClient(environment)
         caller, now = require_account(environment, client.session), current_time()

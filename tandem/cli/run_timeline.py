@@ -156,7 +156,8 @@ class RunTimeline:
         return code
 
     def _list_conclusion_rows(self, record: RunRecord) -> Iterator[TextRow]:
-        yield record.state, "; ".join(filter(None, (record.verdict, record.reason)))
+        now = self._describe_now().strip() if record.state == "running" else ""
+        yield record.state, "; ".join(filter(None, (record.verdict, record.reason, now)))
         capacity = self.client.environment.capacity
         estimate = None if record.resumes else self.estimate  # a resumed run's plan has only what was left
         planned = f"; the plan had {estimate.node_minutes:.0f}" if estimate else ""

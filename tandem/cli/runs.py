@@ -157,7 +157,7 @@ def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selecti
         request = RunRequest(
             kind="cancel", run=run, environment=env, experiment=record.experiment, at=current_time().isoformat()
         )
-        wait_for_answer(client, client.write_request(request, f"{run}.cancel"))
+        wait_for_answer(client, client.write_request(request, f"{run}.cancel-{int(current_time().timestamp())}"))
         follow = build_tandem_command(f"runs follow {run}", env)
         code, text = ExitCode.DONE, f"{run} is cancelled: the runner sets its fleet to zero; {follow}"
     document = {"environment": env, "run": run, "cancelled": not code, "exit_code": int(code)}

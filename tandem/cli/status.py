@@ -294,4 +294,4 @@ def _list_next_steps(status: StatusReport) -> Iterator[tuple[str, str]]:
         yield end_step
     if {"fence", "lease", "node group"} & set(status.unknown):
         yield build_tandem_command("status", name), "once AWS answers"
-    yield f"{build_tandem_command('start', name)} --hours H --experiment NAME", "raises nodes"
+    yield f"{build_tandem_command('run EXPERIMENT', name)} --hours H", "measures, judges, and ends at zero"

@@ -194,6 +194,8 @@ class _FleetStart:
             return
         advice, deadline_text = "", f"{lease.deadline:{MOMENT_FORMAT}} UTC"
         end_command = build_tandem_command("stop --end", self.config.environment, "--run", lease.run)
+        if lease.beats:  # of a run that the runner looks after
+            end_command = build_tandem_command(f"runs cancel {lease.run.partition('.')[0]}", self.config.environment)
         if lease.deadline <= self.now:
             problem, advice = f"the lease of run {lease.run} ended at {deadline_text}", LATE_START_ADVICE
         elif lease.ending is not None:

@@ -113,10 +113,15 @@ class KubernetesCluster:
                     raise
 
     def scale_deployment(self, namespace: str, name: str, replicas: int) -> None:
-        """Set how many pods a Deployment has."""
+        """Set how many pods a Deployment has; one that is gone has none."""
         body = {"spec": {"replicas": replicas}}
         with _convert_errors(f"scale deployment {namespace}/{name}"):
-            self._client.patch(apps_v1.Deployment.Scale, name, body, namespace=namespace, patch_type=PatchType.MERGE)
+            try:
+                scale = apps_v1.Deployment.Scale
+                self._client.patch(scale, name, body, namespace=namespace, patch_type=PatchType.MERGE)
+            except ApiError as error:
+                if error.status.code != NOT_FOUND or replicas:
+                    raise
 
     def read_log(self, namespace: str, pod: str, container: str) -> str:
         """Return the last lines that a container wrote; empty where it wrote none yet."""

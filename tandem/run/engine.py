@@ -90,7 +90,7 @@ def list_steps(work: StepWork) -> list[StepSpec]:
             steps.append(StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S))
         steps.append(StepSpec(name=f"round-{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
     if request.llmperf:
-        steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=6 * HOUR_S))
+        steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=4 * HOUR_S))
     steps.append(StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False))
     return steps
 

@@ -217,16 +217,21 @@ def release_fleet(work: StepWork) -> bool:
             raise
         # the money first: whatever Kubernetes says, the lease ends
         world.log(f"servers and jobs are left to the next look: {fault.problem}")
-        _end_own_lease(work)
+        end_own_lease(work)
         return False
     if not is_gone and not is_late:
         return False
     if work.has_lease:
-        _end_own_lease(work)
+        end_own_lease(work)
     return not work.has_lease
 
 
-def _end_own_lease(work: StepWork) -> None:
+def end_own_lease(work: StepWork) -> None:
+    """End the run's lease; where a stop of somebody else is at work, wait for it and come back.
+
+    Raises:
+        ExternalError: AWS failed; the next call goes on.
+    """
     world, name = work.world, work.journal.run.leases[-1].name
 
     def wait(span: timedelta) -> None:

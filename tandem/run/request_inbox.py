@@ -31,7 +31,7 @@ from tandem.spec.spec_digest import compute_spec_digest
 
 MAX_AGE = timedelta(minutes=60)
 _KEY = re.compile(rf"{REQUESTS_PREFIX}(?P<who>[^/]+)/(?P<stem>[^/]+)\.json")
-_STEMS = {"run": "{run}", "cancel": "{run}.cancel", "resume": r"{run}.resume-\d+"}
+_STEMS = {"run": "{run}", "cancel": r"{run}\.cancel(-\d+)?", "resume": r"{run}\.resume-\d+"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, Roun
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_endpoints
 from tandem.run.serving_steps import check_servers, wait_until_ready
+from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
 from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 
@@ -57,6 +58,7 @@ def measure_round(work: StepWork) -> StepProgress:
     """
     number, attempt = int(work.name.removeprefix(ROUND_STEP)), work.attempts
     require_single_endpoints(work)
+    work.restart_clock()
     before: dict[str, ServerState] = msgspec.convert(work.result.get("before", {}), dict[str, ServerState])
     if not before:
         return _prepare_round(work, number)
@@ -75,16 +77,25 @@ def measure_round(work: StepWork) -> StepProgress:
         note = look.words or f"measures for {int(work.count_elapsed_s() // 60)} min"
         return StepProgress(note=note, result=work.result)
     close_job(work, job)
-    if measured is not None and not change:
+    wanted = count_requests(work, number)
+    if measured is not None and measured.requests == wanted and not change:
         return _confirm_round(work, measured, before, look.image_id)
     if look.exit_code == REFUSED_EXIT_CODE and not change:
         raise RunEndError(f"round {number} is refused: {look.words}; what was recorded is kept", "failed")
     reason = change or look.words or "its Job left no records"
+    if measured is not None and measured.requests != wanted:
+        reason = f"its Job recorded {measured.requests} of {wanted} requests"
     if attempt >= MAX_ROUND_ATTEMPTS:
         state: RunState = "void" if change else "failed"
         raise RunEndError(f"round {number} could not be measured in {attempt} attempts: {reason}", state)
-    voided = [*work.result.get("voided", []), reason]
-    return StepProgress(note=f"attempt {attempt} does not count: {reason}", result={"voided": voided})
+    voided = {"voided": [*work.result.get("voided", []), reason], "since": work.world.now().isoformat()}
+    return StepProgress(note=f"attempt {attempt} does not count: {reason}", result=voided)
+
+
+def count_requests(work: StepWork, number: int) -> int:
+    """Return how many requests the plan of the run asks in a round, over all arms."""
+    plan = build_task_settings(build_task(work, {})).plan()
+    return sum(turn.request_count for turn in plan.round(number))
 
 
 def _prepare_round(work: StepWork, number: int) -> StepProgress:

@@ -296,7 +296,7 @@ _STEP_ROWS = {
     "check": ("hold them against what is declared", 1.0, 30.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
-    "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 360.0),
+    "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 240.0),
     "judge": ("judge, write the report", 5.0, 120.0),
     "park": ("go to zero, wait for tandem run --resume", END_MINUTES, 0.0),
     "end": ("go to zero", END_MINUTES, 0.0),

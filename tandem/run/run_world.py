@@ -151,8 +151,13 @@ class StepWork:
         leases = self.journal.run.leases
         return bool(leases) and leases[-1].empty_at is None
 
+    def restart_clock(self) -> None:
+        """Count the step's time from the beginning of its phase, where its result has one."""
+        if self.result.get("since"):
+            self.started_at = datetime.fromisoformat(self.result["since"])
+
     def count_elapsed_s(self) -> float:
-        """Return for how long the step has been at work."""
+        """Return for how long the step, or its phase, has been at work."""
         return (self.world.now() - (self.started_at or self.world.now())).total_seconds()
 
     def count_lease_s(self) -> float | None:

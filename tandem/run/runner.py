@@ -28,11 +28,12 @@ from tandem.ops.guard_config import build_guard_config
 from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.run.cluster import KubernetesCluster
 from tandem.run.engine import RunEngine
+from tandem.run.fleet_steps import end_own_lease
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal, list_runs
 from tandem.run.request_inbox import RequestInbox
 from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
-from tandem.run.run_world import RunWorld
+from tandem.run.run_world import RunWorld, StepWork
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
@@ -115,10 +116,20 @@ class Runner:
                 self._begin(journal)
                 return
 
+    def _end_orphan(self, journal: RunJournal) -> None:
+        """End a run whose experiment is not declared any more: its lease is all that can be looked at."""
+        world, reason = self.world, f"the environment hosts no experiment {journal.run.experiment} any more"
+        world.log(f"run {journal.run.run}: {reason}")
+        for experiment in list(world.experiments.values())[:1]:  # any: no step of it is looked at
+            work = StepWork(world=world, journal=journal, experiment=experiment)
+            while work.has_lease:
+                end_own_lease(work)
+        journal.write_run(state="ended", reason=reason, ended_at=world.now().isoformat(), writer=world.writer)
+
     def _begin(self, journal: RunJournal) -> None:
         experiment = self.world.experiments.get(journal.run.experiment)
-        if experiment is None:  # its servers are not declared any more: nothing of it can be looked at
-            self.world.log(f"run {journal.run.run}: experiment {journal.run.experiment} is not hosted any more")
+        if experiment is None:
+            self._end_orphan(journal)
             return
         self.engine = RunEngine(self.world, journal, experiment)
         self.world.log(f"run {journal.run.run} of {journal.run.who}")

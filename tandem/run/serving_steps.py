@@ -7,7 +7,6 @@ scales decides who runs where.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from functools import partial
 
 from tandem.run.jobs import list_container_statuses
@@ -127,6 +126,7 @@ def restart_servers(work: StepWork) -> StepProgress:
         RunEndError: a server does not go, or does not come back.
         ExternalError: Kubernetes failed.
     """
+    work.restart_clock()
     if not work.result.get("phase") or work.result["phase"] == "again":
         return _begin_restart(work)
     uids: set[str] = set(work.result["uids"])
@@ -134,8 +134,7 @@ def restart_servers(work: StepWork) -> StepProgress:
     if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
         for arm in work.arms:
             work.world.cluster.scale_deployment(work.namespace, arm, 0)
-        span_s = (work.world.now() - datetime.fromisoformat(work.result["since"])).total_seconds()
-        if span_s > DOWN_WAIT_S:
+        if work.count_elapsed_s() > DOWN_WAIT_S:
             raise RunEndError(f"{', '.join(leaving) or 'claims'} did not go in {DOWN_WAIT_S // 60} min")
         return StepProgress(note=f"waits for {', '.join(leaving) or 'claims'} to go", result=work.result)
     return _finish_restart(work)
@@ -166,7 +165,9 @@ def _has_claims(work: StepWork, uids: set[str]) -> bool:
 
 
 def _finish_restart(work: StepWork) -> StepProgress:
-    result = {**work.result, "phase": "up"}
+    since = work.world.now().isoformat() if work.result["phase"] == "down" else work.result["since"]
+    work.result = result = {**work.result, "phase": "up", "since": since}
+    work.restart_clock()
     order = list_scale_order(work, count_starts(work) + work.lease_number)
     for advance in (
         partial(scale_in_order, work, order),

@@ -93,7 +93,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
 @pytest.mark.parametrize(
     ("found", "first", "second"),
     [
-        (status(seen()), "parked, nothing runs, nothing needs attention", "tandem start --env"),
+        (status(seen()), "parked, nothing runs, nothing needs attention", "tandem run EXPERIMENT --env"),
         (
             status(seen(instance(minutes=60), lease=lease())),
             "1 node runs under lease r1 until 13:00 UTC (in 1 h 00 min), 35.76 USD so far, nothing needs attention",

@@ -276,7 +276,7 @@ def test_s3_down_for_ten_minutes():
 
 def test_throttled_calls_change_nothing():
     world = VirtualWorld(stored=STORED)
-    world.account.odds = {"*": 0.1}
+    world.account.odds = {"*": 0.04}
     world.ask()
     assert world.live()["state"] == "judged"
     assert world.is_empty
@@ -321,3 +321,37 @@ def test_second_run_waits_for_nobody():
     world.look()
     answer = world.read_answer(key)
     assert (answer["is_accepted"], answer["reason"]) == (False, f"run {RUN} of {WHO} is at work")
+
+
+def test_run_whose_experiment_is_gone_ends_its_lease():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    record = world.account.read(f"runs/{RUN}/run.json")
+    world.account.put(f"runs/{RUN}/run.json", record | {"experiment": "gone"})
+    world.runner = world.start_runner()
+    world.look()
+    assert world.read_run()["reason"] == "the environment hosts no experiment gone any more"
+    assert not world.account.alive
+    assert not world.account.schedules
+
+
+def test_round_that_recorded_too_little_does_not_count():
+    world = VirtualWorld(stored=STORED)
+    world.count_requests = lambda _task: 5
+    state, reason = live(world)
+    assert (state, "recorded 5 of 36 requests" in reason) == ("failed", True)
+
+
+def test_second_swap_has_time_of_its_own():
+    world = VirtualWorld(stored=STORED)
+    world.scripts[VARIANT] = PodScript(ready_after_s=1500, stop_s=5)
+    world.scripts[BASELINE] = PodScript(ready_after_s=1500, stop_s=5)
+    world.ask(starts=2)
+    world.live(until=lambda seen: "phase" in str(seen.account.read(f"runs/{RUN}/steps/012-restart-2.json")))
+    for node in world.store.list_objects("resourceslices"):  # whoever comes first gets the other half from now on
+        node["spec"]["devices"].reverse()
+        world.store.replace_object("resourceslices", "", node["metadata"]["name"], node)
+    record = world.live()
+    assert record["state"] == "judged"
+    assert world.find_step("restart-2")[2].endswith("kept the devices after 2 tries")
