@@ -25,8 +25,8 @@ SPACE, ACCOUNT = "runner-system", "system:serviceaccount:runner-system:runner"
 each_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 # every call of the runner, and no other: group, resource, verbs
 IN_EXPERIMENTS = (
-    ("batch", "jobs", "create delete get list"), ("batch", "cronjobs", "get"), ("apps", "deployments", "get list"),
-    ("apps", "deployments/scale", "patch"), ("", "pods", "list"), ("", "pods/log", "get"), ("", "events", "list"),
+    ("batch", "jobs", "create delete get list"), ("batch", "cronjobs", "get"), ("apps", "deployments", "get"),
+    ("apps", "deployments/scale", "patch"), ("", "pods", "list"), ("", "pods/log", "get"),
     ("discovery.k8s.io", "endpointslices", "list"), ("resource.k8s.io", "resourceclaims", "list"),
 )  # fmt: skip
 EVERYWHERE = (("", "nodes", "list"), ("resource.k8s.io", "resourceslices", "list"))
