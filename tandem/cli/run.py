@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -28,13 +29,16 @@ from tandem.cli import fleet
 from tandem.cli.console import ask_consent, format_count, print_fault, print_json, print_line, print_rows
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName, Name, Whole, require_range
 from tandem.cli.fleet import TextRow, format_moment, format_span
+from tandem.cli.image_digests import resolve_digest
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.run_timeline import RunTimeline, describe_return
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.start import build_unarmed_error, read_reserved_limits
 from tandem.errors import ExitCode, ExternalError, InputError, TandemError
 from tandem.guard.fleet_start import RaiseRequest, check_start
-from tandem.ops.account import require_account
+from tandem.ops.account import AccountClients, require_account
+from tandem.ops.doctor.context import DoctorContext, Finding
+from tandem.ops.doctor.runner import CHECKS, run_checks
 from tandem.ops.node_admission import admit_servers
 from tandem.ops.status import current_time
 from tandem.ops.stop_paths import StopPath, read_stop_paths
@@ -51,6 +55,11 @@ ANSWER_LIMIT = timedelta(minutes=3)  # the runner looks for requests every few s
 # journal's step, without its number -> the row of the plan that it is part of
 PHASES = {"round": "measure"} | dict.fromkeys(("raise", "node", "park", "end"), "nodes")
 PHASES |= dict.fromkeys(("label", "serve", "ready", "check", "restart"), "serve")
+# what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask registries
+RUN_CHECKS = frozenset({
+    "stacks", "offering", "quota", "reservation", "budget", "bucket", "bucket-key", "own-images", "fleet",
+    "capacity-kind", "scaling", "schedules", "subscriptions",
+})  # fmt: skip
 MAX_ID_PREFIX_CHARACTERS = 24  # and a moment of 16 characters: a run's id has 40
 SIZE = Group("How much is asked", validator=EXCLUSIVE, sort_key=1)
 
@@ -65,6 +74,7 @@ class RunDraft:
         estimate: the plan.
         paths: reaper and budget, as they stand. notes: what is to be known of the reservation.
         faults: why it would be refused now. runner_faults: why nobody would take it up.
+        findings: of doctor's checks, those that are not ok.
     """
 
     inputs: run_plan.RunPlanInputs
@@ -74,6 +84,7 @@ class RunDraft:
     notes: Sequence[str] = ()
     faults: Sequence[TandemError] = ()
     runner_faults: Sequence[TandemError] = ()
+    findings: Sequence[Finding] = ()
 
 
 def run(
@@ -234,17 +245,35 @@ def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) 
         run=lease, hours=inputs.request.hours, nodes=inputs.nodes, experiment=inputs.experiment.name,
         node_labels=admission.labels, who=caller, beats=True,
     )  # fmt: skip
+    draft = _examine_account(client, draft)
     limits, notes = read_reserved_limits(client.clients, environment)
     try:
         fleet_state = check_start(client.clients, limits, request, draft.now)
     except InputError as fault:
-        return replace(draft, notes=notes, faults=(fault,))
+        return replace(draft, notes=notes, faults=(*draft.faults, fault))
     all_paths, _ = read_stop_paths(client.clients, client.session, environment, limits, fleet_state)
     paths = [path for path in all_paths if path.name != "schedule"]  # that one the raise arms
     unarmed_paths = [path for path in paths if path.state == "unarmed"]
     is_refused = unarmed_paths and not inputs.request.accept_unarmed
     faults = [build_unarmed_error(environment, unarmed_paths)] if is_refused else []
-    return replace(draft, paths=paths, notes=notes, faults=faults)
+    return replace(draft, paths=paths, notes=notes, faults=(*draft.faults, *faults))
+
+
+def _examine_account(client: RunClient, draft: RunDraft) -> RunDraft:
+    """Return the draft with what doctor's checks of a run find; what fails there refuses it."""
+    context = DoctorContext(
+        environment=client.environment, experiments=(draft.inputs.experiment,), catalogue=draft.inputs.catalogue,
+        now=draft.now, resolve_digest=resolve_digest,
+    )  # fmt: skip
+    checks = [check for check in CHECKS if check.id in RUN_CHECKS]
+    lines = run_checks(context, AccountClients(client.environment, client.session), checks)
+    findings = [line for line in lines if line.level != "ok"]
+    faults = [
+        InputError(line.message, where=f"doctor: {line.check}", change=line.action or line.command)
+        for line in findings
+        if line.level == "fail"
+    ]
+    return replace(draft, findings=findings, faults=faults)
 
 
 def _find_runner_faults(client: RunClient, request: RunRequest, now: datetime) -> Iterator[TandemError]:
@@ -323,6 +352,10 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
     yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
     yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     yield from (("reserved", note) for note in draft.notes)
+    if draft.findings:
+        levels = Counter(line.level for line in draft.findings)
+        counts = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
+        yield "doctor", f"{counts}: {build_tandem_command('doctor', request.environment)}"
     phases: dict[str, list[run_plan.StepEstimate]] = {}
     for step in estimate.steps[1:]:  # preflight is a minute, and free
         word = step.step.partition(".")[0].partition("-")[0]

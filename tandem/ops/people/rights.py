@@ -183,11 +183,23 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             _RUNS,
             _REQUEST,
             {
-                "everywhere": "ec2 DescribeCapacityReservations, cloudwatch GetMetricStatistics",
+                "everywhere": (
+                    "ec2 DescribeCapacityReservations DescribeInstanceTypeOfferings, cloudwatch GetMetricStatistics, "
+                    "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, "
+                    "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
+                ),
                 "models and artifacts": "s3 GetObject",
                 "schedules": "scheduler GetSchedule",
                 "budgets": _BUDGET,
                 "functions": "lambda GetFunctionConfiguration",
+            },
+            # those of doctor's checks that hold for a run
+            {
+                "stacks": "cloudformation DescribeStacks",
+                "images": "ecr DescribeImages",
+                "buckets": "s3 HeadBucket",
+                "bucket's key as it stands": "kms DescribeKey",
+                "topic": "sns ListSubscriptionsByTopic",
             },
         ),
         "runs cancel": _join_rows(_RUNS, _REQUEST),
