@@ -44,12 +44,11 @@ deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, ado
 	$(BIN)/python -m rehearsal.aws rehearse --env $(ENV)
 
 demo: setup ## the main job: check, deploy to a local account, run EXPERIMENT on simulated servers, judge, end at zero
-	@echo "==> 1/2 check $(ENV); all findings in $(CHECKED)"
 	@mkdir -p $(dir $(CHECKED)); $(BIN)/tandem check $(ENV) > $(CHECKED) 2>&1 || { cat $(CHECKED); exit 2; }
-	@grep ' errors, ' $(CHECKED)
-	@echo "==> 2/2 tandem run $(EXPERIMENT) in a made-up account and a small Kubernetes API (two minutes); open the page on the last line"
+	@echo "==> 1/2 tandem check $(ENV): $$(grep ' errors, ' $(CHECKED)) ($(CHECKED))"
+	@echo "==> 2/2 deploy to a made-up account of this machine, run, judge: three minutes; open the page on the last line"
 	@rm -rf $(REHEARSED)
-	@$(REHEARSE) --time-scale 10 --out $(REHEARSED) -- --quick || test $$? -eq 4
+	@$(REHEARSE) --time-scale 15 --out $(REHEARSED) -- --quick || test $$? -eq 4
 
 rehearse-run: setup ## the run alone, as demo runs it; HOLD=1 keeps the world for commands of yours
 	@rm -rf $(REHEARSED)

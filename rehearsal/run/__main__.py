@@ -6,10 +6,11 @@ import argparse
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import yaml
 
@@ -65,23 +66,24 @@ def _build_parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
-    with tempfile.TemporaryDirectory(prefix="tandem-run-", ignore_cleanup_errors=True) as folder:
-        print(
-            f"a copy of {options.env} in a made-up account at a local endpoint; all servers are SIMULATED", flush=True
+    """Deploy, write what the cluster needs beside that, and start the cluster."""
+    with ExitStack() as stack:
+        prefix = "tandem-run-"
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
+        account = RehearsalAccount.create(options.env, options.environments, options.experiments, folder)
+        stack.callback(account.endpoint.stop)
+        settings = RehearsalSettings(
+            environment=options.env, experiment=options.experiment, time_scale=options.time_scale
         )
-        account = RehearsalAccount.deploy(
-            options.env, options.environments, options.experiments, Path(folder), lambda line: print(line, flush=True)
-        )
-        try:
-            settings = RehearsalSettings(
-                environment=options.env, experiment=options.experiment, time_scale=options.time_scale
-            )
-            with RunWorld(account, settings, Path(folder)) as world:
-                kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(world.skipped.items()))
-                print(f"  cluster: {world.live.url}; without effect there: {kinds or 'nothing'}", flush=True)
-                yield world
-        finally:
-            account.endpoint.stop()
+        world = RunWorld(account, settings, folder)
+        with ThreadPoolExecutor() as pool:
+            inputs = pool.submit(world.write_inputs)
+            print(f"a copy of {options.env} at {account.endpoint.url}: {account.deploy(folder)}", flush=True)
+            inputs.result()
+        stack.enter_context(world)
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(world.skipped.items()))
+        print(f"SIMULATED servers behind a small Kubernetes API at {world.live.url}; not there: {kinds}", flush=True)
+        yield world
 
 
 def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:

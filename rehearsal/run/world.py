@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rehearsal.aws.cdk_cli import CdkCli
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.rehearsal_steps import RehearsalResult, RehearsalSteps
-from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_sandbox
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.process_pods import ProcessPods
@@ -44,6 +44,7 @@ BRIDGE_S = 0.3
 BLOCK_LENGTH = timedelta(days=1)
 RUNNER_WAIT_S = 90.0  # two seconds on an idle machine
 LOG_CHARACTERS = 4000
+MANIFESTS, HUB = "manifests", "hub"  # folders of a world, beside those of its pods
 ADMIN_TOKEN = "rehearsed:admin"  # noqa: S105 - of a cluster of this machine
 _ALL_RULE: Mapping[str, Any] = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
@@ -56,29 +57,30 @@ class RehearsalAccount:
     sandbox: EnvironmentSandbox
 
     @classmethod
-    def deploy(
-        cls, name: str, environments: Path, experiments: Path, folder: Path, report: Callable[[str], None]
-    ) -> Self:
-        """Start an endpoint and deploy an environment to it with the CDK CLI; the caller stops the endpoint.
+    def create(cls, name: str, environments: Path, experiments: Path, folder: Path) -> Self:
+        """Start an endpoint for a copy of an environment; nothing is deployed, and the caller stops the endpoint.
 
         Raises:
             SpecError: the environment is not there or refused.
-            EndpointError, CdkError, MissingEffectError: a step failed.
+            EndpointError: the endpoint does not start.
         """
         sandbox = create_sandbox(name, environments, experiments, folder)
         sandbox.edit(_date_block)
-        region = sandbox.environment.region
-        endpoint = AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, report=report)
-        result = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region=region)
-        cdk = CdkCli(endpoint=endpoint, sandbox=sandbox, work_folder=folder)
-        steps = RehearsalSteps(endpoint=endpoint, sandbox=sandbox, cdk=cdk, result=result)
-        try:
-            for title, action in (("start", steps.start), ("bootstrap", steps.bootstrap), ("deploy", steps.deploy)):
-                report(f"  {title}: {action()}")
-        except BaseException:
-            endpoint.stop()
-            raise
+        endpoint = AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=sandbox.environment.region).start()
+        create_prerequisites(sandbox, endpoint.client)
         return cls(endpoint=endpoint, sandbox=sandbox)
+
+    def deploy(self, folder: Path) -> str:
+        """Bootstrap and deploy the environment with the CDK CLI; return which stacks there are.
+
+        Raises:
+            CdkError, MissingEffectError: it failed.
+        """
+        result = RehearsalResult(environment=self.sandbox.name, account=FICTITIOUS_ACCOUNT, region=self.endpoint.region)
+        cdk = CdkCli(endpoint=self.endpoint, sandbox=self.sandbox, work_folder=folder)
+        steps = RehearsalSteps(endpoint=self.endpoint, sandbox=self.sandbox, cdk=cdk, result=result)
+        steps.bootstrap()
+        return steps.deploy()
 
     def run_tandem(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run the real command line with this account's credentials and files.
@@ -108,12 +110,12 @@ def _date_block(document: dict[str, Any]) -> None:
 
 
 class RunWorld:
-    """All that a run needs, at work until `stop`.
+    """All that a run needs, at work until `stop`; `write_inputs` comes before, and may run beside a deploy.
 
     Args:
         account: where the environment is deployed.
         settings: what is rehearsed.
-        folder: of manifests, pods, truth logs.
+        folder: of manifests, pods and truth logs; what pods wrote stays there.
 
     Attributes:
         live: the cluster and its API. pods: its processes.
@@ -192,19 +194,24 @@ class RunWorld:
         """Return what a client of the cluster is configured with."""
         return self.live.build_kubeconfig(token, namespace)
 
-    def _start(self) -> None:
-        settings, experiment, endpoint = self.settings, self._experiment, self.account.endpoint
-        manifests = self.folder / "manifests"
-        self._run_quietly("render", settings.environment, "--out", str(manifests))
-        scale = str(settings.time_scale)
-        knobs = ("--write", str(self.folder / KNOBS), "--time-scale", scale)
-        self._run_quietly("simulate", "--experiment", settings.experiment, *knobs)
-        runtime = "nxdi-v0" if experiment.runtime == "nxdi-v0" else "native"
-        install_programs(self.folder / PROGRAMS, "nxdi-v0" if runtime == "nxdi-v0" else "native")
+    def write_inputs(self) -> None:
+        """Write manifests, simulators' knobs, runtime stand-ins and checkpoints; no deployed account is asked.
+
+        Raises:
+            RuntimeError: a command of Tandem failed.
+        """
+        settings, experiment = self.settings, self._experiment
+        self._run_quietly("render", settings.environment, "--out", str(self.folder / MANIFESTS))
+        scale = ("--time-scale", str(settings.time_scale))
+        self._run_quietly("simulate", "--experiment", settings.experiment, "--write", str(self.folder / KNOBS), *scale)
+        install_programs(self.folder / PROGRAMS, "nxdi-v0" if experiment.runtime == "nxdi-v0" else "native")
         (self.folder / TRUTH).mkdir()
-        write_checkpoints(experiment, self._catalogue, self.folder / "hub")
-        hub_variables = self._stack.enter_context(serve_hub(self.folder / "hub"))
-        bodies = read_manifests(manifests)
+        write_checkpoints(experiment, self._catalogue, self.folder / HUB)
+
+    def _start(self) -> None:
+        settings, endpoint = self.settings, self.account.endpoint
+        hub_variables = self._stack.enter_context(serve_hub(self.folder / HUB))
+        bodies = read_manifests(self.folder / MANIFESTS)
         eks = endpoint.client("eks")
         associations = eks.list_pod_identity_associations(clusterName=self._guard.cluster)["associations"]
         programs = PodPrograms(

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from rehearsal.cluster.store import ObjectStore
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import RunFaults
+from rehearsal.run.world import RehearsalAccount
+from tandem.ops.guard_config import build_guard_config
+from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 
+ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
 
@@ -55,3 +61,50 @@ def instance() -> Callable[..., NodeInstance]:
         )  # fmt: skip
 
     return build
+
+
+@pytest.fixture(scope="session")
+def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
+    """An account with what a run needs of post-us-east-2, made by hand: a deploy takes the CDK half a minute."""
+    folder = tmp_path_factory.mktemp("account")
+    account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", ROOT / "experiments", folder)
+    account.sandbox.edit(lambda document: document["capacity"].update(kind="on-demand", reservation_id=None, block=None))
+    try:
+        make_account(account.endpoint.client, account.sandbox.environment)
+        yield account
+    finally:
+        account.endpoint.stop()
+
+
+def make_account(client, environment) -> None:
+    """Make bucket, cluster, node groups, associations, and what stops a fleet."""
+    guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
+    where = {"LocationConstraint": environment.region}
+    client("s3").create_bucket(Bucket=guard.bucket, CreateBucketConfiguration=where)
+    eks = client("eks")
+    eks.create_cluster(name=guard.cluster, roleArn=role, resourcesVpcConfig={})
+    sizes = {"system": ("m7i.xlarge", 2, {"workload": "system"}), guard.node_group: ("trn2.48xlarge", 0, {})}
+    for name, (instance_type, size, labels) in sizes.items():
+        eks.create_nodegroup(
+            clusterName=guard.cluster, nodegroupName=name, subnets=["subnet-1"], nodeRole=role, labels=labels,
+            instanceTypes=[instance_type], scalingConfig={"minSize": size, "desiredSize": size, "maxSize": 2},
+            tags=names.resource_tags(environment),
+        )  # fmt: skip
+    accounts = [("tandem-post", f"tandem-{name}") for name in ("stage", "compile", "serve", "bench")]
+    for namespace, service_account in [("runner-system", "runner"), *accounts]:
+        eks.create_pod_identity_association(
+            clusterName=guard.cluster, namespace=namespace, serviceAccount=service_account, roleArn=role
+        )
+    client("scheduler").create_schedule_group(Name=guard.schedule_group)
+    client("sns").create_topic(Name=names.topic_name(environment))
+    client("sqs").create_queue(QueueName=names.dead_letter_queue_name(environment))
+    trust = json.dumps({"Version": "2012-10-17", "Statement": []})
+    client("iam").create_role(RoleName=names.scheduler_role_name(environment), AssumeRolePolicyDocument=trust)
+    client("lambda").create_function(
+        FunctionName=names.guard_function_name(environment, "reap"), Role=role, Runtime="python3.13", Handler="h.h",
+        Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
+    )  # fmt: skip
+    client("budgets").create_budget(AccountId=environment.account, Budget={
+        "BudgetName": names.budget_name(environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+        "TimeUnit": "MONTHLY", "BudgetType": "COST",
+    })  # fmt: skip
