@@ -24,7 +24,6 @@ from typing import Any
 
 from charts.manifest import NAME, PART_OF, Object, build_object, object_labels
 from tandem.ops.people.cluster_rights import (
-    BENCH_JOB,
     CLUSTER_KINDS,
     CLUSTER_RIGHTS,
     DELIVERY_GROUP,
@@ -40,7 +39,7 @@ from tandem.spec.experiment import Experiment
 FOLDER = "people"
 RBAC, ADMISSION_API = "rbac.authorization.k8s.io", "admissionregistration.k8s.io/v1"
 WAVE = 0
-COMMANDS, COPIES, ENTRY = "tandem-rendered-commands", "tandem-rendered-copies", "tandem-bench-entry"
+COMMANDS, COPIES = "tandem-rendered-commands", "tandem-rendered-copies"
 COMMANDS_MAP = "rendered-commands"
 WRITER_ACCOUNTS = (names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT)
 POD_MAKERS = {
@@ -131,14 +130,13 @@ def _spell_words(container: Object) -> str:
 
 def _list_policies(environment: Environment) -> Iterator[tuple[str, str, Object]]:
     """Yield the admission policies and their bindings: kind, name and body of each."""
-    rows: dict[str, tuple[Object, Object | None]] = {
+    rows: dict[str, tuple[Object, Object]] = {
         COMMANDS: (_build_commands_policy(environment), {"name": COMMANDS_MAP}),
         COPIES: (_build_copies_policy(environment), {"selector": {"matchLabels": PART_OF}}),
-        ENTRY: (_build_pod_entry_policy(), None),
     }
     for name, (policy, reference) in rows.items():
-        parameters = {"paramRef": {**reference, "parameterNotFoundAction": "Deny"}} if reference else {}
-        binding = {"policyName": name, **parameters, "validationActions": ["Deny"]}
+        parameters = {**reference, "parameterNotFoundAction": "Deny"}
+        binding = {"policyName": name, "paramRef": parameters, "validationActions": ["Deny"]}
         yield "ValidatingAdmissionPolicy", name, {"spec": policy}
         yield "ValidatingAdmissionPolicyBinding", name, {"spec": binding}
 
@@ -185,17 +183,6 @@ def _build_copies_policy(environment: Environment) -> Object:
         {"batch": ["jobs"]}, ["CREATE", "UPDATE"], _list_account_conditions(environment), {validation: message},
         {"name": _name_expression(job_template)}, parameter={"apiVersion": "batch/v1", "kind": "CronJob"},
     )  # fmt: skip
-
-
-def _build_pod_entry_policy() -> Object:
-    groups = json.dumps([kubernetes_group("engineer"), kubernetes_group("operator")])
-    conditions = {
-        "experiments": _IN_EXPERIMENT,
-        "people": f"has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in {groups})",
-    }
-    pods = {"": ["pods/attach", "pods/exec", "pods/portforward"]}
-    message = f"people enter pods of Jobs named {BENCH_JOB} alone; an admin enters any"
-    return _build_policy(pods, ["CONNECT"], conditions, {f"request.name.startsWith('{BENCH_JOB}-')": message})
 
 
 _IN_EXPERIMENT = f"request.namespace.startsWith('{names.NAMESPACE_PREFIX}')"

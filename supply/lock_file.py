@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 INPUT_PATTERNS = (
     "requirements.in", "requirements-*.in", "images/*requirements.in", "images/*/*requirements.in",
-    "tandem/*/requirements.in", "rehearsal/*/requirements.in", "benchmarks/*requirements.in",
+    "rehearsal/*/requirements.in", "benchmarks/*requirements.in",
     "benchmarks/*/requirements.in", "supply/requirements.in",
 )  # fmt: skip
 _PACKAGE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+))?$")

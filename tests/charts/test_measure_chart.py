@@ -73,11 +73,6 @@ def test_a_round_reaches_the_servers_of_its_own_namespace() -> None:
         assert admitted(policies, "Ingress", SERVER, (OWN, labels), ("TCP", 8000))
 
 
-def test_people_enter_none_of_their_pods() -> None:
-    """The admission policy lets them into pods whose names begin with `bench-` (test_admission_policies.py)."""
-    assert not any(name.startswith("bench") for name in cron_jobs())
-
-
 @each_experiment
 def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str) -> None:
     made = [name for bodies in stages(environment, experiment).values() for name in of_kind(bodies, "CronJob")]

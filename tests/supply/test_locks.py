@@ -23,7 +23,7 @@ from supply.lock_file import (
 )
 
 INPUTS = find_inputs()
-FOLDERS = ("tandem/bench", "images/tandem", "images/run")  # of locks whose packages .venv has too
+FOLDERS = ("images/tandem", "images/run")  # of locks whose packages .venv has too
 CLOSED = ("requirements.txt", "requirements-test.txt", *(f"{folder}/requirements.txt" for folder in FOLDERS))
 INSTALLERS = (
     "Makefile",

@@ -20,7 +20,6 @@ NamespaceScope = Literal["everywhere", "experiments"]
 DELIVERY_GROUP = "tandem-delivery"  # of the function with which CloudFormation applies manifests
 RUNNER_NAMESPACE = "runner-system"  # of the program that starts Jobs for people; nobody but an admin enters it
 RUNNER_ACCOUNT = "runner"
-BENCH_JOB = "bench"  # the only Jobs whose pods people enter have this name, or it and a hyphen at their start
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +46,6 @@ _READ = "get list watch"
 _STATE = "state and events of what runs: docs/runbook.md, docs/placement.md"
 _JOB_REASON = "`kubectl create job --from=cronjob/...` stages and compiles: docs/artifacts.md"
 _SCALE_REASON = "`kubectl scale` starts and parks servers: docs/run-by-hand.md"
-_ENTRY = (
-    "`kubectl exec job/bench` measures: docs/run-by-hand.md; in pods of other names the admission policy refuses it"
-)
 _STATE_RESOURCES = (
     "events namespaces nodes persistentvolumeclaims persistentvolumes pods resourcequotas serviceaccounts services"
 )
@@ -84,7 +80,6 @@ CLUSTER_RIGHTS = (
         ("batch", "jobs", "create delete", _JOB_REASON),
         ("apps", "deployments/scale", "get patch update", _SCALE_REASON),
         ("", "pods", "delete", "restarts a server: docs/runbook.md"),
-        ("", "pods/exec", "create get", _ENTRY),
     ),
     *_build_rights(
         ("operator",), "everywhere", ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md")
