@@ -15,7 +15,7 @@ from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
-from tandem.run.server_state import ServerState, read_servers, require_single_endpoints
+from tandem.run.server_state import ServerState, read_servers, require_single_servers
 from tandem.run.serving_steps import check_servers, wait_until_ready
 from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
@@ -57,7 +57,7 @@ def measure_round(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     number, attempt = int(work.name.removeprefix(ROUND_STEP)), work.attempts
-    require_single_endpoints(work)
+    require_single_servers(work)
     work.restart_clock()
     before: dict[str, ServerState] = msgspec.convert(work.result.get("before", {}), dict[str, ServerState])
     if not before:

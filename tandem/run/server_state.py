@@ -144,18 +144,19 @@ def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
     return ids
 
 
-def require_single_endpoints(work: StepWork) -> None:
-    """See that no Service of the run sends requests to two pods.
+def require_single_servers(work: StepWork) -> None:
+    """See that no arm has a second pod, whether it serves or waits, and no Service a second endpoint.
 
     Raises:
-        RunEndError: one does, which voids the run: who answered is not known.
+        RunEndError: one has, which voids the run: who answered is not known.
         ExternalError: Kubernetes failed.
     """
     slices = work.world.cluster.list_objects("endpointslices", work.namespace)
     for arm in work.arms:
+        pods = [pod for pod in list_server_pods(work, arm) if "deletionTimestamp" not in pod["metadata"]]
         count = len(set(_list_ready_endpoints(slices, arm)))
-        if count > 1:
-            raise RunEndError(f"Service {arm} has {count} endpoints: who answered is not known", "void")
+        if len(pods) > 1 or count > 1:
+            raise RunEndError(f"{arm} has {len(pods)} pods and {count} endpoints, and must have one of each", "void")
 
 
 def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[str]:

@@ -17,6 +17,7 @@ from tandem.run.server_state import (
     list_differences,
     list_server_pods,
     read_servers,
+    require_single_servers,
 )
 
 CLAIM_WAIT_S = 10 * 60
@@ -48,12 +49,10 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
         RunEndError: a server gets no devices in time, or has more than one pod.
         ExternalError: Kubernetes failed.
     """
+    require_single_servers(work)
     servers = read_servers(work)
     for arm in arms:
-        pods = list_server_pods(work, arm)
-        if len(pods) > 1:
-            raise RunEndError(f"{arm} has {len(pods)} pods, and must have one", "void")
-        if not pods:
+        if not list_server_pods(work, arm):
             work.world.cluster.scale_deployment(work.namespace, arm, 1)
         server = servers.get(arm)
         if server is None or not server.claim:
@@ -73,9 +72,10 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     """Wait until every server answers: its start-up probe has had a token of the device.
 
     Raises:
-        RunEndError: a server restarts again and again, is refused its artifact, or does not start in time.
+        RunEndError: a server restarts again and again, has a second pod, or does not start in time.
         ExternalError: Kubernetes failed.
     """
+    require_single_servers(work)
     servers = read_servers(work)
     # a Service hears of a ready pod a moment later
     ready = [name for name, server in servers.items() if server.is_ready and server.endpoints]

@@ -143,7 +143,16 @@ def test_second_replica_voids_the_run():
     _add_second_endpoint(world)
     record = world.live()
     assert record["state"] == "void"
-    assert "2 endpoints" in record["reason"] or "2 pods" in record["reason"]
+    assert record["reason"].startswith(f"{VARIANT} has 2 pods and ")
+
+
+def test_deployment_that_is_scaled_to_two_voids_the_run():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    world.store.patch_object("deployments", NAMESPACE, VARIANT, {"spec": {"replicas": 2}})
+    record = world.live()  # the second pod waits: no node takes it beside the first
+    assert (record["state"], "has 2 pods and" in record["reason"], world.is_empty) == ("void", True, True)
 
 
 def _add_second_endpoint(world):
