@@ -52,8 +52,12 @@ def _describe_reservations(parameters):
         target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
         name = target.get("CapacityReservationId")
         if name and (not wanted_ids or name in wanted_ids):
-            fields = {"InstanceType": data.get("InstanceType"), "State": "active", "TotalInstanceCount": 1}
-            reservations[name] = {"CapacityReservationId": name, "AvailableInstanceCount": 1, **fields}
+            is_block = data.get("InstanceMarketOptions", {}).get("MarketType") == "capacity-block"
+            reservations[name] = {
+                "CapacityReservationId": name, "InstanceType": data.get("InstanceType"), "State": "active",
+                "ReservationType": "capacity-block" if is_block else "default", "InstanceMatchCriteria": "targeted",
+                "TotalInstanceCount": 1, "AvailableInstanceCount": 1,
+            }  # fmt: skip
     items = "".join(f"<item>{service_model.format_ec2_xml(shape, row)}</item>" for row in reservations.values())
     body = f"<capacityReservationSet>{items}</capacityReservationSet>"
     return ec2._xml(200, "DescribeCapacityReservationsResponse", body)

@@ -68,7 +68,9 @@ def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
     """An account with what a run needs of post-us-east-2, made by hand: a deploy takes the CDK half a minute."""
     folder = tmp_path_factory.mktemp("account")
     account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", ROOT / "experiments", folder)
-    account.sandbox.edit(lambda document: document["capacity"].update(kind="on-demand", reservation_id=None, block=None))
+    account.sandbox.edit(
+        lambda document: document["capacity"].update(kind="on-demand", reservation_id=None, block=None)
+    )
     try:
         make_account(account.endpoint.client, account.sandbox.environment)
         yield account
