@@ -17,6 +17,7 @@ from tandem.errors import ExitCode
 from tandem.run.round_records import VERDICT_TEXT, download_results
 from tandem.run.run_client import name_people
 from tandem.run.run_keys import results_prefix
+from tandem.run.run_values import list_confirmed
 from tandem.shell_command import quote_command
 
 
@@ -36,10 +37,7 @@ def results(
     with name_people(client.environment, "engineer"):
         content = store.read(f"{prefix}{VERDICT_TEXT}")
         if out is not None:
-            rounds = [
-                step for step in client.read_steps(run) if step.step.startswith("round-") and step.state == "done"
-            ]
-            confirmed = tuple(sorted((int(row.result["number"]), int(row.result["attempt"])) for row in rounds))
+            confirmed = list_confirmed(client.read_steps(run))
             download_results(store, record.experiment, run, Path(out), confirmed)
     text = content.body.decode(errors="replace") if content else record.verdict or record.reason or "no verdict yet"
     code, report = EXIT_CODES[record.state], quote_command("tandem", "bench", "report", str(out or "DIR"))

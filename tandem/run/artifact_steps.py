@@ -5,8 +5,6 @@ Invariant: what the bucket says decides, not what a Job says: a Job that ended w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tandem.artifacts.survey import SurveyRow
 from tandem.errors import InputError
 from tandem.guard.fleet_start import RaiseRequest, check_start
@@ -34,7 +32,9 @@ def check_before_money(work: StepWork) -> StepProgress:
     """
     world, request = work.world, work.journal.run.request
     needed: list[tuple[ObjectKind, str]] = [("deployments", arm) for arm in work.arms]
-    needed += [("cronjobs", job) for job in _list_needed_jobs(work)]
+    jobs = (MEASURE_JOB, JUDGE_JOB, *([names.LLMPERF_JOB] if request.llmperf else []))
+    jobs += (*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact"))
+    needed += [("cronjobs", job) for job in jobs]
     absent = [name for kind, name in needed if world.cluster.get_object(kind, work.namespace, name) is None]
     if absent:
         raise RunEndError(f"namespace {work.namespace} lacks {', '.join(absent)}: deploy or sync first")
@@ -59,11 +59,6 @@ def park_servers(work: StepWork) -> StepProgress:
     if work.count_elapsed_s() > PARK_WAIT_S:
         raise RunEndError(f"pods of {', '.join(waiting)} are still there {PARK_WAIT_S // 60} min after a scale to 0")
     return StepProgress(note=f"waits for pods of {', '.join(waiting)} to end")
-
-
-def _list_needed_jobs(work: StepWork) -> Iterator[str]:
-    yield from (MEASURE_JOB, JUDGE_JOB, *([names.LLMPERF_JOB] if work.journal.run.request.llmperf else []))
-    yield from (*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact"))
 
 
 def list_missing_jobs(work: StepWork, kind: str) -> dict[str, SurveyRow]:
@@ -124,7 +119,7 @@ def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
         elif look.state != "running":
             close_job(work, look.name)
             open_jobs.discard(job)
-            if look.state == "failed" and attempts[job] >= MAX_ATTEMPTS:
+            if look.state == "failed" and job in missing and attempts[job] >= MAX_ATTEMPTS:
                 raise RunEndError(f"Job {look.name} failed: {look.words or 'it says nothing'}")
         notes.append(f"{look.name} {look.state}{look.words and f' ({look.words})'}")
     if not missing and not open_jobs:

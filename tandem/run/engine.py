@@ -21,15 +21,16 @@ from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
 from tandem.run.journal import RunJournal
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord
+from tandem.run.run_values import RunRequest, StepRecord, list_confirmed
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
 
-LEASE_MARGIN_S = 600  # before the lease's deadline everything is on its way to zero, so that no stop has to act
 ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
 FLEET_LOOK = timedelta(seconds=30)
 NOTIFY_WAIT_S = 900
+# faults of the program itself: they end the run, and not the runner with its nodes up
+OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 END, PARK, PARK_INDEX = "end", "park", 900  # a park stands behind all steps in the journal
 HOUR_S = 3600
 
@@ -163,8 +164,12 @@ class RunEngine:
                 raise RunEndError(describe_fault(fault), "failed") from fault
             work.world.log(f"{spec.name}: {fault.problem}")
             return StepProgress(note=f"tries again: {fault.problem}", result=work.result)
-        except TandemError as fault:  # of the specs, or of an input that nobody mends by waiting
-            raise RunEndError(describe_fault(fault), "failed") from fault
+        except (TandemError, *OWN_FAULTS) as error:  # of the specs, or of ours: nobody mends it by waiting
+            text = describe_fault(error) if isinstance(error, TandemError) else f"{type(error).__name__}: {error}"
+            work.world.log(f"{spec.name}: {text}")
+            if spec.is_end:  # nothing ends the way to zero
+                return StepProgress(note=f"tries again: {text}", result=work.result)
+            raise RunEndError(text, "failed") from error
         if progress.state == "running" and is_late:
             raise RunEndError(f"{spec.name} did not end in {spec.deadline_s / 60:.0f} min: {progress.note}")
         return progress
@@ -219,15 +224,13 @@ class RunEngine:
         """
         work, world, run = self.work, self.work.world, self.work.journal.run
         if run.cancelled_by:
-            raise RunEndError(f"{run.cancelled_by} cancelled it", "cancelled")
+            raise RunEndError(f"cancelled by {run.cancelled_by}", "cancelled")
         if self._has_other_specs:
             raise RunEndError("the runner has other specs than the run began with: a deploy or sync came in between")
         if not work.has_lease or not spec.needs_node:
             return
-        needed_s = float(LEASE_MARGIN_S)
-        if spec.name.startswith(round_steps.ROUND_STEP) and not work.result.get("before"):
-            needed_s += self._estimate_round_s()
-        work.require_lease_s(needed_s, spec.name)
+        is_new_round = spec.name.startswith(round_steps.ROUND_STEP) and not work.result.get("before")
+        work.require_lease_s(self._estimate_round_s() if is_new_round else 0, spec.name)
         now = world.now()
         if self._fleet_looked_at is not None and now - self._fleet_looked_at < FLEET_LOOK:
             return
@@ -236,7 +239,8 @@ class RunEngine:
         if fleet.fence is not None and fleet.is_fenced:
             raise RunEndError(f"{fleet.fence.who} stopped the fleet: {fleet.fence.why}")
         if "lease" not in fleet.unknown and (fleet.lease is None or fleet.lease.run != name):
-            raise RunEndError(f"its lease {name} is gone: {fleet.lease.run if fleet.lease else 'nobody'} has the fleet")
+            holder = f"run {fleet.lease.run} has the fleet" if fleet.lease else "somebody ended it"
+            raise RunEndError(f"its lease {name} is gone: {holder}")
 
     def _estimate_round_s(self) -> float:
         """Return how long a round may take: somewhat longer than the longest so far, else as planned."""
@@ -250,19 +254,14 @@ class RunEngine:
         In this order, because a runner that is killed between the two must find what was decided.
         """
         journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
-        if end.state == "void" and not round_steps.list_confirmed(self.work):
+        if end.state == "void" and not list_confirmed(journal.steps.values()):
             end.state = "ended"  # nothing was measured, so nothing is void
-        if is_wait:
-            self._begin_step(PARK_INDEX + lease_count, f"{PARK}-{lease_count}", end)
-        else:
-            self._begin_step(len(list_steps(self.work)), END, end)
-        changes: dict[str, Any] = {"note": end.reason, "writer": self.work.world.writer}
+        name, at = f"{PARK}-{lease_count}", PARK_INDEX + lease_count
+        self._begin_step(*((at, name) if is_wait else (len(list_steps(self.work)), END)), end)
+        failure = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
         # what a round saw of its servers is over with them
-        if is_wait:
-            changes["result"] = {}
-        else:
-            changes |= {"state": "failed", "ended_at": self.work.world.now().isoformat()}
-        journal.write_step(index, msgspec.structs.replace(record, **changes))
+        changes: dict[str, Any] = {"note": end.reason, **({"result": {}} if is_wait else failure)}
+        journal.write_step(index, msgspec.structs.replace(record, writer=self.work.world.writer, **changes))
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:
@@ -282,7 +281,9 @@ class RunEngine:
 
     def _finish(self, record: StepRecord) -> bool:
         """Write how the run ended, or that it waits."""
-        work, result = self.work, record.result
+        work, result = self.work, dict(record.result)
+        if result["state"] == "waiting" and work.journal.run.cancelled_by:
+            result |= {"state": "cancelled", "reason": f"cancelled by {work.journal.run.cancelled_by}"}
         ended_at = None if result["state"] == "waiting" else record.ended_at
         work.journal.write_run(
             state=result["state"], reason=result["reason"], verdict=result.get("verdict", ""), ended_at=ended_at,

@@ -36,7 +36,8 @@ NEURON_DEVICE = "neuron_device"
 
 def choose_admission(work: StepWork) -> NodeAdmission:
     """Return who may take the nodes first: compile jobs where an artifact is missing, else the servers."""
-    needs_compile = work.journal.steps.get("compile") is None and any(
+    step = work.journal.steps.get("compile")  # one that a lease's end cut goes on
+    needs_compile = (step is None or step.state == "running") and any(
         row.kind == "artifact" and row.state != "present" for row in work.world.survey(work.experiment)
     )
     return admit_compile_jobs(work.experiment) if needs_compile else choose_serving_admission(work)
@@ -61,6 +62,8 @@ def raise_nodes(work: StepWork) -> StepProgress:
         return StepProgress(note="looks for what guards the fleet", result={"labels": labels}, attempts=1)
     now = world.now()
     fleet = observe_fleet(world.clients, world.guard, now)
+    if fleet.has_node_group and not fleet.is_stable:  # as right behind a raise whose answer was lost
+        return StepProgress(note=f"waits for EKS: the node group is {fleet.status}", result=work.result)
     paths = [path for path in world.read_paths(fleet) if path.name != "schedule"]
     unarmed = tuple(path.name for path in paths if path.state == "unarmed")
     if unarmed and not request.accept_unarmed:
@@ -207,6 +210,7 @@ def release_fleet(work: StepWork) -> bool:
         ExternalError: AWS or Kubernetes failed; the next call goes on.
     """
     world, is_late, is_gone = work.world, work.count_elapsed_s() > RELEASE_WAIT_S, True
+    _adopt_lease(work)
     try:
         close_jobs(work)
         for arm in work.arms:
@@ -224,6 +228,22 @@ def release_fleet(work: StepWork) -> bool:
     if work.has_lease:
         end_own_lease(work)
     return not work.has_lease
+
+
+def _adopt_lease(work: StepWork) -> None:
+    """Write down a lease under which a look raised, and which that look could not write down any more."""
+    world, spans = work.world, work.journal.run.leases
+    if work.has_lease:
+        return
+    fleet = observe_fleet(world.clients, world.guard, world.now())
+    fleet.require_known("lease", where=world.environment.name, consequence="nothing is ended", change="try again")
+    lease = fleet.lease
+    is_own = lease is not None and lease.run.partition(".")[0] == work.run  # a run's id has no dot
+    if lease is None or not is_own or lease.run in {span.name for span in spans}:
+        return
+    deadline, created = lease.deadline.isoformat(), lease.created.isoformat()
+    span = LeaseSpan(name=lease.run, nodes=lease.nodes, deadline=deadline, raised_at=created)
+    work.journal.write_run(leases=(*spans, span), writer=world.writer)
 
 
 def end_own_lease(work: StepWork) -> None:

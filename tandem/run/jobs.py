@@ -156,6 +156,17 @@ def close_job(work: StepWork, name: str) -> None:
     cluster.delete_job(namespace, name)
 
 
+def has_ended(work: StepWork, name: str) -> bool:
+    """Close a Job that does not count, and tell whether no pod of it is left.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    if look_at_job(work, name).state != "absent":
+        close_job(work, name)
+    return not work.world.cluster.list_objects("pods", work.namespace, {"batch.kubernetes.io/job-name": name})
+
+
 def close_jobs(work: StepWork) -> None:
     """Close every Job of the run, in its namespace.
 

@@ -28,6 +28,10 @@ class LostRunError(Exception):
     """Another runner wrote first: this one has to end at once."""
 
 
+class StoredValueError(ExternalError):
+    """An object of ours that is not understood."""
+
+
 class ObjectFile:
     """Objects of one environment's bucket that are values of ours, with the ETag that each was read with."""
 
@@ -43,7 +47,8 @@ class ObjectFile:
         """Return the value at a key; None where there is none.
 
         Raises:
-            ExternalError: S3 failed, or what lies there is no such value.
+            ExternalError: S3 failed.
+            StoredValueError: what lies there is no such value.
         """
         url = self.config.url(key)
         with convert_call_errors(f"reading {key}", url, RETRY_ADVICE):
@@ -54,7 +59,7 @@ class ObjectFile:
         try:
             return msgspec.json.decode(stored.body, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ExternalError(f"it is not understood: {error}", where=url, change="see docs/run.md") from error
+            raise StoredValueError(f"it is not understood: {error}", where=url, change="see docs/run.md") from error
 
     def read_bytes(self, key: str) -> bytes:
         """Return what lies at a key; nothing where there is no object.

@@ -101,14 +101,10 @@ class RequestInbox:
         if item.size > MAX_REQUEST_BYTES:
             problem = f"{item.size} bytes, and a request has at most {MAX_REQUEST_BYTES}"
             raise InputError(problem, where=item.key, change="write it with `tandem run`")
-        if self.world.now() - item.written_at > MAX_AGE:
-            minutes = int(MAX_AGE.total_seconds() // 60)
-            problem = (
-                f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than {minutes} min old when it was first seen"
-            )
+        request = parse_request(self.file.read_bytes(item.key), item.key)
+        if self.world.now() - item.written_at > MAX_AGE and not self._is_begun(item, request):
+            problem = f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was first seen"
             raise InputError(problem, where=item.key, change="ask again")
-        body = self.file.read_bytes(item.key)
-        request = parse_request(body, item.key)
         stem = _STEMS[request.kind].format(run=re.escape(request.run))
         fault = find_run_id_fault(request.run)
         if fault or not re.fullmatch(stem, item.stem):
@@ -118,6 +114,11 @@ class RequestInbox:
             problem = f"it is for environment {request.environment}, and this is {self.world.environment.name}"
             raise InputError(problem, where=item.key, change=f"ask the runner of {request.environment}")
         return request
+
+    def _is_begun(self, item: InboxItem, request: RunRequest) -> bool:
+        """Tell whether this very request began a run, and its answer could not be written."""
+        record = None if find_run_id_fault(request.run) else self.file.read(run_record_key(request.run), RunRecord)
+        return record is not None and (record.request, record.who) == (request, item.who)
 
     def _accept(self, item: InboxItem, request: RunRequest, active: RunJournal | None) -> RunJournal | None:
         if request.kind == "cancel":

@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
-from tandem.run.jobs import close_job, look_at_job, name_job, start_job
+from tandem.run.fleet_steps import release_fleet
+from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
-from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState
-from tandem.run.run_world import RunEndError, StepProgress, StepWork
+from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
+from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
 from tandem.run.serving_steps import check_servers, wait_until_ready
 from tandem.run.task_settings import build_task_settings
@@ -26,23 +27,17 @@ REFUSED_EXIT_CODE = 2
 ROUND_STEP = "round-"
 
 
-def list_confirmed(work: StepWork) -> tuple[tuple[int, int], ...]:
-    """Return round and attempt of every round whose records count, in their order."""
-    steps = [step for name, step in work.journal.steps.items() if name.startswith(ROUND_STEP) and step.state == "done"]
-    return tuple(sorted((int(step.result["number"]), int(step.result["attempt"])) for step in steps))
-
-
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
     """Return what a Job of the bench is told."""
     environment, experiment, request = work.world.environment, work.experiment, work.journal.run.request
-    capacity = environment.capacity
+    capacity, confirmed = environment.capacity, list_confirmed(work.journal.steps.values())
     arms = tuple(
         msgspec.structs.replace(arm, placement=servers[arm.name].placement if arm.name in servers else None)
         for arm in work.plan_inputs.arms
     )
     return BenchTask(
         run=work.run, environment=environment.name, experiment=experiment.name, account=environment.account,
-        region=environment.region, bucket=names.bucket_name(environment), confirmed=list_confirmed(work), arms=arms,
+        region=environment.region, bucket=names.bucket_name(environment), confirmed=confirmed, arms=arms,
         suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
         control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
         instance_type=capacity.instance_type, usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes, **fields,
@@ -76,9 +71,9 @@ def measure_round(work: StepWork) -> StepProgress:
     if look.state == "running" and not change:
         note = look.words or f"measures for {int(work.count_elapsed_s() // 60)} min"
         return StepProgress(note=note, result=work.result)
-    close_job(work, job)
     wanted = count_requests(work, number)
     if measured is not None and measured.requests == wanted and not change:
+        close_job(work, job)
         return _confirm_round(work, measured, before, look.image_id)
     if look.exit_code == REFUSED_EXIT_CODE and not change:
         raise RunEndError(f"round {number} is refused: {look.words}; what was recorded is kept", "failed")
@@ -100,6 +95,9 @@ def count_requests(work: StepWork, number: int) -> int:
 
 def _prepare_round(work: StepWork, number: int) -> StepProgress:
     """See that all servers are ready and as declared, and write down which they are, before the Job is made."""
+    former_job = name_job(work.run, MEASURE_JOB, _count_job(number, work.attempts))
+    if work.attempts and not has_ended(work, former_job):  # it may still ask the servers
+        return StepProgress(note=f"waits for {former_job} to go", result=work.result)
     progress = wait_until_ready(work)
     if progress.state != "done":
         return progress
@@ -117,14 +115,11 @@ def _confirm_round(
     failed = f", {measured.failed} failed" if measured.failed else ""
     note = f"{measured.requests} requests{failed} in {spent_s / 60:.1f} min"
     result = {
-        "number": measured.number,
-        "attempt": measured.attempt,
-        "image_id": image_id or work.result.get("image_id", ""),
-        "used_s": spent_s,
+        "number": measured.number, "attempt": measured.attempt, "used_s": spent_s,
+        "image_id": image_id or work.result.get("image_id", ""), "voided": work.result.get("voided", []),
         "placements": {name: server.placement for name, server in before.items()},
-        "voided": work.result.get("voided", []),
         "is_simulated": measured.is_simulated,
-    }
+    }  # fmt: skip
     return StepProgress(state="done", note=note, result=result)
 
 
@@ -187,7 +182,9 @@ def judge_run(work: StepWork) -> StepProgress:
         RunEndError: no attempt made a verdict; the records are whole.
         ExternalError: AWS or Kubernetes failed.
     """
-    attempt = work.attempts
+    attempt, left_s = work.attempts, work.count_lease_s()
+    if left_s is not None and left_s < LEASE_MARGIN_S and not release_fleet(work):
+        return StepProgress(note="the fleet goes to zero first", result=work.result)
     if not attempt or work.result.get("phase") == "again":
         return StepProgress(note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1)
     name = name_job(work.run, JUDGE_JOB, attempt)

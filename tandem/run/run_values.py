@@ -5,7 +5,8 @@ Invariant: frozen, typed, and refused at the border: an unknown key, a wrong typ
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -46,12 +47,12 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     experiment: str
     spec_digest: str = ""
     at: str
-    hours: float = 0
-    starts: int = 1
+    hours: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 0
+    starts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     size: SizeName = "default"
-    rounds: int = 4
-    control_rounds: int = 1
-    seed: int = 0
+    rounds: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 4
+    control_rounds: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
+    seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
     llmperf: bool = False
     accept_unarmed: bool = False
 
@@ -135,6 +136,12 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     result: dict[str, Any] = {}
     writer: str = ""
+
+
+def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:
+    """Return round and attempt of every round whose records count, in their order."""
+    rounds = (step.result for step in steps if step.step.startswith("round-") and step.state == "done")
+    return tuple(sorted((int(result["number"]), int(result["attempt"])) for result in rounds))
 
 
 class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,8 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
+LEASE_MARGIN_S = 600  # before the lease's deadline everything is on its way to zero, so that no stop has to act
+
 
 class RunEndError(Exception):
     """The run cannot go on: its fleet goes to zero, and the run ends in `state` for the reason.
@@ -167,15 +169,16 @@ class StepWork:
         return (datetime.fromisoformat(self.journal.run.leases[-1].deadline) - self.world.now()).total_seconds()
 
     def require_lease_s(self, needed_s: float, what: str) -> None:
-        """Go on only where the lease lasts so long.
+        """Go on only where the lease lasts so long, and what is kept of it for the way to zero.
 
         Raises:
             LeaseEndError: it does not.
         """
         left_s = self.count_lease_s()
-        if left_s is not None and left_s < needed_s:
-            minutes = (int(needed_s // 60), int(left_s // 60))
-            raise LeaseEndError("{} needs {} min and the lease has {}".format(what, *minutes))
+        if left_s is not None and left_s < needed_s + LEASE_MARGIN_S:
+            minutes = (left_s // 60, LEASE_MARGIN_S // 60, what, needed_s // 60)
+            text = "{:.0f} min of the lease are left, {:.0f} are kept for the way to zero, and {} takes {:.0f}"
+            raise LeaseEndError(text.format(*minutes))
 
 
 def describe_fault(fault: TandemError) -> str:

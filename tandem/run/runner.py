@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,14 +23,16 @@ from tandem.artifacts.store import open_store
 from tandem.artifacts.survey import SurveyRow, survey_bucket
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.guard.lease import heartbeat_key
+from tandem.guard.notify import notify_subscribers
 from tandem.guard.observe import FleetState
+from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_guard_clients, create_session
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.run.cluster import KubernetesCluster
 from tandem.run.engine import RunEngine
 from tandem.run.fleet_steps import end_own_lease
-from tandem.run.journal import LostRunError, ObjectFile, RunJournal, list_runs
+from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError, list_runs
 from tandem.run.request_inbox import RequestInbox
 from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
@@ -103,13 +106,18 @@ class Runner:
         if work and work.has_lease:
             key = heartbeat_key(work.journal.run.leases[-1].name)
             self.file.read(key, LeaseBeat)
-            self.file.write(key, LeaseBeat(at=now.isoformat()))
+            with suppress(LostRunError):  # who else beats is told apart by runner.json
+                self.file.write(key, LeaseBeat(at=now.isoformat()))
         self._beaten_at = now
 
     def _find_active_run(self) -> None:
         """Go on with the run that another runner left, where there is one."""
         for run in list_runs(self.file):
-            record = self.file.read(run_record_key(run), RunRecord)
+            try:
+                record = self.file.read(run_record_key(run), RunRecord)
+            except StoredValueError as fault:
+                self.world.log(f"run {run} is passed over: {fault}")
+                continue
             if record is not None and record.state == "running":
                 journal = RunJournal.load(self.file, run)
                 assert journal is not None, "it was there a moment ago, and nobody deletes it"
@@ -120,10 +128,12 @@ class Runner:
         """End a run whose experiment is not declared any more: its lease is all that can be looked at."""
         world, reason = self.world, f"the environment hosts no experiment {journal.run.experiment} any more"
         world.log(f"run {journal.run.run}: {reason}")
-        for experiment in list(world.experiments.values())[:1]:  # any: no step of it is looked at
-            work = StepWork(world=world, journal=journal, experiment=experiment)
-            while work.has_lease:
-                end_own_lease(work)
+        experiment = next(iter(world.experiments.values()))  # any: no step of it is looked at
+        work = StepWork(world=world, journal=journal, experiment=experiment)
+        while work.has_lease:
+            end_own_lease(work)
+        with suppress(*CALL_ERRORS):
+            notify_subscribers(world.clients, world.guard, f"run {journal.run.run} ended", reason)
         journal.write_run(state="ended", reason=reason, ended_at=world.now().isoformat(), writer=world.writer)
 
     def _begin(self, journal: RunJournal) -> None:
@@ -199,13 +209,9 @@ def build_world(environment_name: str, specs_folder: Path, stop: threading.Event
     )  # fmt: skip
 
 
-class _StoppedError(ExternalError):
-    """SIGTERM came while a step waited."""
-
-
 def _pause(stop: threading.Event, seconds: float) -> None:
     if stop.wait(seconds):
-        raise _StoppedError("SIGTERM", change="the next runner goes on")
+        raise ExternalError("SIGTERM came while a step waited", change="the next runner goes on")
 
 
 def print_log(sentence: str) -> None:

@@ -188,21 +188,17 @@ def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[
         for row in admit.get("env") or []
     }
     requests = server.get("resources", {}).get("requests") or {}
+    own_variables = {name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES}
+    volume = names.artifact_volume_name(world.environment, experiment, key)
     rows: dict[str, tuple[Any, Any]] = {
         "image": (server.get("image"), image),
         "command": (tuple(server.get("command") or ()), command.command),
         "arguments": (tuple(server.get("args") or ()), command.arguments),
-        "environment": (
-            {name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES},
-            command.environment,
-        ),
+        "environment": (own_variables, command.environment),
         "cpu": (requests.get("cpu"), str(serving.cpu)),
-        "memory": (requests.get("memory"), f"{serving.memory_gib}Gi"),
+        "memory": (requests.get("memory"), spell_memory(serving.memory_gib)),
         "claims": (len(spec.get("resourceClaims") or []), 1),
-        "artifact volume": (
-            volumes.get("stored"),
-            names.artifact_volume_name(world.environment, experiment, key),
-        ),
+        "artifact volume": (volumes.get("stored"), volume),
         "artifact key": (keys.get(KEY_VARIABLE), names.key_config_map_name(key)),
     }
     for field, (running, declared) in rows.items():
@@ -220,6 +216,11 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
         yield f"devices {spell_value(server.devices)} are of more than one group of {size}"
     if server.endpoints != (server.uid,):
         yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
+
+
+def spell_memory(gib: int) -> str:
+    """Return a quantity as the API server stores it: 1024Gi is 1Ti (Kubernetes API reference, Quantity)."""
+    return f"{gib // 1024}Ti" if gib % 1024 == 0 else f"{gib}Gi"
 
 
 def spell_value(value: object, max_characters: int = 120) -> str:

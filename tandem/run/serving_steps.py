@@ -148,12 +148,8 @@ def _begin_restart(work: StepWork) -> StepProgress:
         return StepProgress(state="done", note="the new lease started the servers anew")
     placements = {name: server.placement for name, server in read_servers(work).items()}
     uids = [pod["metadata"]["uid"] for arm in work.arms for pod in list_server_pods(work, arm)]
-    result = {
-        "former": work.result.get("former") or placements,
-        "uids": uids,
-        "phase": "down",
-        "since": work.world.now().isoformat(),
-    }
+    former, since = work.result.get("former") or placements, work.world.now().isoformat()
+    result = {"former": former, "uids": uids, "phase": "down", "since": since}
     return StepProgress(note="takes the servers down", result=result, attempts=work.attempts + 1)
 
 

@@ -57,7 +57,7 @@ def test_who_is_the_folder(world):
 def test_yesterdays_request(world):
     key = world.ask()
     world.account.objects[key] = (*world.account.objects[key][:2], world.account.now - timedelta(hours=25))
-    assert "more than 60 min old when it was first seen" in refuse(world, key)
+    assert "more than an hour old when it was first seen" in refuse(world, key)
 
 
 def test_another_environment(world):

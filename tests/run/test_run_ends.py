@@ -364,3 +364,56 @@ def test_second_swap_has_time_of_its_own():
     record = world.live()
     assert record["state"] == "judged"
     assert world.find_step("restart-2")[2].endswith("kept the devices after 2 tries")
+
+
+def test_raise_that_no_look_could_write_down_ends_all_the_same():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=lambda seen: seen.account.alive)
+    record = world.account.read(f"runs/{RUN}/run.json")
+    world.account.put(f"runs/{RUN}/run.json", record | {"leases": []})  # as where the runner was killed before
+    world.ask("cancel")
+    world.runner = world.start_runner()
+    assert (world.live()["state"], world.is_empty) == ("cancelled", True)
+
+
+def test_group_that_is_updating_is_waited_for():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("raise"))
+    world.account.group["status"] = "UPDATING"
+    for _ in range(5):
+        world.look()
+    assert "waits for EKS: the node group is UPDATING" in world.find_step("raise")[2]
+    world.account.group["status"] = "ACTIVE"
+    assert world.live()["state"] == "judged"
+
+
+def test_end_that_meets_a_conflict_is_tried_again():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("round-00001"))
+    world.ask("cancel")
+    world.live(until=at_step("end"))
+    world.account.refuses = {"s3.put_object": ["", "PreconditionFailed"] * 4}
+    assert (world.live()["state"], world.is_empty) == ("cancelled", True)
+
+
+def test_run_that_was_parked_in_its_compile_compiles_on():
+    world = VirtualWorld(stored={*MODELS.values()})
+    world.scripts["compile"] = PodScript(run_s=6 * 3600)
+    world.ask(hours=5)
+    assert world.live()["state"] == "waiting"
+    del world.scripts["compile"]
+    world.ask("resume", hours=5)
+    record = world.live()
+    assert (record["state"], world.is_empty) == ("judged", True)
+
+
+def test_cancel_while_it_parks_is_done():
+    world = VirtualWorld(stored=STORED)
+    world.scripts["tandem-measure"] = PodScript(run_s=1500)
+    world.ask(hours=2)
+    world.live(until=at_step("park-1"))
+    world.ask("cancel")
+    assert world.live()["state"] == "cancelled"

@@ -61,6 +61,9 @@ def test_a_run_is_judged_and_ends_at_zero(run, world):
     record, result = run()
     assert (record["state"], result.returncode) == ("judged", 0), result.stdout + result.stderr
     assert "SIMULATED" in record["verdict"]
+    calls = [(user, status) for user, _, status in world.live.server.calls if "runner" in user]
+    assert calls
+    assert {status for _, status in calls}.isdisjoint({401, 403})
     assert abs(record["node_s"] / 60 - (world.count_node_minutes() - before)) < 1
 
 
