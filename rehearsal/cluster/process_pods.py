@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -26,6 +27,9 @@ from rehearsal.loopback import HOST
 
 LOOK_S, PROBE_S, FILL_RETRY_S = 0.05, 0.5, 2.0
 _SIGNAL_EXIT = 128  # a process that a signal ended has this and the signal's number as its exit code
+# on Linux a container's first process ends with this one, even by a kill
+_SETPRIV = shutil.which("setpriv")
+_PARENT_WORDS = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV else ()
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -212,8 +216,8 @@ class ProcessPod:
         )
         with self._log_path(box["name"]).open("wb") as log:
             run.process = subprocess.Popen(
-                command.words, env=command.variables, cwd=self.layout.folder, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                [*_PARENT_WORDS, *command.words], env=command.variables, cwd=self.layout.folder,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         run.started_at, run.finished_at, run.waiting_reason = datetime.now(UTC), None, ""
         if self._stop.is_set():  # it was asked to end while the process began

@@ -110,7 +110,9 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
 def _hold_world(world: RunWorld) -> int:
     kubeconfig = world.folder / "kubeconfig.yaml"
     kubeconfig.write_text(yaml.safe_dump(world.build_kubeconfig()))
-    print("for a shell of yours, so that aws, kubectl and tandem speak to it; stop it with Ctrl-C")
+    print(
+        "for a shell of yours, so that aws, tandem and clients of the Kubernetes API speak to it; stop it with Ctrl-C"
+    )
     print("\n".join([*list_exports(world.account.endpoint), quote_command("export", f"KUBECONFIG={kubeconfig}")]))
     settings = world.settings
     words = ["run", settings.experiment, "--env", settings.environment, "--hours", "2"]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -295,6 +297,28 @@ def test_what_a_process_started_ends_with_it(live):
 def _is_running(process_id: int) -> bool:
     path = Path(f"/proc/{process_id}/stat")
     return path.exists() and path.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+
+
+STARTER = """
+import os, pathlib, signal, sys, time
+sys.path[:0] = sys.argv[2:]
+from test_process_pods import SLEEP, LiveCluster
+live = LiveCluster(pathlib.Path(sys.argv[1]))
+live.start(SLEEP)
+live.until(lambda row: "running" in row.get("containerStatuses", [{}])[0].get("state", {}))
+print([run.process.pid for pod in live.pods._pods.values() for run in pod.runs.values()][0], flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="Linux alone ends a child with its parent")
+def test_a_process_ends_with_whoever_started_the_cluster_even_by_a_kill(tmp_path):
+    command = [sys.executable, "-c", STARTER, str(tmp_path), str(Path(__file__).parent), str(Path.cwd())]
+    process_id = int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
+    deadline = time.monotonic() + 5
+    while _is_running(process_id) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _is_running(process_id)
 
 
 def test_the_log_is_of_the_last_run(live):
