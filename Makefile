@@ -48,7 +48,7 @@ demo: setup ## the main job: check, deploy to a local account, run EXPERIMENT on
 	@echo "==> 1/2 tandem check $(ENV): $$(grep ' errors, ' $(CHECKED)) ($(CHECKED))"
 	@echo "==> 2/2 deploy to a made-up account of this machine, run, judge: three minutes; open the page on the last line"
 	@rm -rf $(REHEARSED)
-	@$(REHEARSE) --time-scale 15 --out $(REHEARSED) -- --quick || test $$? -eq 4
+	@$(REHEARSE) --time-scale 25 --out $(REHEARSED) -- --quick || test $$? -eq 4
 
 rehearse-run: setup ## the run alone, as demo runs it; HOLD=1 keeps the world for commands of yours
 	@rm -rf $(REHEARSED)

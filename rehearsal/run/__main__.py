@@ -17,7 +17,6 @@ import yaml
 from rehearsal.aws.cdk_cli import CdkError
 from rehearsal.aws.endpoint import list_exports
 from rehearsal.aws.installation import REPOSITORY, EndpointError
-from rehearsal.aws.rehearsal_steps import MissingEffectError
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.errors import ExitCode
@@ -40,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SpecError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT
-    except (EndpointError, CdkError, MissingEffectError, RuntimeError) as error:
+    except (EndpointError, CdkError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return ExitCode.EXTERNAL_FAILURE
     except KeyboardInterrupt:

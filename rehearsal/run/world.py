@@ -19,9 +19,8 @@ from typing import Any, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from rehearsal.aws.cdk_cli import CdkCli
+from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
-from rehearsal.aws.rehearsal_steps import RehearsalResult, RehearsalSteps
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
@@ -41,6 +40,7 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.workspace import load_workspace
 
 BRIDGE_S = 0.3
+DEPLOY_FLAGS = ("--concurrency", "4")  # the CLI looks at a stack every five seconds: several at once save a third
 BLOCK_LENGTH = timedelta(days=1)
 RUNNER_WAIT_S = 90.0  # two seconds on an idle machine
 LOG_CHARACTERS = 4000
@@ -74,13 +74,12 @@ class RehearsalAccount:
         """Bootstrap and deploy the environment with the CDK CLI; return which stacks there are.
 
         Raises:
-            CdkError, MissingEffectError: it failed.
+            CdkError: it failed.
         """
-        result = RehearsalResult(environment=self.sandbox.name, account=FICTITIOUS_ACCOUNT, region=self.endpoint.region)
         cdk = CdkCli(endpoint=self.endpoint, sandbox=self.sandbox, work_folder=folder)
-        steps = RehearsalSteps(endpoint=self.endpoint, sandbox=self.sandbox, cdk=cdk, result=result)
-        steps.bootstrap()
-        return steps.deploy()
+        cdk.bootstrap(self.sandbox.environment.bootstrap.qualifier)
+        cdk.deploy(*DEPLOY_FLAGS)
+        return ", ".join(read_stacks(self.endpoint, self.sandbox.name))
 
     def run_tandem(self, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run the real command line with this account's credentials and files.
