@@ -46,6 +46,8 @@ def ready(fleet, monkeypatch):
     """A fleet whose bucket has all, and whose runner lives."""
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
+    # all of them are asked in test_run_rights.py
+    monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet", "subscriptions"}))
     fill_bucket(fleet)
     put_beat(fleet)
     return fleet

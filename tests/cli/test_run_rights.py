@@ -60,7 +60,7 @@ def test_an_engineer_brings_results(judged, become, capsys):
 
 def test_an_operator_asks_below_the_own_id(judged, become, front):
     become("operator")
-    user = boto3.client("sts", region_name=judged.environment.region).get_caller_identity()["UserId"]
+    user = boto3.session.Session().client("sts", region_name=judged.environment.region).get_caller_identity()["UserId"]
     with answering(judged):
         assert tandem(judged, "run post", *ASK) == 0
     assert list_keys(judged, "requests/") == [f"requests/{user}/mine.answer.json", f"requests/{user}/mine.json"]

@@ -14,7 +14,7 @@ import pytest
 from virtual_world import ARTIFACTS, MODELS, RUN, VirtualWorld
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
-PROOF_LIVES, PROOF_KILLS_A_LIFE, SHORT_LIVES = 202, 10, 6
+PROOF_LIVES, PROOF_KILLS_A_LIFE, SHORT_LIVES = 202, 10, 3
 
 
 def live_with_kills(seed: int, kills: int) -> tuple[VirtualWorld, dict, int]:

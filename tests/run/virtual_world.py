@@ -160,13 +160,13 @@ class VirtualWorld:
     """
 
     DEFAULTS: ClassVar[dict[str, PodScript]] = {
-        "stage": PodScript(run_s=120),
-        "compile": PodScript(run_s=600),
-        "tandem-measure": PodScript(run_s=300),
-        "tandem-judge": PodScript(run_s=60),
-        "qwen-llmperf": PodScript(run_s=600),
-        BASELINE: PodScript(ready_after_s=180, stop_s=5),
-        VARIANT: PodScript(ready_after_s=180, stop_s=5),
+        "stage": PodScript(run_s=60),
+        "compile": PodScript(run_s=120),
+        "tandem-measure": PodScript(run_s=90),
+        "tandem-judge": PodScript(run_s=30),
+        "qwen-llmperf": PodScript(run_s=90),
+        BASELINE: PodScript(ready_after_s=60, stop_s=5),
+        VARIANT: PodScript(ready_after_s=60, stop_s=5),
     }
 
     def __init__(self, **settings):
