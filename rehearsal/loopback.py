@@ -12,3 +12,9 @@ def find_free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
+
+
+def is_listening(port: int) -> bool:
+    """Whether somebody listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0

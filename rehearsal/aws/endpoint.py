@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,22 +22,15 @@ from botocore.config import Config
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.aws.installation import ENVIRONMENT, PACKAGE_FOLDER, EndpointError, ensure_python
 from rehearsal.aws.launcher import WORK_PREFIX, WORK_VARIABLE
-from rehearsal.loopback import find_free_port
+from rehearsal.loopback import HOST, find_free_port, is_listening
 from tandem.shell_command import quote_command
 
-HOST = "127.0.0.1"
 # A company's proxy has no way to this machine's loopback address.
 PROXY_VARIABLES = tuple(spelt for name in ("http_proxy", "https_proxy", "all_proxy") for spelt in (name, name.upper()))
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
 STOP_S = 10.0
 INHERITED_VARIABLES = ("PATH", "LANG", "HOME", "PYTHONDONTWRITEBYTECODE")  # of the starter's variables
-
-
-def is_listening(port: int) -> bool:
-    """Whether somebody listens on the port."""
-    with socket.socket() as probe:
-        return probe.connect_ex((HOST, port)) == 0
 
 
 @dataclass(kw_only=True)

@@ -57,22 +57,22 @@ class ServicePorts:
         return self._ports.setdefault((namespace, service, port), find_free_port())
 
     def take_port(self, pod: Object, port_row: Object) -> int:
-        """Return the port in the place of a container's: its Service's, or a free one where another pod has that."""
+        """Return the port in the place of a container's: its Service's, or a free one where another pod has that.
+
+        A pod that is being deleted gives its port to the next, which waits until nobody listens there.
+        """
         metadata, targets = pod["metadata"], {port_row["containerPort"], port_row.get("name")}
+        pods = [row["metadata"] for row in self._store.list_objects("pods", metadata["namespace"])]
+        others = {row["uid"] for row in pods if "deletionTimestamp" not in row} - {metadata["uid"]}
         for service in self._store.list_objects("services", metadata["namespace"]):
             selector = service["spec"].get("selector") or {"": ""}
             for row in service["spec"]["ports"]:
                 if selector.items() <= metadata.get("labels", {}).items() and row.get("targetPort") in targets:
                     port = self.find_port(metadata["namespace"], service["metadata"]["name"], row["port"])
-                    if self._holders.setdefault(port, metadata["uid"]) == metadata["uid"]:
+                    if self._holders.get(port) not in others:
+                        self._holders[port] = metadata["uid"]
                         return port
-        port = find_free_port()
-        self._holders[port] = metadata["uid"]
-        return port
-
-    def release_ports(self, pod: Object) -> None:
-        """Give a pod's ports to others."""
-        self._holders = {port: uid for port, uid in self._holders.items() if uid != pod["metadata"]["uid"]}
+        return find_free_port()
 
     def localize_urls(self, text: str, namespace: str) -> str:
         """Return a text with the addresses of Services as addresses of this machine; another address stays."""

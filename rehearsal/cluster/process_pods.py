@@ -23,7 +23,7 @@ from pathlib import Path
 from rehearsal.cluster.pod_commands import ContainerCommand, PodHost, PodLayout, ServicePorts
 from rehearsal.cluster.pods import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, PodPhase, PodState
 from rehearsal.cluster.store import ApiError, Object, ObjectStore
-from rehearsal.loopback import HOST
+from rehearsal.loopback import HOST, is_listening
 
 LOOK_S, PROBE_S, FILL_RETRY_S = 0.05, 0.5, 2.0
 _SIGNAL_EXIT = 128  # a process that a signal ended has this and the signal's number as its exit code
@@ -97,10 +97,7 @@ class ProcessPods:
     def stop_pod(self, pod: Object) -> bool:
         """Ask a pod to end, kill it after its grace period, and tell whether it is gone."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
-        is_gone = process_pod is None or process_pod.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
-        if is_gone:
-            self.ports.release_ports(pod)
-        return is_gone
+        return process_pod is None or process_pod.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
 
     def read_log(self, pod: Object, container: str) -> str:
         """Return what the last run of a container wrote."""
@@ -214,6 +211,9 @@ class ProcessPod:
             _build_check(self.layout.localize, box, box.get(key, {}), command, ports)
             for key in ("startupProbe", "readinessProbe")
         )
+        numbers = [ports[row["containerPort"]] for row in box.get("ports", [])]
+        while any(map(is_listening, numbers)) and not self._stop.is_set():  # the pod before it is still on its way out
+            time.sleep(LOOK_S)
         with self._log_path(box["name"]).open("wb") as log:
             run.process = subprocess.Popen(
                 [*_PARENT_WORDS, *command.words], env=command.variables, cwd=self.layout.folder,

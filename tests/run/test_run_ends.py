@@ -60,6 +60,7 @@ def test_compile_fails():
     assert reason.startswith("Job compile-qwen3-32b-")
 
 
+@pytest.mark.proof
 def test_compile_hangs():
     world = VirtualWorld(stored={*MODELS.values()})
     world.scripts["compile"] = PodScript(run_s=None)
@@ -260,6 +261,7 @@ def test_kubernetes_that_answers_nothing_for_ten_minutes():
     assert world.live()["state"] == "judged"
 
 
+@pytest.mark.proof
 def test_kubernetes_that_never_answers_again_leaves_no_instance():
     world = VirtualWorld(stored=STORED)
     world.ask()
@@ -399,6 +401,7 @@ def test_end_that_meets_a_conflict_is_tried_again():
     assert (world.live()["state"], world.is_empty) == ("cancelled", True)
 
 
+@pytest.mark.proof
 def test_run_that_was_parked_in_its_compile_compiles_on():
     world = VirtualWorld(stored={*MODELS.values()})
     world.scripts["compile"] = PodScript(run_s=6 * 3600)

@@ -213,11 +213,16 @@ def test_a_server_listens_at_its_services_port_and_becomes_ready(live):
     assert live.pods._pods[live.store.get_object("pods", "post", "pod")["metadata"]["uid"]].layout.ports == {8000: port}
 
 
-def test_a_second_replica_gets_a_port_of_its_own(live):
+@pytest.mark.parametrize(("is_leaving", "is_shared"), [(False, False), (True, True)], ids=["beside", "after"])
+def test_a_second_pod_has_the_services_port_only_after_the_first(live, is_leaving, is_shared):
     port = add_service(live)
-    pods = [{"metadata": {"namespace": "post", "uid": uid, "labels": {"app": "server"}}} for uid in "ab"]
-    ports = [live.pods.ports.take_port(pod, SERVER["ports"][0]) for pod in pods]
-    assert ports[0] == port != ports[1]
+    bodies = [{"metadata": {"name": name, "labels": {"app": "server"}}, "spec": {"containers": []}} for name in "ab"]
+    first, second = (live.store.create_object("pods", "post", body) for body in bodies)
+    ports = [live.pods.ports.take_port(first, SERVER["ports"][0])]
+    if is_leaving:
+        live.store.delete_object("pods", "post", "a")
+    ports.append(live.pods.ports.take_port(second, SERVER["ports"][0]))
+    assert (ports[0], ports[1] == port) == (port, is_shared)
 
 
 @pytest.mark.parametrize(
