@@ -223,16 +223,16 @@ class ProcessPod:
         if self._stop.is_set():  # it was asked to end while the process began
             _send_signal(run.process, signal.SIGTERM)
         is_started, probe_s = False, 0.0
-        while run.process.poll() is None:
+        while not _has_ended(run.process):
             if time.monotonic() >= probe_s:
                 is_started = is_started or has_started()
                 run.is_ready = is_started and is_ready()
                 probe_s = time.monotonic() + PROBE_S
             time.sleep(LOOK_S)
-        code = run.process.returncode
+        _send_signal(run.process, signal.SIGKILL)  # what it left behind in its session
+        code = run.process.wait()
         run.is_ready, run.finished_at = False, datetime.now(UTC)
         run.exit_code = code if code >= 0 else _SIGNAL_EXIT - code
-        _send_signal(run.process, signal.SIGKILL)  # what it left behind in its session
 
 
 def _build_check(
@@ -278,14 +278,24 @@ def _try_fill(fill: Callable[[], None], folder: Path) -> bool:
     return True
 
 
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Tell whether a process has ended, and leave it unread, so that its number is nobody else's yet."""
+    if not hasattr(os, "waitid"):  # macOS; there what an ended process left behind goes on
+        return process.poll() is not None
+    return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
 def _send_signal(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> bool:
-    """Send a signal to a process, SIGKILL to all of its session; whether there was one."""
-    if process is None:
+    """Send a signal to a process, SIGKILL to all of its session; whether there was one.
+
+    A process whose end was read is never signalled: the system may have given its number to a stranger.
+    """
+    if process is None or process.returncode is not None:
         return False
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if number == signal.SIGKILL:
             os.killpg(process.pid, number)
-        elif process.poll() is None:
-            process.send_signal(number)
+        else:
+            os.kill(process.pid, number)
         return True
     return False

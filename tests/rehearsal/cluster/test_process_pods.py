@@ -289,6 +289,13 @@ def test_a_killed_container_has_the_signal_in_its_code(live):
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
 
 
+def test_a_process_that_has_ended_is_never_signalled_again(live, monkeypatch):
+    live.start("pass")
+    live.until(is_over)
+    monkeypatch.setattr("os.killpg", lambda *_: pytest.fail("the number may be another process's"))
+    assert not live.pods.kill_container(live.store.get_object("pods", "post", "pod"))
+
+
 def test_what_a_process_started_ends_with_it(live):
     program = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print(child.pid)"
     live.start(program)
