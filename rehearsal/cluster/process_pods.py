@@ -30,6 +30,7 @@ _SIGNAL_EXIT = 128  # a process that a signal ended has this and the signal's nu
 # on Linux a container's first process ends with this one, even by a kill
 _SETPRIV = shutil.which("setpriv")
 _PARENT_WORDS = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV else ()
+_NO_PROGRAM = ("/bin/sh", "-c", "echo no such program; exit 127")  # as a shell ends; a kubelet cannot start it at all
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -214,10 +215,11 @@ class ProcessPod:
         numbers = [ports[row["containerPort"]] for row in box.get("ports", [])]
         while any(map(is_listening, numbers)) and not self._stop.is_set():  # the pod before it is still on its way out
             time.sleep(LOOK_S)
+        words = command.words if shutil.which(command.words[0], path=command.variables["PATH"]) else _NO_PROGRAM
         with self._log_path(box["name"]).open("wb") as log:
             run.process = subprocess.Popen(
-                [*_PARENT_WORDS, *command.words], env=command.variables, cwd=self.layout.folder,
-                stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
+                [*_PARENT_WORDS, *words], env=command.variables, cwd=self.layout.folder, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         run.started_at, run.finished_at, run.waiting_reason = datetime.now(UTC), None, ""
         if self._stop.is_set():  # it was asked to end while the process began

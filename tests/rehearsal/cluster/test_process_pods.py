@@ -118,6 +118,13 @@ def test_the_exit_code_ends_the_pod(live, code, phase):
     assert (status["phase"], row["state"]["terminated"]["exitCode"]) == (phase, code)
 
 
+def test_a_program_that_is_not_there_ends_its_container(live, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "no-such-program")
+    live.start("pass")
+    status = live.until(is_over)
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 127
+
+
 def test_an_init_container_that_fails_keeps_the_others_from_running(live):
     live.start("print('ran')", init=["raise SystemExit(2)"])
     status = live.until(is_over)
