@@ -78,7 +78,7 @@ class KubernetesCluster:
         """Return an object; None where there is none."""
         with _convert_errors(f"get {kind} {namespace}/{name}"):
             try:
-                return _to_dict(self._client.get(_RESOURCES[kind], name, namespace=namespace))
+                return dict(self._client.get(_RESOURCES[kind], name, namespace=namespace).to_dict())
             except ApiError as error:
                 if error.status.code == NOT_FOUND:
                     return None
@@ -91,7 +91,7 @@ class KubernetesCluster:
         resource: Any = _RESOURCES[kind]
         with _convert_errors(f"list {kind} {namespace}"):
             items = self._client.list(resource, namespace=namespace or None, labels={**(labels or {})})
-            return [_to_dict(item) for item in items]
+            return [dict(item.to_dict()) for item in items]
 
     def create_job(self, namespace: str, body: Object) -> None:
         """Create a Job; one of the same name that is there already is left as it is."""
@@ -141,8 +141,3 @@ def _convert_errors(call: str) -> Iterator[None]:
     except (LoadResourceError, OSError, ValueError, httpx2.HTTPError) as error:
         problem = f"Kubernetes did not answer to {call}: {type(error).__name__}: {error}"
         raise ExternalError(problem, change="the runner tries again until the step's deadline") from error
-
-
-def _to_dict(item: Any) -> Object:
-    body: Object = item.to_dict()
-    return body

@@ -20,6 +20,7 @@ from tandem.guard.observe import observe_fleet
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
 from tandem.run.journal import RunJournal
+from tandem.run.run_keys import ROUND_STEP
 from tandem.run.run_plan import assign_starts
 from tandem.run.run_values import RunRequest, StepRecord, list_confirmed
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
@@ -89,7 +90,8 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         if number in restarts:
             restart = f"restart-{restarts[number]}"
             steps.append(StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S))
-        steps.append(StepSpec(name=f"round-{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
+        name = f"{ROUND_STEP}{number:05}"
+        steps.append(StepSpec(name=name, advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
     if request.llmperf:
         steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=4 * HOUR_S))
     steps.append(StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False))
@@ -229,7 +231,7 @@ class RunEngine:
             raise RunEndError("the runner has other specs than the run began with: a deploy or sync came in between")
         if not work.has_lease or not spec.needs_node:
             return
-        is_new_round = spec.name.startswith(round_steps.ROUND_STEP) and not work.result.get("before")
+        is_new_round = spec.name.startswith(ROUND_STEP) and not work.result.get("before")
         work.require_lease_s(self._estimate_round_s() if is_new_round else 0, spec.name)
         now = world.now()
         if self._fleet_looked_at is not None and now - self._fleet_looked_at < FLEET_LOOK:
@@ -245,7 +247,7 @@ class RunEngine:
     def _estimate_round_s(self) -> float:
         """Return how long a round may take: somewhat longer than the longest so far, else as planned."""
         steps = self.work.journal.steps.items()
-        spans_s = [step.result["used_s"] for name, step in steps if name.startswith("round-") and step.state == "done"]
+        spans_s = [row.result["used_s"] for name, row in steps if name.startswith(ROUND_STEP) and row.state == "done"]
         return ROUND_SLACK * max(spans_s) if spans_s else 60 * max(self.work.plan_inputs.round_minutes)
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
@@ -295,7 +297,7 @@ class RunEngine:
         """Return the node seconds in which something compiled or was measured."""
         journal, used_s = self.work.journal, 0.0
         for name, step in journal.steps.items():
-            if name.startswith(round_steps.ROUND_STEP):
+            if name.startswith(ROUND_STEP):
                 used_s += step.result.get("used_s", 0)
             elif name in {"compile", "llmperf"} and step.state == "done" and step.ended_at:
                 used_s += (

@@ -7,14 +7,13 @@ made. A Job has no owner: what prunes a CronJob kills no work that is paid for.
 from __future__ import annotations
 
 import copy
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from tandem.errors import TandemError
 from tandem.run.cluster import Object
-from tandem.run.run_keys import log_key
+from tandem.run.run_keys import log_key, mark_jobs
 from tandem.run.run_world import RunEndError, StepWork
 
 RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
@@ -32,7 +31,6 @@ class JobLook:
         exit_code: of the last container that failed; None where none did.
         words: why it failed or waits, in a few words.
         image_id: of the image that its container runs, `sha256:...`; empty where that is not known yet.
-        run_s: how long its containers ran.
     """
 
     name: str
@@ -40,12 +38,11 @@ class JobLook:
     exit_code: int | None = None
     words: str = ""
     image_id: str = ""
-    run_s: float = 0.0
 
 
 def name_job(run: str, cron_job: str, attempt: int) -> str:
     """Return the name of a run's Job: at most 52 + 8 + 3 characters."""
-    return f"{cron_job}-{hashlib.sha256(run.encode()).hexdigest()[:6]}-{attempt}"
+    return f"{cron_job}{mark_jobs(run)}{attempt}"
 
 
 def start_job(

@@ -13,7 +13,7 @@ import msgspec
 
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
-from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
+from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, results_prefix, round_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
@@ -24,7 +24,6 @@ from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 
 MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS = 3, 3
 REFUSED_EXIT_CODE = 2
-ROUND_STEP = "round-"
 
 
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:

@@ -9,7 +9,6 @@ CloudWatch Logs user guide, "Filter pattern syntax" (JSON patterns, `*` in a val
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -47,11 +46,6 @@ class LogLine(NamedTuple):
     at: datetime | None
     pod: str
     text: str
-
-
-def mark_jobs(run: str) -> str:
-    """Return what the names of all Jobs and pods of a run have in common."""
-    return f"-{hashlib.sha256(run.encode()).hexdigest()[:6]}-"
 
 
 @contextmanager
@@ -187,7 +181,7 @@ class RunClient:
             run: its id.
             started_at, ended_at: of the steps in question.
         """
-        group, mark = names.container_log_group_name(self.environment, "application"), mark_jobs(run)
+        group, mark = names.container_log_group_name(self.environment, "application"), run_keys.mark_jobs(run)
         query = {
             "logGroupName": group,
             "filterPattern": f'{{ $.kubernetes.pod_name = "*{mark}*" }}',

@@ -6,6 +6,7 @@ bench publishes them.
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from tandem.guard.lease import RUN_NAME_PATTERN
@@ -63,6 +64,11 @@ def log_key(run: str, job: str) -> str:
     return f"{RUNS_PREFIX}{run}/logs/{job}.txt"
 
 
+def mark_jobs(run: str) -> str:
+    """Return what the names of all Jobs and pods of a run have in common."""
+    return f"-{hashlib.sha256(run.encode()).hexdigest()[:6]}-"
+
+
 def lease_run(run: str, number: int) -> str:
     """Return the name of a run's lease: the run's id, and from the second lease on its number."""
     return run if number == 1 else f"{run}.{number}"
@@ -78,4 +84,5 @@ def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
     return f"{results_prefix(experiment, run)}rounds/{number:05}/{attempt}/"
 
 
+ROUND_STEP = "round-"  # and its number in five digits: the name of a round's step
 ROUND_FILE, JUDGMENT_FILE = "round.json", "judgment.json"

@@ -12,13 +12,13 @@ import msgspec
 
 from tandem.bench.manifest import ManifestArm
 from tandem.errors import InputError
+from tandem.run.run_keys import ROUND_STEP
 
 SCHEMA = 1
 SizeName = Literal["quick", "default", "full"]
 RequestKind = Literal["run", "resume", "cancel"]
 StepState = Literal["running", "done", "skipped", "failed"]
 RunState = Literal["running", "waiting", "judged", "void", "ended", "cancelled", "failed"]
-END_STATES = frozenset({"judged", "void", "ended", "cancelled", "failed"})
 
 
 class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -140,7 +140,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:
     """Return round and attempt of every round whose records count, in their order."""
-    rounds = (step.result for step in steps if step.step.startswith("round-") and step.state == "done")
+    rounds = (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
     return tuple(sorted((int(result["number"]), int(result["attempt"])) for result in rounds))
 
 

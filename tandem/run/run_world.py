@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from tandem.artifacts.survey import SurveyRow
@@ -95,7 +96,7 @@ class StepProgress:
     attempts: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(kw_only=True)
 class StepWork:
     """One run at work: its world, its journal, its experiment.
 
@@ -122,14 +123,14 @@ class StepWork:
         """The experiment's namespace."""
         return names.experiment_namespace(self.experiment)
 
-    @property
+    @cached_property
     def arms(self) -> tuple[str, ...]:
         """The names of the variants, the baseline first."""
         return tuple(arm.name for arm in self.plan_inputs.arms)
 
-    @property
+    @cached_property
     def plan_inputs(self) -> RunPlanInputs:
-        """What the plan of this run is made of; nothing is taken to be missing."""
+        """What the plan of this run is made of; nothing is taken to be missing. A resume makes new work."""
         world, request = self.world, self.journal.run.request
         return RunPlanInputs(
             environment=world.environment, experiment=self.experiment, catalogue=world.catalogue, gaps=BucketGaps(),

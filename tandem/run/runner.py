@@ -61,6 +61,10 @@ class Runner:
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None
         self._has_started = False
+        self._digests = {
+            name: compute_spec_digest(world.environment, experiment, world.catalogue)
+            for name, experiment in world.experiments.items()
+        }
 
     def look(self) -> None:
         """Beat, take what is asked, and take one look at the run that is at work.
@@ -94,12 +98,8 @@ class Runner:
         if self._beaten_at is not None and now - self._beaten_at < BEAT_SPAN and not at_once:
             return
         work, world = self.engine.work if self.engine else None, self.world
-        digests = {
-            name: compute_spec_digest(world.environment, experiment, world.catalogue)
-            for name, experiment in world.experiments.items()
-        }
         beat = RunnerBeat(
-            at=now.isoformat(), writer=world.writer, run=work.run if work else None, spec_digests=digests,
+            at=now.isoformat(), writer=world.writer, run=work.run if work else None, spec_digests=self._digests,
             step=self.engine.step if self.engine else "", note=self.engine.note if self.engine else "",
         )  # fmt: skip
         self.file.write(RUNNER_KEY, beat)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from tandem.run.jobs import list_container_statuses
+from tandem.run.run_keys import ROUND_STEP
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import (
     ServerState,
@@ -143,7 +144,7 @@ def restart_servers(work: StepWork) -> StepProgress:
 def _begin_restart(work: StepWork) -> StepProgress:
     """Write down which pods must go; servers that a new lease started are no round's yet, and stay."""
     steps, lease = work.journal.steps, work.journal.run.leases[-1]
-    last_end = max(str(step.ended_at) for name, step in steps.items() if name.startswith("round-") and step.ended_at)
+    last_end = max(str(step.ended_at) for name, step in steps.items() if name.startswith(ROUND_STEP) and step.ended_at)
     if lease.raised_at > last_end:
         return StepProgress(state="done", note="the new lease started the servers anew")
     placements = {name: server.placement for name, server in read_servers(work).items()}
