@@ -1,6 +1,6 @@
 """Histories in which processes freeze between any two of their calls while others act, in virtual time.
 
-Each process (a start, a stop, a release, a normal end, a relabel, a pass of the reaper) is a thread, and one of them
+Each process (a start, a stop, a release, a normal end, a relabel, a pass of the reaper) is a greenlet, and one of them
 runs at a time: before each call that it makes it may freeze there, so that others act, time passes, and it wakes much
 later or dies. The random numbers alone decide, so that a seed repeats a history.
 AWS itself works here: what a broken AWS does is in guard_interleavings.py.
@@ -9,12 +9,12 @@ AWS itself works here: what a broken AWS does is in guard_interleavings.py.
 from __future__ import annotations
 
 import random
-import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from greenlet import getcurrent, greenlet
 from guard_world import GUARDED, Crash, World
 
 from tandem.errors import TandemError
@@ -52,7 +52,7 @@ class Process:
     act: Callable[[], None]
     run: str | None = None
     freezes: float = 0.06
-    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    body: greenlet | None = None
     done: bool = False
     dies: bool = False
     error: BaseException | None = None
@@ -85,7 +85,7 @@ class Race:
         self.world.between = self.before_call
         self.frozen: list[Process] = []
         self.current: Process | None = None
-        self.driver = threading.Semaphore(0)
+        self.history = getcurrent()
         self.seen: Counter[str] = Counter()
         self.faults: list[str] = []
         self.runs = 0
@@ -215,8 +215,7 @@ class Race:
             self.frozen.append(process)
             self.seen["frozen"] += 1
             process.slept_at, began = process.calls, self.world.now
-            self.driver.release()
-            process.turn.acquire()
+            self.yield_turn()
             process.slept_for = self.world.now - began
             process.dozed = process.dozed or process.slept_for <= timedelta(seconds=MAX_READING_AGE_S)
             if process.dies:
@@ -224,18 +223,21 @@ class Race:
 
     def run_process(self, process: Process) -> None:
         """Let a process run until it freezes again or ends."""
+        assert process.body is not None
         self.current = process
-        process.turn.release()
-        self.driver.acquire()
+        process.body.switch()
         self.current = None
         if process.error:
             raise process.error
+
+    def yield_turn(self) -> None:
+        """Let the history go on, until it wakes the process that calls."""
+        self.history.switch()
 
     def begin(self, process: Process) -> None:
         """Start a process."""
 
         def live() -> None:
-            process.turn.acquire()
             try:
                 process.act()
             except Crash:
@@ -245,9 +247,8 @@ class Race:
             except BaseException as error:  # noqa: BLE001 - told by whoever waits
                 process.error = error
             process.done = True
-            self.driver.release()
 
-        threading.Thread(target=live, daemon=True).start()
+        process.body = greenlet(live, self.history)
         self.run_process(process)
 
     def wake(self, process: Process, *, dies: bool = False) -> None:
@@ -299,8 +300,7 @@ class Race:
 
         def rest(_pause: timedelta) -> None:
             self.frozen.append(process)
-            self.driver.release()
-            process.turn.acquire()
+            self.yield_turn()
             if process.dies:
                 raise Crash
 
@@ -387,7 +387,7 @@ class Race:
     def make_pass(self, *, meddles: bool) -> None:
         self.seen["passes"] += 1
         if not meddles:
-            self.reap()  # alone, so it needs no thread
+            self.reap()  # alone, so it needs no process
             return
         process = Process(self.reap, freezes=0.08)
         self.begin(process)
@@ -446,7 +446,7 @@ class Race:
         return not self.world.alive and not (group and group["scalingConfig"]["desiredSize"])
 
     def finish(self) -> None:
-        """Let every thread that still sleeps end."""
+        """Let every process that still sleeps end."""
         while self.frozen:
             self.wake(self.frozen[0], dies=True)
 
