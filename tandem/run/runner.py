@@ -45,7 +45,7 @@ from tandem.spec.spec_digest import compute_spec_digest
 from tandem.spec.workspace import load_workspace
 
 BEAT_SPAN = timedelta(seconds=60)
-POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0
+POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0  # between two looks; a rehearsal shortens them and every other pause
 
 
 class Runner:
@@ -164,7 +164,6 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
         print_log(str(fault))
         return int(ExitCode.BAD_INPUT)
     runners.append(Runner(world))
-    poll_s = float(os.environ.get(POLL_VARIABLE, POLL_S))
     while not stop.is_set():
         try:
             runners[0].look()
@@ -173,7 +172,7 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
             return int(ExitCode.EXTERNAL_FAILURE)
         except ExternalError as fault:
             print_log(f"the next look goes on: {fault}")
-        stop.wait(poll_s)
+        stop.wait(_read_poll_s())
     print_log("SIGTERM: the next runner goes on")
     return int(ExitCode.DONE)
 
@@ -209,8 +208,12 @@ def build_world(environment_name: str, specs_folder: Path, stop: threading.Event
     )  # fmt: skip
 
 
+def _read_poll_s() -> float:
+    return float(os.environ.get(POLL_VARIABLE, POLL_S))
+
+
 def _pause(stop: threading.Event, seconds: float) -> None:
-    if stop.wait(seconds):
+    if stop.wait(seconds * _read_poll_s() / POLL_S):
         raise ExternalError("SIGTERM came while a step waited", change="the next runner goes on")
 
 

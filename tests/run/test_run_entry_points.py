@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from tandem.errors import ExternalError, InputError
 from tandem.run import measure_job
 from tandem.run.__main__ import main
 from tandem.run.run_values import BenchTask
+from tandem.run.runner import POLL_VARIABLE, _pause
 from tandem.run.task_settings import build_task_settings, read_task
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,16 @@ def test_serve_calls_the_runner_and_reads_no_task(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "tandem.run.runner", runner)
     assert main(["serve", "--environment", "post-us-east-2", "--specs", "/specs"]) == 3
     assert calls == [("post-us-east-2", Path("/specs"))]
+
+
+@pytest.mark.parametrize(("poll_s", "paused_s"), [(None, 10.0), ("0.5", 1.0)])
+def test_a_rehearsal_shortens_the_runner_s_pauses(
+    monkeypatch: pytest.MonkeyPatch, poll_s: str | None, paused_s: float
+) -> None:
+    monkeypatch.setenv(POLL_VARIABLE, poll_s) if poll_s else monkeypatch.delenv(POLL_VARIABLE, raising=False)
+    waits = list[float]()
+    _pause(SimpleNamespace(wait=waits.append), 10)  # type: ignore[arg-type]
+    assert waits == [paused_s]
 
 
 @pytest.mark.parametrize("arguments", [[], ["serve"], ["run"], ["measure", "--round", "1"]])
