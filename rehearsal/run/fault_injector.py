@@ -19,28 +19,33 @@ class FaultInjector:
 
     Args:
         terminate_instances: ends the accelerator instances.
+        restart_endpoint: takes the local endpoint away for so many seconds, and returns at once.
+
+    Attributes:
+        is_done: the moment came.
     """
 
     store: ObjectStore
     pods: ProcessPods
     server: ClusterServer
     terminate_instances: Callable[[], None]
+    restart_endpoint: Callable[[float], None]
     faults: RunFaults
+    is_done: bool = field(default=False, init=False)
     _begin_s: float | None = field(default=None, init=False)
-    _is_done: bool = field(default=False, init=False)
 
     def expect(self, faults: RunFaults) -> None:
         """Wait for the moment of other faults."""
-        self.faults, self._begin_s, self._is_done = faults, None, False
+        self.faults, self._begin_s, self.is_done = faults, None, False
 
     def act_if_due(self) -> None:
         """Do what is due; called at each tick of the cluster."""
-        if self._is_done:
+        if self.is_done:
             return
         if self._begin_s is None and self._list_running(self.faults.moment):
             self._begin_s = time.monotonic()
         if self._begin_s is not None and time.monotonic() >= self._begin_s + self.faults.moment_s:
-            self._is_done = True
+            self.is_done = True
             self._act(self.faults)
 
     def _list_running(self, component: str) -> list[Object]:
@@ -60,6 +65,8 @@ class FaultInjector:
                 self.pods.kill_container(pod)
         if faults.is_node_lost:
             self.terminate_instances()
+        if faults.endpoint_down_s:
+            self.restart_endpoint(faults.endpoint_down_s)
         if faults.api_status:
             self.server.faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
 

@@ -31,6 +31,8 @@ class RunFaults:
         edited_server: an arm whose server's last argument is changed.
         killed_component: the component whose containers get SIGKILL.
         is_node_lost: the accelerator instances are terminated behind everybody's back.
+        endpoint_down_s: seconds for which the local AWS endpoint is gone. It ends by SIGTERM and its state survives, as
+            AWS keeps what it acknowledged: a client sees a broken connection, then refused ones.
         api_status: what the Kubernetes API answers instead, so often as `api_calls` says.
     """
 
@@ -48,6 +50,7 @@ class RunFaults:
     edited_server: str = ""
     killed_component: str = ""
     is_node_lost: bool = False
+    endpoint_down_s: float = 0.0
     api_status: int = 0
     api_calls: int = 1
 
@@ -59,7 +62,7 @@ class RehearsalSettings:
     Args:
         environment, experiment: as declared.
         time_scale: every time of the simulated servers divided by this.
-        poll_s: seconds between the runner's looks.
+        poll_s: seconds between the runner's looks; its other pauses are shortened as much.
         backoff_scale: what the seconds between a container's restarts are multiplied with.
         faults: what goes wrong.
     """

@@ -66,7 +66,9 @@ class RehearsalAccount:
         """
         sandbox = create_sandbox(name, environments, experiments, folder)
         sandbox.edit(_date_block)
-        endpoint = AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=sandbox.environment.region).start()
+        endpoint = AwsEndpoint(
+            account=FICTITIOUS_ACCOUNT, region=sandbox.environment.region, state_dir=folder / "endpoint"
+        ).start()
         create_prerequisites(sandbox, endpoint.client)
         return cls(endpoint=endpoint, sandbox=sandbox)
 
@@ -128,6 +130,7 @@ class RunWorld:
         self._guard, self._catalogue = build_guard_config(account.sandbox.environment), load_catalogue()
         self.store = ObjectStore(WallClock().now)
         self._stop_event, self._stack = threading.Event(), ExitStack()
+        self._restart_thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         """Start everything."""
@@ -152,6 +155,11 @@ class RunWorld:
         self.settings = replace(self.settings, faults=faults)
         self.account.endpoint.set_fleet(faults.fleet)
         self.live.call(lambda: self._injector.expect(faults))
+
+    def has_fault_come(self) -> bool:
+        """Tell whether the moment of the faults that are in force came, and the endpoint is there again."""
+        is_down = self._restart_thread is not None and self._restart_thread.is_alive()
+        return self.live.call(lambda: self._injector.is_done) and not is_down
 
     def list_fleet(self) -> list[NodeInstance]:
         """Return the accelerator instances that EC2 lists and that have not ended."""
@@ -225,7 +233,7 @@ class RunWorld:
         server = ClusterServer(self.store, users, self.pods.read_log)
         self._injector = FaultInjector(
             store=self.store, pods=self.pods, server=server, faults=settings.faults,
-            terminate_instances=self._terminate_instances,
+            terminate_instances=self._terminate_instances, restart_endpoint=self._restart_endpoint,
         )  # fmt: skip
         cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store)
         self.live = self._stack.enter_context(LiveCluster(cluster, server, [self._injector.act_if_due]))
@@ -262,3 +270,13 @@ class RunWorld:
         ids = [row.id for row in self.list_fleet() if row.state in ALIVE_STATES]
         if ids:
             self.account.endpoint.client("ec2").terminate_instances(InstanceIds=ids)
+
+    def _restart_endpoint(self, down_s: float) -> None:
+        def act() -> None:
+            self.account.endpoint.stop()
+            self._stop_event.wait(down_s)
+            self.account.endpoint.start()
+
+        self._restart_thread = threading.Thread(target=act, daemon=True, name="endpoint")
+        self._restart_thread.start()
+        self._stack.callback(self._restart_thread.join)

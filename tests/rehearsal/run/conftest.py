@@ -9,11 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from run_lives import RunLives
 
 from rehearsal.cluster.store import ObjectStore
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
-from rehearsal.run.settings import RunFaults
-from rehearsal.run.world import RehearsalAccount
+from rehearsal.run.settings import RehearsalSettings, RunFaults
+from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
@@ -76,6 +77,17 @@ def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
         yield account
     finally:
         account.endpoint.stop()
+
+
+@pytest.fixture(scope="session")
+def lives(account, tmp_path_factory) -> Iterator[RunLives]:
+    """One world of the post's two servers, for lives one after another."""
+    settings = RehearsalSettings(environment="post-us-east-2", experiment="post", time_scale=25)
+    world = RunWorld(account, settings, tmp_path_factory.mktemp("world"))
+    world.write_inputs()
+    with world:
+        world.wait_for_runner()
+        yield RunLives(world, tmp_path_factory.mktemp("results"))
 
 
 def make_account(client, environment) -> None:

@@ -16,7 +16,7 @@ class Injected:
     """A live cluster with one Deployment and one pod of the bench, and what was terminated."""
 
     def __init__(self, folder) -> None:
-        self.live, self.terminated = LiveCluster(folder), []
+        self.live, self.terminated, self.down_s = LiveCluster(folder), [], []
         self.server = ClusterServer(self.live.store)
         template = {
             "metadata": {"labels": {"app": "arm"}},
@@ -27,14 +27,14 @@ class Injected:
         })  # fmt: skip
         self.injector = FaultInjector(
             store=self.live.store, pods=self.live.pods, server=self.server, faults=RunFaults(),
-            terminate_instances=lambda: self.terminated.append(True),
+            terminate_instances=lambda: self.terminated.append(True), restart_endpoint=self.down_s.append,
         )  # fmt: skip
 
     def reach(self, **faults) -> None:
         """Let the moment come for these faults."""
         self.injector.expect(RunFaults(**faults))
         self.injector.act_if_due()
-        assert not self.injector._is_done
+        assert not self.injector.is_done
         self.live.start(SLEEP, labels=LABELS)
         self.live.until(lambda row: row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"])
         self.injector.act_if_due()
@@ -74,6 +74,11 @@ def test_fault_the_node_is_lost(injected):
     assert injected.terminated == [True]
 
 
+def test_fault_the_endpoint_is_down(injected):
+    injected.reach(endpoint_down_s=3)
+    assert injected.down_s == [3]
+
+
 @pytest.mark.parametrize("status", [503, 410])
 def test_fault_the_api_answers_otherwise(injected, status):
     injected.reach(api_status=status, api_calls=3)
@@ -88,4 +93,5 @@ def test_a_fault_waits_for_its_seconds(injected):
 
 def test_without_a_fault_nothing_happens(injected):
     injected.reach()
-    assert (injected.terminated, injected.server.faults, injected.deployment["spec"]["replicas"]) == ([], [], 0)
+    done = (injected.terminated, injected.down_s, injected.server.faults)
+    assert (done, injected.deployment["spec"]["replicas"]) == (([], [], []), 0)

@@ -2,87 +2,74 @@
 
 from __future__ import annotations
 
-import itertools
-import json
-
 import pytest
 
-from rehearsal.run.settings import RehearsalSettings, RunFaults
-from rehearsal.run.world import RunWorld
-from tandem.guard.fence import FENCE_KEY
-from tandem.run.run_keys import run_record_key
+from rehearsal.run.settings import RunFaults
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("run-life")]
-SETTINGS = RehearsalSettings(environment="post-us-east-2", experiment="post", time_scale=20)
-_NUMBER = itertools.count()
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("run-life")]
+ROUNDS = ("--rounds", "1")
 
 
 @pytest.fixture(scope="module")
-def world(account, tmp_path_factory):
-    world = RunWorld(account, SETTINGS, tmp_path_factory.mktemp("world"))
-    world.write_inputs()
-    with world:
-        world.wait_for_runner()
-        yield world
+def killed(lives):
+    """The short form: one life from nothing staged to a verdict, whose runner is killed while a round is measured."""
+    calls, before = len(lives.world.live.server.calls), lives.world.count_node_minutes()
+    life = lives.live(*ROUNDS, faults=[RunFaults(killed_component="runner", moment="bench")])
+    minutes = lives.world.count_node_minutes() - before
+    return life, minutes, lives.world.live.server.calls[calls:]
 
 
-@pytest.fixture
-def run(world):
-    """Run the experiment with faults; its record, and the command's exit code."""
-
-    def act(*options: str, **faults):
-        name = f"life-{next(_NUMBER)}"
-        world.set_faults(RunFaults(**faults))
-        words = [
-            "post",
-            "--env",
-            "post-us-east-2",
-            "--hours",
-            "6",
-            "--run",
-            name,
-            "--yes",
-            "--accept-unarmed",
-            "--quick",
-        ]
-        result = world.account.run_tandem("run", *words, "--rounds", "1", *options, capture_output=True, timeout=400)
-        world.set_faults(RunFaults())
-        assert (world.list_fleet(), world.has_object(FENCE_KEY)) == ([], False), result.stdout + result.stderr
-        key = f"{world._guard.prefix}{run_record_key(name)}"
-        assert world.has_object(run_record_key(name)), result.stdout + result.stderr
-        body = world.account.endpoint.client("s3").get_object(Bucket=world._guard.bucket, Key=key)["Body"]
-        return json.load(body), result
-
-    return act
+def test_a_run_whose_runner_is_killed_is_judged_and_ends_at_zero(lives, killed):
+    life, _, _ = killed
+    lives.hold_end(life)
+    assert (life.record["state"], life.code, len(life.acted)) == ("judged", 0, 1), life.output
 
 
-def test_a_run_is_judged_and_ends_at_zero(run, world):
-    before = world.count_node_minutes()
-    record, result = run()
-    assert (record["state"], result.returncode) == ("judged", 0), result.stdout + result.stderr
-    assert "SIMULATED" in record["verdict"]
-    calls = [(user, status) for user, _, status in world.live.server.calls if "runner" in user]
-    assert calls
-    assert {status for _, status in calls}.isdisjoint({401, 403})
-    assert abs(record["node_s"] / 60 - (world.count_node_minutes() - before)) < 1
+def test_its_verdict_says_that_it_is_of_simulated_servers(killed):
+    assert killed[0].record["verdict"].startswith("SIMULATED")
 
 
+def test_its_node_minutes_are_those_of_the_endpoint(killed):
+    life, minutes, _ = killed
+    assert abs(life.record["node_s"] / 60 - minutes) < 1
+    assert minutes > 0
+
+
+def test_its_runner_is_refused_nothing(killed):
+    codes = {status for user, _, status in killed[2] if "runner" in user}
+    assert codes
+    assert codes.isdisjoint({401, 403})
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize(
-    ("faults", "words"),
-    [({"second_replica": "qwen-vllm"}, "2 pods"), ({"crashing_server": "qwen-vllm"}, "restarted")],
-    ids=["second-replica", "crash-loop"],
+    ("fault", "state", "words"),
+    [
+        (RunFaults(second_replica="qwen-vllm"), "void", "2 pods"),
+        (RunFaults(crashing_server="qwen-vllm"), "ended", "restarted"),
+        (RunFaults(is_node_absent=True), "ended", "node"),
+        (RunFaults(missing_devices=1), "ended", "devices"),
+        (RunFaults(edited_server="qwen-vllm", moment_s=1), "void", "args"),
+    ],
+    ids=["second-replica", "crash-loop", "node-never-comes", "15-of-16-devices", "edited-argument"],
 )
-def test_a_fault_ends_a_run_with_its_reason(run, faults, words):
-    record, result = run(**faults)
-    assert (record["state"] in {"ended", "void"}, words in record["reason"]) == (True, True), result.stdout
+def test_a_fault_ends_a_run_with_its_reason(lives, fault, state, words):
+    life = lives.live(*ROUNDS, faults=[fault])
+    lives.hold_end(life)
+    assert (life.record["state"], words in life.record["reason"]) == (state, True), (life.record, life.output)
+    assert life.code == {"void": 4, "ended": 1}[state]
 
 
-@pytest.mark.parametrize("component", ["runner", "bench"])
-def test_a_killed_process_costs_no_verdict(run, component):
-    record, result = run(killed_component=component, moment="bench", moment_s=1)
-    assert record["state"] in {"judged", "void"}, result.stdout + result.stderr
+@pytest.mark.proof
+@pytest.mark.parametrize("status", [503, 410, 429])
+def test_an_api_that_answers_otherwise_for_a_while_costs_no_verdict(lives, status):
+    life = lives.live(*ROUNDS, faults=[RunFaults(api_status=status, api_calls=20)])
+    lives.hold_end(life)
+    assert life.record["state"] == "judged", life.output
 
 
-def test_an_api_that_answers_503_for_a_while_costs_no_verdict(run):
-    record, result = run(api_status=503, api_calls=20)
-    assert record["state"] == "judged", result.stdout + result.stderr
+@pytest.mark.proof
+def test_an_endpoint_that_is_down_for_a_while_costs_no_verdict(lives):
+    life = lives.live(*ROUNDS, faults=[RunFaults(endpoint_down_s=10, moment_s=1)])
+    lives.hold_end(life)
+    assert (life.record["state"], len(life.acted)) == ("judged", 1), life.output

@@ -1,0 +1,169 @@
+"""A request in a rehearsed world, followed to its end: faults one after another, and what holds at every moment."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from rehearsal.run.settings import RunFaults
+from rehearsal.run.world import RunWorld
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.lease import POINTER_KEY, STOP_PREFIX
+from tandem.run.run_keys import ROUND_FILE, results_prefix, run_record_key
+
+LOOK_S = 0.5
+END_S = 400
+WORDS = ("post", "--env", "post-us-east-2", "--hours", "6", "--yes", "--accept-unarmed", "--quick")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLife:
+    """What became of a request.
+
+    Args:
+        record: run.json. code, output: of the command that asked and followed.
+        acted: of the faults, those whose moment came.
+        unguarded: instances that were seen alive without a lease whose one-shot stop is armed.
+    """
+
+    name: str
+    record: dict[str, Any]
+    code: int
+    output: str
+    acted: tuple[RunFaults, ...]
+    unguarded: tuple[str, ...]
+
+
+class RunLives:
+    """Lives in one world, one after another.
+
+    Args:
+        folder: for results.
+    """
+
+    def __init__(self, world: RunWorld, folder: Path) -> None:
+        self.world, self.folder, self._numbers = world, folder, itertools.count(1)
+        self._bucket, self._prefix = world._guard.bucket, world._guard.prefix
+
+    def live(self, *options: str, faults: Iterable[RunFaults] = (), is_new: bool = False) -> RunLife:
+        """Ask for a run, let the faults come, and wait until its end stands in the bucket.
+
+        Args:
+            options: of `tandem run`.
+            faults: one after another; the next waits for its moment once the one before came.
+            is_new: nothing is staged or compiled yet.
+        """
+        name, acted, unguarded = f"life-{next(self._numbers)}", list[RunFaults](), list[str]()
+        if is_new:
+            self._forget_artifacts()
+        is_over = threading.Event()
+        with ThreadPoolExecutor() as pool:
+            watcher = pool.submit(self._watch, is_over, unguarded)
+            command = pool.submit(
+                self.world.account.run_tandem,
+                "run",
+                *WORDS,
+                "--run",
+                name,
+                *options,
+                timeout=END_S,
+                capture_output=True,
+            )
+            try:
+                for fault in faults:
+                    self.world.set_faults(fault)
+                    while not (command.done() or self.world.has_fault_come()):
+                        time.sleep(LOOK_S / 5)
+                    if self.world.has_fault_come():
+                        acted.append(fault)
+                result = command.result()
+                record = self._wait_for_end(name)
+            finally:
+                self.world.set_faults(RunFaults())
+                is_over.set()
+            watcher.result()
+        output = result.stdout + result.stderr
+        return RunLife(
+            name=name, record=record, code=result.returncode, output=output, acted=tuple(acted),
+            unguarded=tuple(unguarded),
+        )  # fmt: skip
+
+    def hold_end(self, life: RunLife) -> dict[tuple[str, str], str]:
+        """Hold what every end has: no instance, no fence, a lease and a stop at each moment before, whole records.
+
+        Returns:
+            Class and metric to the judge's word; empty where nothing was judged.
+        """
+        said = (life.name, life.acted, life.record, life.output)
+        assert (self.world.list_fleet(), self.world.has_object(FENCE_KEY)) == ([], False), said
+        assert life.unguarded == (), said
+        assert life.record["state"] == "judged" or life.record["reason"], said
+        if life.record["state"] != "judged":
+            return {}
+        folder = self.folder / life.name
+        words = ("results", life.name, "--env", "post-us-east-2", "--out", str(folder))
+        result = self.world.account.run_tandem(*words, capture_output=True)
+        assert result.returncode == 0, (said, result.stdout + result.stderr)
+        records = [json.loads(line) for line in (folder / "records.jsonl").read_text().splitlines()]
+        sizes = {
+            row["number"]: row["requests"] for row in self._list_rounds(life.name)
+        }  # an attempt cut short has none
+        assert {record["round"] for record in records} == set(range(life.record["rounds_total"])), said
+        assert len(records) == len({record["request_id"] for record in records}) == sum(sizes.values()), said
+        cells = json.loads((folder / "verdict.json").read_text())["cells"]
+        return {(cell["class"], cell["metric"]): cell["verdict"] for cell in cells}
+
+    def _read(self, key: str) -> dict[str, Any] | None:
+        s3 = self.world.account.endpoint.client("s3")
+        try:
+            body = s3.get_object(Bucket=self._bucket, Key=f"{self._prefix}{key}")["Body"]
+        except s3.exceptions.NoSuchKey:
+            return None
+        found: dict[str, Any] = json.load(body)
+        return found
+
+    def _list_rounds(self, name: str) -> list[dict[str, Any]]:
+        s3, prefix = self.world.account.endpoint.client("s3"), f"{self._prefix}{results_prefix('post', name)}"
+        rows = s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix).get("Contents", [])
+        keys = [row["Key"].removeprefix(self._prefix) for row in rows if row["Key"].endswith(ROUND_FILE)]
+        return [found for key in sorted(keys) if (found := self._read(key))]
+
+    def _wait_for_end(self, name: str) -> dict[str, Any]:
+        end_s, record = time.monotonic() + END_S, self._read(run_record_key(name))
+        while record is None or record["state"] == "running":
+            assert time.monotonic() < end_s, (record, self.world.read_logs())
+            time.sleep(LOOK_S)
+            record = self._read(run_record_key(name))
+        return record
+
+    def _watch(self, is_over: threading.Event, unguarded: list[str]) -> None:
+        while not is_over.wait(LOOK_S):
+            try:
+                unguarded += self._list_unguarded()
+            except (BotoCoreError, ClientError):
+                continue  # the endpoint is down: whoever asks sees nothing
+
+    def _list_unguarded(self) -> list[str]:
+        """Return instances that are alive without a lease whose stop is armed, and still are at a second look."""
+        alive = {row.id for row in self.world.list_fleet() if row.state in {"pending", "running"}}
+        lease = self._read(POINTER_KEY) if alive else None
+        schedules = self.world.account.endpoint.client("scheduler").list_schedules()["Schedules"] if alive else []
+        if lease and f"{STOP_PREFIX}{lease.get('run')}" in {row["Name"] for row in schedules}:
+            return []
+        return sorted(alive & {row.id for row in self.world.list_fleet() if row.state in {"pending", "running"}})
+
+    def _forget_artifacts(self) -> None:
+        s3 = self.world.account.endpoint.client("s3")
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket):
+            for row in page.get("Contents", []):
+                if row["Key"].startswith(("models/", "artifacts/")):
+                    s3.delete_object(Bucket=self._bucket, Key=row["Key"])
