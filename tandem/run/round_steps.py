@@ -17,7 +17,7 @@ from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, results_p
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
-from tandem.run.serving_steps import check_servers, wait_until_ready
+from tandem.run.serving_steps import check_servers
 from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
 from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
@@ -97,10 +97,9 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
     former_job = name_job(work.run, MEASURE_JOB, _count_job(number, work.attempts))
     if work.attempts and not has_ended(work, former_job):  # it may still ask the servers
         return StepProgress(note=f"waits for {former_job} to go", result=work.result)
-    progress = wait_until_ready(work)
+    progress = check_servers(work)
     if progress.state != "done":
         return progress
-    check_servers(work)
     servers = read_servers(work)
     now = work.world.now().isoformat()
     result = {**work.result, "before": msgspec.to_builtins(servers), "begun_at": now, "number": number}

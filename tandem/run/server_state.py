@@ -214,7 +214,7 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
     size = serving.device_group
     if size and len({device // size for device in server.devices}) > 1:
         yield f"devices {spell_value(server.devices)} are of more than one group of {size}"
-    if server.endpoints != (server.uid,):
+    if server.endpoints not in {(), (server.uid,)}:  # none: it was restarted, and may be ready again
         yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
 
 

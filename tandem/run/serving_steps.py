@@ -97,10 +97,10 @@ def wait_until_ready(work: StepWork) -> StepProgress:
 
 
 def check_servers(work: StepWork) -> StepProgress:
-    """Hold every server against what is declared.
+    """Hold every server against what is declared, and wait for one that was restarted meanwhile.
 
     Raises:
-        RunEndError: one differs; the sentence names the field, what runs and what is declared.
+        RunEndError: one differs; the sentence names the field, what runs and what is declared. Or it is not ready again.
         ExternalError: Kubernetes failed.
     """
     servers, faults = read_servers(work), list[str]()
@@ -114,6 +114,9 @@ def check_servers(work: StepWork) -> StepProgress:
         faults += [f"{variant.name}: {difference}" for difference in differences]
     if faults:
         raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", "void")
+    progress = wait_until_ready(work)
+    if progress.state != "done":
+        return progress
     return StepProgress(state="done", note=describe_placements(servers, work.arms))
 
 
@@ -166,11 +169,7 @@ def _finish_restart(work: StepWork) -> StepProgress:
     work.result = result = {**work.result, "phase": "up", "since": since}
     work.restart_clock()
     order = list_scale_order(work, count_starts(work) + work.lease_number)
-    for advance in (
-        partial(scale_in_order, work, order),
-        partial(wait_until_ready, work),
-        partial(check_servers, work),
-    ):
+    for advance in (partial(scale_in_order, work, order), partial(check_servers, work)):
         progress = advance()
         if progress.state != "done":
             return StepProgress(note=progress.note, result=result)

@@ -117,6 +117,15 @@ def test_edited_argument_in_the_middle_voids_the_run():
     assert (record["state"], "arguments" in record["reason"], world.is_empty) == ("void", True, True)
 
 
+def test_server_that_is_not_ready_at_the_check_is_waited_for():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=lambda seen: ("ready", "done") in {(step, state) for step, state, _ in seen.list_steps()})
+    world.scripts[VARIANT] = PodScript(ready_after_s=1200)
+    world.settle()
+    assert world.live()["state"] == "judged"
+
+
 def test_sync_in_the_middle_changes_nothing():
     world = VirtualWorld(stored=STORED)
     world.ask()
