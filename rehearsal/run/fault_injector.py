@@ -56,10 +56,9 @@ class FaultInjector:
         if faults.second_replica:
             self._patch_server(faults.second_replica, {"replicas": 2})
         if faults.edited_server:
-            (deployment,) = self._list_servers(faults.edited_server)
-            box = deployment["spec"]["template"]["spec"]["containers"][0]
-            box["args"][-1] += " "
-            self._patch_server(faults.edited_server, {"template": deployment["spec"]["template"]})
+            for deployment in self._list_servers(faults.edited_server):
+                deployment["spec"]["template"]["spec"]["containers"][0]["args"][-1] += " "
+                self._patch_server(faults.edited_server, {"template": deployment["spec"]["template"]})
         if faults.killed_component:
             for pod in self._list_running(faults.killed_component):
                 self.pods.kill_container(pod)
@@ -71,7 +70,9 @@ class FaultInjector:
             self.server.faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
 
     def _list_servers(self, name: str) -> list[Object]:
-        return self.store.list_objects("deployments", field_selector=f"metadata.name={name}")
+        """Return the Deployment that serves; another experiment may have one of the same name, at 0."""
+        deployments = self.store.list_objects("deployments", field_selector=f"metadata.name={name}")
+        return [deployment for deployment in deployments if deployment["spec"]["replicas"]]
 
     def _patch_server(self, name: str, spec: Object) -> None:
         for deployment in self._list_servers(name):

@@ -19,6 +19,7 @@ from rehearsal.run.world import RunWorld
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, STOP_PREFIX
 from tandem.run.run_keys import ROUND_FILE, results_prefix, run_record_key
+from tandem.spec.variant_key import compute_artifact_key
 
 LOOK_S = 0.5
 END_S = 400
@@ -64,7 +65,7 @@ class RunLives:
         """
         name, acted, unguarded = f"life-{next(self._numbers)}", list[RunFaults](), list[str]()
         if is_new:
-            self._forget_artifacts()
+            self.forget_artifacts()
         is_over = threading.Event()
         with ThreadPoolExecutor() as pool:
             watcher = pool.submit(self._watch, is_over, unguarded)
@@ -122,6 +123,25 @@ class RunLives:
         cells = json.loads((folder / "verdict.json").read_text())["cells"]
         return {(cell["class"], cell["metric"]): cell["verdict"] for cell in cells}
 
+    def forget_artifacts(self) -> None:
+        """Leave nothing staged or compiled."""
+        s3 = self.world.account.endpoint.client("s3")
+        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket):
+            for row in page.get("Contents", []):
+                if row["Key"].startswith(("models/", "artifacts/")):
+                    s3.delete_object(Bucket=self._bucket, Key=row["Key"])
+
+    def spoil_artifact(self, arm: str) -> None:
+        """Put other bytes of the same length in the place of the largest file of an arm's stored artifact."""
+        s3, (key,) = self.world.account.endpoint.client("s3"), (
+            compute_artifact_key(self.world._experiment, variant, self.world._catalogue)
+            for variant in self.world._experiment.all_variants() if variant.name == arm
+        )  # fmt: skip
+        rows = s3.list_objects_v2(Bucket=self._bucket, Prefix=f"{key.prefix}/")["Contents"]
+        largest = max(rows, key=lambda row: row["Size"])
+        metadata = s3.head_object(Bucket=self._bucket, Key=largest["Key"])["Metadata"]
+        s3.put_object(Bucket=self._bucket, Key=largest["Key"], Body=bytes(largest["Size"]), Metadata=metadata)
+
     def _read(self, key: str) -> dict[str, Any] | None:
         s3 = self.world.account.endpoint.client("s3")
         try:
@@ -160,10 +180,3 @@ class RunLives:
         if lease and f"{STOP_PREFIX}{lease.get('run')}" in {row["Name"] for row in schedules}:
             return []
         return sorted(alive & {row.id for row in self.world.list_fleet() if row.state in {"pending", "running"}})
-
-    def _forget_artifacts(self) -> None:
-        s3 = self.world.account.endpoint.client("s3")
-        for page in s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket):
-            for row in page.get("Contents", []):
-                if row["Key"].startswith(("models/", "artifacts/")):
-                    s3.delete_object(Bucket=self._bucket, Key=row["Key"])

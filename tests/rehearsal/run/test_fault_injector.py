@@ -23,7 +23,7 @@ class Injected:
             "spec": {"containers": [{"name": "vllm", "args": ["--a", "b"]}]},
         }
         self.live.store.create_object("deployments", "post", {
-            "metadata": {"name": "arm"}, "spec": {"replicas": 0, "template": template, "selector": {}},
+            "metadata": {"name": "arm"}, "spec": {"replicas": 1, "template": template, "selector": {}},
         })  # fmt: skip
         self.injector = FaultInjector(
             store=self.live.store, pods=self.live.pods, server=self.server, faults=RunFaults(),
@@ -94,4 +94,4 @@ def test_a_fault_waits_for_its_seconds(injected):
 def test_without_a_fault_nothing_happens(injected):
     injected.reach()
     done = (injected.terminated, injected.down_s, injected.server.faults)
-    assert (done, injected.deployment["spec"]["replicas"]) == (([], [], []), 0)
+    assert (done, injected.deployment["spec"]["replicas"]) == (([], [], []), 1)

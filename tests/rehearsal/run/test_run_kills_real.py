@@ -1,28 +1,56 @@
-"""Kills of real processes in whole runs: runner, servers, Jobs; every life ends at zero, with the word of all."""
+"""Kills of real processes in whole runs: runner, servers, Jobs, endpoint; every life ends at zero with its own word.
+
+A life draws two or three of them, each at a moment of its own; SEED=N of `make proof` repeats what is drawn.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
+from collections import Counter
 
 import pytest
-from test_run_life import run, world  # noqa: F401 - fixtures
+
+from rehearsal.run.settings import RunFaults
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("run-life")]
 KILLS = 30
-COMPONENTS = ("runner", "runner", "server", "bench", "compile", "stage")
+MOMENTS = ("stage", "compile", "server", "bench", "bench", "bench", "judge")  # in the order of a run's steps
+ENDPOINT = "endpoint"
+NEW_MOMENTS = {"stage", "compile"}  # they come only where nothing is stored yet
 
 
-def test_thirty_kills_of_real_processes(run):  # noqa: F811
+def draw_faults(chance: random.Random) -> list[RunFaults]:
+    """Draw what is killed at which moments, the earliest first."""
+    places = sorted(chance.sample(range(len(MOMENTS)), chance.choice((2, 3))))
+    faults = list[RunFaults]()
+    for moment in (MOMENTS[place] for place in places):
+        component = chance.choice((moment, moment, "runner", ENDPOINT))
+        what = (
+            {"endpoint_down_s": chance.choice((1.0, 5.0))} if component == ENDPOINT else {"killed_component": component}
+        )
+        faults.append(RunFaults(moment=moment, moment_s=chance.choice((0.0, 0.5, 2.0)), **what))
+    return faults
+
+
+def test_thirty_kills_of_real_processes(lives):
     seed = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
     sys.stderr.write(f"\nkills of real processes: SEED={seed}\n")
-    chance, states = random.Random(seed), list[str]()  # noqa: S311 - repeatable, not secret
-    for _ in range(KILLS):
-        component = chance.choice(COMPONENTS)
-        moment = component if component in {"compile", "stage"} and not states else "bench"
-        component = component if moment == component or component not in {"compile", "stage"} else "runner"
-        record, result = run(killed_component=component, moment=moment, moment_s=chance.choice((0, 1, 3, 8)))
-        assert record["state"] == "judged", (component, record["reason"], result.stdout)
-        states.append(record["state"])
-    sys.stderr.write(f"{len(states)} kills, {states.count('judged')} judged\n")
+    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    kills, ends = Counter[str](), Counter[str]()
+    words = lives.hold_end(lives.live())
+    assert "faster" in words.values()
+    while kills.total() < KILLS:
+        faults = draw_faults(chance)
+        life = lives.live(faults=faults, is_new=faults[0].moment in NEW_MOMENTS)
+        what = [f"{fault.killed_component or ENDPOINT} at {fault.moment} + {fault.moment_s} s" for fault in life.acted]
+        sys.stderr.write(f"{life.name}: {', '.join(what)}: {life.record['state']} {life.record['reason']}\n")
+        found = lives.hold_end(life)
+        assert life.record["state"] in {"judged", "void"}, (life.acted, life.record, life.output)
+        others = {cell: word for cell, word in found.items() if word not in {words[cell], "no evidence"}}
+        assert {cell: word for cell, word in others.items() if words[cell] != "no evidence"} == {}, life.acted
+        kills.update(fault.killed_component or ENDPOINT for fault in life.acted)
+        ends[life.record["state"]] += 1
+    rows = ", ".join(f"{count} {what}" for what, count in sorted(kills.items()))
+    sys.stderr.write(f"{kills.total()} kills ({rows}) in {ends.total()} lives: {dict(ends)}\n")

@@ -14,7 +14,7 @@ ROUNDS = ("--rounds", "1")
 def killed(lives):
     """The short form: one life from nothing staged to a verdict, whose runner is killed while a round is measured."""
     calls, before = len(lives.world.live.server.calls), lives.world.count_node_minutes()
-    life = lives.live(*ROUNDS, faults=[RunFaults(killed_component="runner", moment="bench")])
+    life = lives.live(*ROUNDS, faults=[RunFaults(killed_component="runner", moment="bench")], is_new=True)
     minutes = lives.world.count_node_minutes() - before
     return life, minutes, lives.world.live.server.calls[calls:]
 
@@ -47,11 +47,9 @@ def test_its_runner_is_refused_nothing(killed):
     [
         (RunFaults(second_replica="qwen-vllm"), "void", "2 pods"),
         (RunFaults(crashing_server="qwen-vllm"), "ended", "restarted"),
-        (RunFaults(is_node_absent=True), "ended", "node"),
-        (RunFaults(missing_devices=1), "ended", "devices"),
         (RunFaults(edited_server="qwen-vllm", moment_s=1), "void", "args"),
     ],
-    ids=["second-replica", "crash-loop", "node-never-comes", "15-of-16-devices", "edited-argument"],
+    ids=["second-replica", "crash-loop", "edited-argument"],
 )
 def test_a_fault_ends_a_run_with_its_reason(lives, fault, state, words):
     life = lives.live(*ROUNDS, faults=[fault])
@@ -73,3 +71,14 @@ def test_an_endpoint_that_is_down_for_a_while_costs_no_verdict(lives):
     life = lives.live(*ROUNDS, faults=[RunFaults(endpoint_down_s=10, moment_s=1)])
     lives.hold_end(life)
     assert (life.record["state"], len(life.acted)) == ("judged", 1), life.output
+
+
+@pytest.mark.proof
+def test_a_wrong_artifact_ends_a_run_before_anything_is_measured(lives):
+    lives.spoil_artifact("qwen-sd-vllm")
+    life = lives.live(*ROUNDS)
+    lives.hold_end(life)
+    assert (life.record["state"], life.code) == ("ended", 1), life.output
+    assert "qwen-sd-vllm" in life.record["reason"], life.record["reason"]
+    assert "admit" in life.record["reason"], life.record["reason"]
+    lives.forget_artifacts()
