@@ -100,7 +100,7 @@ def check_servers(work: StepWork) -> StepProgress:
     """Hold every server against what is declared, and wait for one that was restarted meanwhile.
 
     Raises:
-        RunEndError: one differs; the sentence names the field, what runs and what is declared. Or it is not ready again.
+        RunEndError: one differs; the sentence names the field, what runs and what is declared.
         ExternalError: Kubernetes failed.
     """
     servers, faults = read_servers(work), list[str]()
