@@ -158,8 +158,8 @@ class RunWorld:
 
     def has_fault_come(self) -> bool:
         """Tell whether the moment of the faults that are in force came, and the endpoint is there again."""
-        is_down = self._restart_thread is not None and self._restart_thread.is_alive()
-        return self.live.call(lambda: self._injector.is_done) and not is_down
+        is_done = self.live.call(lambda: self._injector.is_done)  # first: what it does begins in that thread
+        return is_done and not (self._restart_thread is not None and self._restart_thread.is_alive())
 
     def list_fleet(self) -> list[NodeInstance]:
         """Return the accelerator instances that EC2 lists and that have not ended."""

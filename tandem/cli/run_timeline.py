@@ -186,6 +186,8 @@ def _describe_next(client: RunClient, record: RunRecord) -> str:
             return build_tandem_command(f"runs follow {run}", name)
         case "waiting":
             return f"{build_tandem_command('run', name, '--resume', run)} --hours H"
+        case "void" if not record.verdict:
+            return build_tandem_command(f"runs show {run}", name)
         case "judged" | "void":
             return build_tandem_command(f"results {run}", name, "--out", f"runs/{run}")
         case _:

@@ -22,7 +22,7 @@ from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import ROUND_STEP
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord, list_confirmed
+from tandem.run.run_values import RunRequest, StepRecord
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -256,8 +256,6 @@ class RunEngine:
         In this order, because a runner that is killed between the two must find what was decided.
         """
         journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
-        if end.state == "void" and not list_confirmed(journal.steps.values()):
-            end.state = "ended"  # nothing was measured, so nothing is void
         name, at = f"{PARK}-{lease_count}", PARK_INDEX + lease_count
         self._begin_step(*((at, name) if is_wait else (len(list_steps(self.work)), END)), end)
         failure = {"state": "failed", "ended_at": self.work.world.now().isoformat()}

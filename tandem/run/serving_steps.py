@@ -11,6 +11,7 @@ from functools import partial
 
 from tandem.run.jobs import list_container_statuses
 from tandem.run.run_keys import ROUND_STEP
+from tandem.run.run_values import RunState, list_confirmed
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import (
     ServerState,
@@ -113,7 +114,8 @@ def check_servers(work: StepWork) -> StepProgress:
         differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
         faults += [f"{variant.name}: {difference}" for difference in differences]
     if faults:
-        raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", "void")
+        state: RunState = "void" if list_confirmed(work.journal.steps.values()) else "ended"
+        raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", state)
     progress = wait_until_ready(work)
     if progress.state != "done":
         return progress

@@ -102,7 +102,7 @@ def test_the_request_says_what_was_asked_and_of_which_specs(ready):
 
 @pytest.mark.parametrize(
     ("state", "code", "step"),
-    [("judged", 0, "results"), ("void", 4, "results"), ("ended", 1, "logs"), ("cancelled", 1, "logs"),
+    [("judged", 0, "results"), ("void", 4, "runs show"), ("ended", 1, "logs"), ("cancelled", 1, "logs"),
      ("waiting", 1, "--resume"), ("failed", 3, "logs")],
 )  # fmt: skip
 def test_each_end_has_its_exit_code_reason_and_next_command(state, code, step, ready, capsys):

@@ -146,10 +146,11 @@ def test_prune_of_a_cron_job_kills_no_job():
     assert world.live()["state"] == "judged"
 
 
-def test_second_replica_voids_the_run():
+@pytest.mark.parametrize("step", ["ready", "round-00000", "round-00001"])
+def test_second_replica_voids_the_run(step):
     world = VirtualWorld(stored=STORED)
     world.ask()
-    world.live(until=at_step("round-00001"))
+    world.live(until=at_step(step))
     _add_second_endpoint(world)
     record = world.live()
     assert record["state"] == "void"

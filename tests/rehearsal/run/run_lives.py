@@ -89,8 +89,8 @@ class RunLives:
                 result = command.result()
                 record = self._wait_for_end(name)
             finally:
-                self.world.set_faults(RunFaults())
                 is_over.set()
+                self.world.set_faults(RunFaults())
             watcher.result()
         output = result.stdout + result.stderr
         return RunLife(
