@@ -32,6 +32,7 @@ CASES = {
     "native-baseline": ("native-us-east-2", "qwen3-native", None),
     "native-eagle3": ("native-us-east-2", "llama-eagle3", "eagle3"),
 }
+SHORT = ("nxdi-fused", "native-eagle3")  # the others are proofs
 
 
 class Chain:
@@ -135,7 +136,9 @@ QUICK = ("--ask-s", "0.1")
 Objects = dict[str, tuple[bytes, dict[str, str]]]  # key -> bytes and marks
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES]
+)
 def first_job(request, endpoint, tmp_path_factory):
     """A chain whose first job has run, container by container, each a process; what its compile said, what it left."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -207,7 +210,7 @@ def test_a_second_job_of_a_present_key_does_nothing(stored):
     assert "STAND-IN" not in "".join(said)
 
 
-@pytest.mark.parametrize("case", ["nxdi-fused", "native-eagle3"])
+@pytest.mark.parametrize("case", ["nxdi-fused", pytest.param("native-eagle3", marks=pytest.mark.proof)])
 def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain, case):
     this = chain(case)
     this.stage()

@@ -111,6 +111,7 @@ def test_an_offline_setting_of_the_library_is_named(stage):
     assert (done.returncode, event, done.stderr) == (2, "HF_HUB_OFFLINE is set", "")
 
 
+@pytest.mark.proof
 def test_memory_does_not_grow_with_the_files(hub, store, aws, tmp_path):
     RandomCheckpoint.from_size(240 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
 

@@ -214,8 +214,13 @@ def test_the_rendered_words_are_admitted_in_every_kind(kind: str) -> None:
     assert [list_denials(wrap_template(kind, cron_job(name))) for name in GUARDED] == [[], []]
 
 
-@pytest.mark.parametrize("forge", FORGED)
-@pytest.mark.parametrize("kind", RESOURCES)
+@pytest.mark.parametrize(
+    ("kind", "forge"),
+    [
+        pytest.param(kind, forge, marks=() if kind in {"Pod", "CronJob"} or forge is forge_image else pytest.mark.proof)
+        for kind, forge in itertools.product(RESOURCES, FORGED)
+    ],
+)
 def test_a_forged_pod_is_refused_in_every_kind(kind: str, forge: Forge) -> None:
     for name, operation in itertools.product(GUARDED, ("CREATE", "UPDATE")):
         body = wrap_template(kind, cron_job(name))

@@ -34,6 +34,14 @@ def at_step(name):
     return lambda world: any(step == name for step, _, _ in world.list_steps())
 
 
+def reach(step, stored=STORED):
+    """Return a world in which the run has begun a step."""
+    world = VirtualWorld(stored=set(stored))
+    world.ask()
+    world.live(until=at_step(step))
+    return world
+
+
 def test_node_never_comes():
     world = VirtualWorld(stored=STORED, gives_nodes=False)
     state, reason = live(world)
@@ -109,9 +117,7 @@ def test_edited_argument_is_named_before_anything_is_measured():
 
 
 def test_edited_argument_in_the_middle_voids_the_run():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     change_server(world, lambda container: container["args"].append("--enforce-eager"))
     record = world.live()
     assert (record["state"], "arguments" in record["reason"], world.is_empty) == ("void", True, True)
@@ -127,9 +133,7 @@ def test_server_that_is_not_ready_at_the_check_is_waited_for():
 
 
 def test_sync_in_the_middle_changes_nothing():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     for body in world.rendered:
         if body["kind"] in {"Deployment", "Service"}:
             kind = f"{body['kind'].lower()}s"
@@ -148,9 +152,7 @@ def test_prune_of_a_cron_job_kills_no_job():
 
 @pytest.mark.parametrize("step", ["ready", "round-00000", "round-00001"])
 def test_second_replica_voids_the_run(step):
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step(step))
+    world = reach(step)
     _add_second_endpoint(world)
     record = world.live()
     assert record["state"] == "void"
@@ -158,9 +160,7 @@ def test_second_replica_voids_the_run(step):
 
 
 def test_deployment_that_is_scaled_to_two_voids_the_run():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     world.store.patch_object("deployments", NAMESPACE, VARIANT, {"spec": {"replicas": 2}})
     record = world.live()  # the second pod waits: no node takes it beside the first
     assert (record["state"], "has 2 pods and" in record["reason"], world.is_empty) == ("void", True, True)
@@ -180,9 +180,7 @@ def _add_second_endpoint(world):
 
 
 def test_restarted_server_voids_its_round_alone():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     pod = next(
         pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith(f"{BASELINE}-")
     )
@@ -221,9 +219,7 @@ def test_unarmed_path_may_be_accepted():
 
 
 def test_fence_of_a_stop_ends_the_run():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     stop_fleet(
         world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
     )
@@ -236,9 +232,7 @@ def test_fence_of_a_stop_ends_the_run():
     "step", ["stage", "raise", "node", "compile", "label", "serve", "ready", "check", "round-00002"]
 )
 def test_cancel_in_every_step(step):
-    world = VirtualWorld()
-    world.ask()
-    world.live(until=at_step(step))
+    world = reach(step, stored=set())
     world.ask("cancel", who="AROAOTHER:berta")
     record = world.live()
     assert (record["state"], record["cancelled_by"], world.is_empty) == ("cancelled", "AROAOTHER:berta", True)
@@ -248,9 +242,7 @@ def test_cancel_in_every_step(step):
     "step", ["stage", "raise", "node", "compile", "label", "serve", "ready", "round-00002", "judge"]
 )
 def test_stop_in_every_step(step):
-    world = VirtualWorld()
-    world.ask()
-    world.live(until=at_step(step))
+    world = reach(step, stored=set())
     stop_fleet(
         world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
     )
@@ -261,9 +253,7 @@ def test_stop_in_every_step(step):
 
 
 def test_kubernetes_that_answers_nothing_for_ten_minutes():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     world.cluster_down = True
     for _ in range(30):
         world.look()
@@ -273,9 +263,7 @@ def test_kubernetes_that_answers_nothing_for_ten_minutes():
 
 @pytest.mark.proof
 def test_kubernetes_that_never_answers_again_leaves_no_instance():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     world.cluster_down = True
     for _ in range(3 * 60 * 24):
         world.look()
@@ -285,9 +273,7 @@ def test_kubernetes_that_never_answers_again_leaves_no_instance():
 
 
 def test_s3_down_for_ten_minutes():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     world.account.down = {"s3"}
     for _ in range(30):
         world.look()
@@ -304,9 +290,7 @@ def test_throttled_calls_change_nothing():
 
 
 def test_other_specs_end_the_run():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     record = world.account.read(f"runs/{RUN}/run.json")
     record["request"]["spec_digest"] = "0" * 16
     world.account.put(f"runs/{RUN}/run.json", record)
@@ -345,9 +329,7 @@ def test_second_run_waits_for_nobody():
 
 
 def test_run_whose_experiment_is_gone_ends_its_lease():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     record = world.account.read(f"runs/{RUN}/run.json")
     world.account.put(f"runs/{RUN}/run.json", record | {"experiment": "gone"})
     world.runner = world.start_runner()
@@ -390,9 +372,7 @@ def test_raise_that_no_look_could_write_down_ends_all_the_same():
 
 
 def test_group_that_is_updating_is_waited_for():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("raise"))
+    world = reach("raise")
     world.account.group["status"] = "UPDATING"
     for _ in range(5):
         world.look()
@@ -402,9 +382,7 @@ def test_group_that_is_updating_is_waited_for():
 
 
 def test_end_that_meets_a_conflict_is_tried_again():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(until=at_step("round-00001"))
+    world = reach("round-00001")
     world.ask("cancel")
     world.live(until=at_step("end"))
     world.account.refuses = {"s3.put_object": ["", "PreconditionFailed"] * 4}
