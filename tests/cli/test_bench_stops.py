@@ -98,7 +98,7 @@ def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.proof)])
 def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_path, number):
     out = tmp_path / "out"
     process = start([*flags, "--out", str(out)])
@@ -127,7 +127,7 @@ def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
     assert (process.returncode, "ended at once" in said) == (130, True)
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", [2, pytest.param(1, marks=pytest.mark.proof)])
 def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path, signals):
     pair.forget()
     flags, out = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']}), tmp_path / "out"

@@ -132,7 +132,7 @@ def test_only_the_confirmed_attempt_of_a_round_counts(job: RunJobs) -> None:
     assert len({record.request_id for record in job.records()}) == len(job.records()) == 18
 
 
-@pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, DOWN], ids=["denied", "down"])
+@pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, pytest.param(DOWN, marks=pytest.mark.proof)])
 def test_what_cannot_be_published_loses_no_round(
     job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], fault: StatusFault
 ) -> None:
@@ -145,7 +145,7 @@ def test_what_cannot_be_published_loses_no_round(
     assert "not published yet" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("operation", ["PutObject", "GetObject"])
+@pytest.mark.parametrize("operation", ["PutObject", pytest.param("GetObject", marks=pytest.mark.proof)])
 def test_s3_may_be_down_for_a_while(
     job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], operation: str
 ) -> None:
@@ -221,7 +221,6 @@ def test_a_task_that_cannot_be_done_is_refused(
     ("name", "content", "problem"),
     [
         ("round.json", None, "round.json is missing"),
-        ("warmup.jsonl", None, "warmup.jsonl is missing"),
         ("records.jsonl", b"{}\n", "it has 1 records, and not those it counts"),
     ],
 )
@@ -285,7 +284,7 @@ def test_a_job_that_is_killed_while_it_stores_leaves_no_round_and_the_next_attem
     assert "rounds/00000/2/round.json" in job.list()
 
 
-@pytest.mark.parametrize("moment", ["measuring", "storing"])
+@pytest.mark.parametrize("moment", ["storing", pytest.param("measuring", marks=pytest.mark.proof)])
 def test_a_job_that_is_told_to_stop_ends_with_3_and_stores_no_round(
     job: RunJobs, proxy: FaultProxy, process: Any, moment: str
 ) -> None:

@@ -228,9 +228,10 @@ def test_fence_of_a_stop_ends_the_run():
     assert not world.account.alive
 
 
-@pytest.mark.parametrize(
-    "step", ["stage", "raise", "node", "compile", "label", "serve", "ready", "check", "round-00002"]
-)
+@pytest.mark.parametrize("step", [
+    "stage", "compile", "ready", "round-00002",
+    *(pytest.param(step, marks=pytest.mark.proof) for step in ("raise", "node", "label", "serve", "check", "judge")),
+])  # fmt: skip
 def test_cancel_in_every_step(step):
     world = reach(step, stored=set())
     world.ask("cancel", who="AROAOTHER:berta")
@@ -238,9 +239,10 @@ def test_cancel_in_every_step(step):
     assert (record["state"], record["cancelled_by"], world.is_empty) == ("cancelled", "AROAOTHER:berta", True)
 
 
-@pytest.mark.parametrize(
-    "step", ["stage", "raise", "node", "compile", "label", "serve", "ready", "round-00002", "judge"]
-)
+@pytest.mark.parametrize("step", [
+    "raise", "label", "serve", "judge",
+    *(pytest.param(step, marks=pytest.mark.proof) for step in ("stage", "node", "compile", "ready", "round-00002")),
+])  # fmt: skip
 def test_stop_in_every_step(step):
     world = reach(step, stored=set())
     stop_fleet(
