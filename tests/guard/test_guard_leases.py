@@ -48,25 +48,16 @@ def test_the_budgets_overlap_is_the_guards_grace():
     assert timedelta(hours=SPOT_OVERLAP_HOURS) == REPLACEMENT_GRACES * GUARDED.grace_period
 
 
-def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start):
+@pytest.mark.parametrize("minutes", [19, 20])
+def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start, minutes):
     """A spot node's successor comes before it goes."""
     start("r1", nodes=1, hours=8)
     world.keeps = True
     resize(world, 2)
     resize(world, 1)
-    world.advance(19)
+    world.advance(minutes)
 
-    assert why(world) == ""
-
-
-def test_a_node_too_many_that_stays_is_a_stop(world, start):
-    start("r1", nodes=1, hours=8)
-    world.keeps = True
-    resize(world, 2)
-    resize(world, 1)
-    world.advance(20)
-
-    assert "the lease of run r1 is for 1" in why(world)
+    assert ("the lease of run r1 is for 1" in why(world)) == (minutes == 20)
 
 
 def test_other_labels_than_the_leases_are_a_stop(world, start):

@@ -474,26 +474,16 @@ def test_half_of_the_instances_start(endpoint, group):
     assert fleet.described()["status"] == "DEGRADED"
 
 
-def test_an_ignored_request_changes_nothing(endpoint, group):
+@pytest.mark.parametrize(("fault", "size"), [("ignores_request", 1), ("keeps_surplus", 0)])
+def test_a_node_stays_with_an_ignored_request_or_a_kept_surplus(endpoint, group, fault, size):
     fleet = group()
     fleet.raised(1)
-    endpoint.set_fleet(replace(QUICK, ignores_request=True))
+    endpoint.set_fleet(replace(QUICK, **{fault: True}))
     update = fleet.scale(0)
     time.sleep(0.4)
 
     assert (fleet.states(), fleet.update(update)) == (["running"], "InProgress")
-    assert fleet.described()["scalingConfig"]["desiredSize"] == 1
-
-
-def test_a_kept_surplus_runs_at_size_0(endpoint, group):
-    fleet = group()
-    fleet.raised(1)
-    endpoint.set_fleet(replace(QUICK, keeps_surplus=True))
-    update = fleet.scale(0)
-    time.sleep(0.4)
-
-    assert (fleet.states(), fleet.update(update)) == (["running"], "InProgress")
-    assert fleet.described()["scalingConfig"]["desiredSize"] == 0
+    assert fleet.described()["scalingConfig"]["desiredSize"] == size
 
 
 def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, group, refusal):

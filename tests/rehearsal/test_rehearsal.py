@@ -88,21 +88,16 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
 @pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_renewal_that_touches_another_stack_fails(play):
-    leaky = play("leaky", "leaky")
-    leaky.deploy()
-    with pytest.raises(MissingEffectError, match=r"must change leaky-Fleet alone, it changed \['leaky-Network'"):
-        leaky.renew()
-
-
-@pytest.mark.proof
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
-def test_stacks_that_anybody_may_destroy_fail(play):
-    open_ = play("open", "unprotected")
-    open_.deploy()
-    with pytest.raises(MissingEffectError, match=r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}"):
-        open_.refuse_destroy()
+@pytest.mark.parametrize(
+    ("name", "fault", "step", "words"),
+    [("leaky", "leaky", "renew", r"must change leaky-Fleet alone, it changed \['leaky-Network'"),
+     ("open", "unprotected", "refuse_destroy", r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}")],
+)  # fmt: skip
+def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(play, name, fault, step, words):
+    steps = play(name, fault)
+    steps.deploy()
+    with pytest.raises(MissingEffectError, match=words):
+        getattr(steps, step)()
 
 
 @pytest.mark.endpoint

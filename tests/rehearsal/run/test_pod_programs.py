@@ -1,8 +1,7 @@
-"""Which process stands in for which image, and with what."""
+"""What stands in for no image, what a container does not get, and faults; the rest is what a whole life shows."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ NAMESPACE = "tandem-post"
 class Host:
     """The programs of the committed manifests' pods."""
 
-    def __init__(self, small, folder, s3=None) -> None:
+    def __init__(self, small, folder) -> None:
         self.small, self.store, self.folder = small, small.store, folder
         apply_manifests(small.store, read_manifests(MANIFESTS))
         (folder / KNOBS).mkdir()
@@ -29,7 +28,7 @@ class Host:
         identities = {("runner-system", "runner"), *((NAMESPACE, account) for account in accounts)}
         self.programs = PodPrograms(
             store=small.store, identities=frozenset(identities), aws_variables={"AWS_ENDPOINT_URL": "http://aws"},
-            hub_variables={"HF_ENDPOINT": "http://hub"}, folder=folder, poll_s=0.5, s3=s3,
+            hub_variables={"HF_ENDPOINT": "http://hub"}, folder=folder, poll_s=0.5, s3=None,
             build_kubeconfig=lambda token, _: {"token": token}, read_faults=lambda: small.faults,
         )  # fmt: skip
 
@@ -55,30 +54,6 @@ def host(small, tmp_path) -> Host:
     return Host(small, tmp_path)
 
 
-def test_the_tools_image_is_the_artifacts_module(host):
-    command = host.choose(host.compile_job(), "fetch")
-    assert command.words[:4] == (sys.executable, "-m", "tandem.artifacts", "fetch")
-    assert command.variables["OWN"] == "1"
-
-
-def test_the_run_image_is_the_run_module(host):
-    command = host.choose(host.pod("cronjobs", "tandem-measure"), "measure")
-    folder = str(host.folder / "work/run")
-    assert command.words == (sys.executable, "-m", "tandem.run", "measure", "--folder", folder)
-
-
-def test_a_compiler_finds_the_stand_ins_first(host):
-    command = host.choose(host.compile_job(), "compile")
-    assert command.words[0] == "python"
-    assert command.variables["PATH"].startswith(str(host.folder / "programs"))
-
-
-def test_a_server_is_the_simulator_with_its_arms_knobs(host):
-    words = host.choose(host.pod("deployments", "qwen-vllm"), "vllm").words
-    assert words[:3] == (sys.executable, "-m", "tandem.simulator")
-    assert words[words.index("--knobs") + 1] == str(host.folder / KNOBS / "qwen-vllm.yaml")
-
-
 def test_a_server_of_another_experiment_says_that_it_is_none(host):
     words = host.choose(host.pod("deployments", "qwen-sd-vllm"), "vllm").words
     assert "no arm of the experiment" in words[-1]
@@ -88,11 +63,6 @@ def test_an_image_without_a_stand_in_says_so(host):
     names = [row["metadata"]["name"] for row in host.store.list_objects("cronjobs", NAMESPACE)]
     pod = host.pod("cronjobs", next(name for name in names if "llmperf" in name))
     assert "is not rehearsed" in host.choose(pod, "measure").words[-1]
-
-
-def test_an_account_with_an_association_gets_credentials(host):
-    variables = host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
-    assert variables["AWS_ENDPOINT_URL"] == "http://aws"
 
 
 def test_a_container_that_the_webhook_skips_gets_none(host):
@@ -127,24 +97,3 @@ def test_fault_another_aws_stands_before_pods(host):
     host.small.faults = RunFaults(aws_url="http://proxy")
     variables = host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
     assert {variables["AWS_ENDPOINT_URL"], variables["AWS_ENDPOINT_URL_S3"]} == {"http://proxy"}
-
-
-@pytest.mark.endpoint
-def test_a_claim_is_a_folder_with_the_objects_of_its_prefix(small, tmp_path, endpoint, s3):
-    host = Host(small, tmp_path, s3)
-    volume = small.store.get_object("persistentvolumes", "", "post-models")
-    bucket = volume["spec"]["csi"]["volumeAttributes"]["bucketName"]
-    s3.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": endpoint.region})
-    for key in ("models/a/weights", "artifacts/b"):
-        s3.put_object(Bucket=bucket, Key=key, Body=key.encode())
-    pod = host.pod("deployments", "qwen-vllm")
-    claim = next(row for row in pod["spec"]["volumes"] if row["name"] == "models")
-    for fill in host.programs.list_fillers(pod, claim, tmp_path / "models"):
-        fill()
-    paths = [str(path.relative_to(tmp_path / "models")) for path in (tmp_path / "models").rglob("*") if path.is_file()]
-    assert paths == ["a/weights"]
-
-
-@pytest.fixture
-def s3(endpoint):
-    return endpoint.client("s3")

@@ -17,28 +17,11 @@ def bodies():
     return read_manifests(MANIFESTS)
 
 
-def test_what_the_chart_renders_is_applied(small, bodies):
-    apply_manifests(small.store, bodies)
-    names = {row["metadata"]["name"] for row in small.store.list_objects("deployments", "tandem-post")}
-    assert names == {"qwen-vllm", "qwen-sd-vllm"}
-    assert small.store.get_object("cronjobs", "tandem-post", "tandem-measure")
-    assert small.store.get_object("persistentvolumes", "", "post-models")
-
-
 def test_what_has_no_place_is_counted_by_kind(small, bodies):
     skipped = apply_manifests(small.store, bodies)
     assert set(skipped) == {
         "NetworkPolicy", "ResourceQuota", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
     }  # fmt: skip
-
-
-def test_the_runners_token_has_the_rights_of_its_roles(bodies):
-    user = build_users(bodies)[RUNNER]
-    assert user.name == "system:serviceaccount:runner-system:runner"
-    listed = {resource for rule in user.cluster_rules for resource in rule["resources"]}
-    assert listed == {"nodes", "resourceslices"}
-    scale = [rule for rule in user.rules["tandem-post"] if rule["resources"] == ["deployments/scale"]]
-    assert [rule["verbs"] for rule in scale] == [["patch"]]
 
 
 def test_people_of_groups_get_no_token(bodies):
