@@ -45,7 +45,7 @@ def list_warnings(host: HostInfo) -> list[str]:
     if lag_p99_s > MAX_LAG_S or client_cpu > MAX_CLIENT_CPU:
         cause = "" if client_cpu > MAX_CLIENT_CPU else "other work took the CPUs; "
         lag = f"{1000 * lag_p99_s:.1f} ms (p99 of the event loop's lag; at most {1000 * MAX_LAG_S:.0f})"
-        change = "lower --concurrency, or measure from a machine with idle CPUs"
+        change = "lower the concurrency, or measure from a machine with idle CPUs"
         client = f"this client took {client_cpu:.0%} of a CPU"
         warnings.append(f"times may be late by up to {lag}: {cause}{client}; {change}")
     return warnings

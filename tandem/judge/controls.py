@@ -146,7 +146,7 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
     reason = f"the client was the bottleneck in round {marked[0].round} ({marked[0].sentence})"
     variants = [table.arms.index(name) for name in table.variants]
     if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
-        change = "lower --concurrency, or measure from a machine with idle CPUs"
+        change = "lower the concurrency, or measure from a machine with idle CPUs"
         return ("failed", f"{reason}, and so in every round that compares arms; {change}"), marked
     return ("caution", f"{reason}; {len(marked_rounds)} of {len(rounds)} rounds are left out for it"), marked
 
@@ -179,8 +179,8 @@ def _check_placement(table: RequestTable) -> CheckFinding:
     is_same = len({tuple(codes) for codes in arm_codes.values()}) == 1
     if is_same or all(len(codes) > 1 for codes in arm_codes.values()):
         return "passed", sentence
-    reason = "the interval leaves out how halves differ: swap the servers, and say so with --placement"
-    return "caution", f"{sentence}; {reason}"
+    change = "swap the servers: `tandem run --starts 2` does it, a bench of your own says it with --placement"
+    return "caution", f"{sentence}; the interval leaves out how halves differ: {change}"
 
 
 def _check_starts(pairing: RequestPairing) -> CheckFinding:

@@ -82,7 +82,7 @@ def test_an_idle_machine_gives_no_warning():
             {"lag_p99_s": 0.02},
             "times may be late by up to 20.0 ms (p99 of the event loop's lag; at most 5): other work",
         ),
-        ({"client_cpu": 0.95}, "this client took 95% of a CPU; lower --concurrency"),
+        ({"client_cpu": 0.95}, "this client took 95% of a CPU; lower the concurrency"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
