@@ -365,7 +365,8 @@ def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> It
         if lease == 0 or sum(row.minutes for row in (*begins, *steps)) > left_minutes:
             if lease:
                 yield _estimate_step(f"park-{lease}", lease=lease)
-            lease, left_minutes = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES
+            # its servers are started anew, so a restart right behind that is none
+            lease, left_minutes, steps = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES, (step,)
             begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
         left_minutes -= sum(row.minutes for row in (*begins, *steps))
         yield from (*begins, *(replace(row, lease=lease) for row in steps))
