@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rehearsal.cluster.process_pods import ProcessPods
 from rehearsal.cluster.server import ClusterFault, ClusterServer
 from rehearsal.cluster.store import Object, ObjectStore
-from rehearsal.run.pod_programs import COMPONENT_LABEL
+from rehearsal.run.pod_programs import COMPONENT_LABEL, NAME_LABEL
 from rehearsal.run.settings import RunFaults
 
 
@@ -49,7 +49,8 @@ class FaultInjector:
             self._act(self.faults)
 
     def _list_running(self, component: str) -> list[Object]:
-        pods = self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}")
+        labels = (COMPONENT_LABEL, NAME_LABEL)
+        pods = [pod for key in labels for pod in self.store.list_objects("pods", label_selector=f"{key}={component}")]
         return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
 
     def _act(self, faults: RunFaults) -> None:

@@ -25,11 +25,12 @@ class RunFaults:
         compile_crash: how the compiler ends, as the runtime stand-ins know it, or `hang`.
         crashing_server: an arm whose server ends with exit code 1 as soon as it starts.
         aws_url: what pods take for AWS, such as a fault proxy; empty for the endpoint itself.
-        moment: the component (app.kubernetes.io/component) whose first running pod is the moment of all that follows.
+        moment: the component or the name (app.kubernetes.io/component, /name) whose first running pod is the moment of
+            all that follows.
         moment_s: seconds after that.
         second_replica: an arm that is scaled to 2.
         edited_server: an arm whose server's last argument is changed.
-        killed_component: the component whose containers get SIGKILL.
+        killed_component: the component or the name whose containers get SIGKILL.
         is_node_lost: the accelerator instances are terminated behind everybody's back.
         endpoint_down_s: seconds for which the local AWS endpoint is gone. It ends by SIGTERM and its state survives, as
             AWS keeps what it acknowledged: a client sees a broken connection, then refused ones.

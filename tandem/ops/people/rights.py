@@ -175,7 +175,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             _OBSERVE,
             {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"},
         ),
-        "relabel": _RELABEL,
+        "relabel by the runner": _RELABEL,
         "start": _join_rows(_RAISE, {"everywhere": "ec2 DescribeCapacityReservations"}),
         # raises nothing itself: it looks at fleet, stops and bucket, and asks the runner
         "run": _join_rows(

@@ -101,7 +101,7 @@ def test_a_normal_end_makes_the_calls_of_its_table() -> None:
 def test_new_labels_make_the_calls_of_their_table() -> None:
     world = raised_world()
     relabel_nodes(world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
-    assert set(world.calls) == own("relabel")
+    assert set(world.calls) == own("relabel by the runner")
 
 
 def test_a_clear_makes_the_calls_of_its_table() -> None:
@@ -118,7 +118,9 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
 
 def test_the_runner_may_call_what_a_raise_a_relabel_and_an_end_do_and_read_the_bucket() -> None:
     """It raises by the block's hours as declared and deployed: of the reservation a person's command asks."""
-    guard = list_command_calls("start", "relabel", "stop --end") - {("ec2", "DescribeCapacityReservations")}
+    guard = list_command_calls("start", "relabel by the runner", "stop --end") - {
+        ("ec2", "DescribeCapacityReservations")
+    }
     assert {right.call for right in RUNNER_RIGHTS if right.call} == guard | {("s3", "ListObjectsV2")}
 
 

@@ -33,7 +33,7 @@ WHO_MAY = {
         ("artifacts list and explain", "artifacts import", "bench publish", "runs logs", "results"), ALL - {"viewer"}
     ),
     **dict.fromkeys(
-        ("stop", "stop --end", "stop --release", "relabel", "start", "run", "runs cancel", "destroy"),
+        ("stop", "stop --end", "stop --release", "relabel by the runner", "start", "run", "runs cancel", "destroy"),
         frozenset(("operator", "admin")),
     ),
     **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),

@@ -9,7 +9,7 @@ from rehearsal.cluster.server import ClusterServer
 from rehearsal.run.fault_injector import FaultInjector
 from rehearsal.run.settings import RunFaults
 
-LABELS = {"app.kubernetes.io/component": "bench"}
+LABELS = {"app.kubernetes.io/component": "bench", "app.kubernetes.io/name": "tandem-judge"}
 
 
 class Injected:
@@ -61,8 +61,9 @@ def test_fault_an_argument_is_edited(injected):
     assert injected.deployment["spec"]["template"]["spec"]["containers"][0]["args"] == ["--a", "b "]
 
 
-def test_fault_a_component_is_killed_once(injected):
-    injected.reach(killed_component="bench")
+@pytest.mark.parametrize("label", ["bench", "tandem-judge"])
+def test_fault_a_component_or_a_name_is_killed_once(injected, label):
+    injected.reach(killed_component=label, moment=label)
     status = injected.live.until(lambda row: row["phase"] == "Failed")
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     injected.injector.act_if_due()

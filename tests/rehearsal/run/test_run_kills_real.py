@@ -13,10 +13,11 @@ from collections import Counter
 import pytest
 
 from rehearsal.run.settings import RunFaults
+from tandem.spec.system_jobs import JUDGE_JOB
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("run-life")]
 KILLS = 30
-MOMENTS = ("stage", "compile", "server", "bench", "bench", "bench", "judge")  # in the order of a run's steps
+MOMENTS = ("stage", "compile", "server", "bench", "bench", "bench", JUDGE_JOB)  # in the order of a run's steps
 ENDPOINT = "endpoint"
 NEW_MOMENTS = {"stage", "compile"}  # they come only where nothing is stored yet
 
