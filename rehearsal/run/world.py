@@ -151,7 +151,9 @@ class RunWorld:
         self._stack.close()
 
     def set_faults(self, faults: RunFaults) -> None:
-        """Put these faults in the place of all others."""
+        """Put these faults in the place of all others, once the endpoint is there again."""
+        if self._restart_thread is not None:
+            self._restart_thread.join()
         self.settings = replace(self.settings, faults=faults)
         self.account.endpoint.set_fleet(faults.fleet)
         self.live.call(lambda: self._injector.expect(faults))
