@@ -23,6 +23,7 @@ class FaultInjector:
 
     Attributes:
         is_done: the moment came.
+        killed_pods: how many pods got SIGKILL at it.
     """
 
     store: ObjectStore
@@ -32,11 +33,12 @@ class FaultInjector:
     restart_endpoint: Callable[[float], None]
     faults: RunFaults
     is_done: bool = field(default=False, init=False)
+    killed_pods: int = field(default=0, init=False)
     _begin_s: float | None = field(default=None, init=False)
 
     def expect(self, faults: RunFaults) -> None:
         """Wait for the moment of other faults."""
-        self.faults, self._begin_s, self.is_done = faults, None, False
+        self.faults, self._begin_s, self.is_done, self.killed_pods = faults, None, False, 0
 
     def act_if_due(self) -> None:
         """Do what is due; called at each tick of the cluster."""
@@ -63,6 +65,7 @@ class FaultInjector:
         if faults.killed_component:
             for pod in self._list_running(faults.killed_component):
                 self.pods.kill_container(pod)
+                self.killed_pods += 1
         if faults.is_node_lost:
             self.terminate_instances()
         if faults.endpoint_down_s:
@@ -71,9 +74,9 @@ class FaultInjector:
             self.server.faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
 
     def _list_servers(self, name: str) -> list[Object]:
-        """Return the Deployment that serves; another experiment may have one of the same name, at 0."""
+        """Return the Deployment that the run has scaled; another experiment may have one of the same name."""
         deployments = self.store.list_objects("deployments", field_selector=f"metadata.name={name}")
-        return [deployment for deployment in deployments if deployment["spec"]["replicas"]]
+        return [deployment for deployment in deployments if deployment["spec"].get("replicas")]
 
     def _patch_server(self, name: str, spec: Object) -> None:
         for deployment in self._list_servers(name):

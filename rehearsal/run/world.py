@@ -159,9 +159,15 @@ class RunWorld:
         self.live.call(lambda: self._injector.expect(faults))
 
     def has_fault_come(self) -> bool:
-        """Tell whether the moment of the faults that are in force came, and the endpoint is there again."""
-        is_done = self.live.call(lambda: self._injector.is_done)  # first: what it does begins in that thread
-        return is_done and not (self._restart_thread is not None and self._restart_thread.is_alive())
+        """Tell whether the moment of the faults that are in force came; where it took the endpoint away, wait for it."""
+        is_done = self.live.call(lambda: self._injector.is_done)
+        if is_done and self._restart_thread is not None:
+            self._restart_thread.join()
+        return is_done
+
+    def count_killed_pods(self) -> int:
+        """Return how many pods the faults that are in force have killed."""
+        return self.live.call(lambda: self._injector.killed_pods)
 
     def list_fleet(self) -> list[NodeInstance]:
         """Return the accelerator instances that EC2 lists and that have not ended."""

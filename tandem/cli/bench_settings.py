@@ -85,10 +85,6 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     return replace(settings, warm_up=flags.warm_up, extras=flags.record, api_key=_read_api_key(flags.api_key_env))
 
 
-def _find_duplicate(names: Sequence[str]) -> str | None:
-    return next((name for name in names if names.count(name) > 1), None)
-
-
 def _read_api_key(variable: str | None) -> str | None:
     key = os.environ.get(variable) if variable else None
     if variable and not key:
@@ -144,7 +140,7 @@ def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
     servers = [flags.baseline, *flags.variant]
     default_names = ["baseline", "variant", *(f"variant-{number}" for number in range(2, len(servers)))]
     names = [name or default_name for (name, _), default_name in zip(servers, default_names, strict=False)]
-    name = _find_duplicate(names)
+    name = next((name for name in names if names.count(name) > 1), None)
     if name is not None:
         raise build_flag_error(f"two arms are named {name!r}", "each name once", "name them apart: NAME=URL")
     models = _parse_models(flags.model, names)

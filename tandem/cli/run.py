@@ -9,6 +9,7 @@ waiting; 2 refused; 3 an external service failed; 4 void; 130 nobody follows any
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections import Counter
@@ -139,8 +140,9 @@ def run(
         client = RunClient(environment)
         caller, now = require_account(environment, client.session), current_time()
         earlier_run = client.read_run(resume) if resume else None
+        own_id = f"{(experiment or '')[:MAX_ID_PREFIX_CHARACTERS].rstrip('-')}-{now:%Y%m%d-%H%M%S}"
         request = RunRequest(
-            kind="run", run=run or _name_run(experiment or "", now), environment=env, experiment=experiment or "",
+            kind="run", run=run or own_id, environment=env, experiment=experiment or "",
             at=now.isoformat(), hours=hours, starts=starts, size="quick" if quick else "full" if full else "default",
             rounds=rounds or max(FEWEST_ROUNDS, starts), llmperf=llmperf, accept_unarmed=accept_unarmed,
         )  # fmt: skip
@@ -163,10 +165,6 @@ def run(
         return _ask_and_follow(client, draft, selection, detach=detach, verbose=verbose)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
-
-
-def _name_run(experiment: str, now: datetime) -> str:
-    return f"{experiment[:MAX_ID_PREFIX_CHARACTERS].rstrip('-')}-{now:%Y%m%d-%H%M%S}"
 
 
 def _resume_request(record: RunRecord, asked: RunRequest) -> RunRequest:
@@ -331,11 +329,14 @@ def wait_for_answer(client: RunClient, key: str) -> None:
         ExternalError: it says nothing for minutes; the request stands.
     """
     end, advice = current_time() + ANSWER_LIMIT, "the request stands, and is refused once it is an hour old"
+    answer = None
     try:
-        while (answer := client.read_answer(key)) is None:
-            if current_time() > end:
+        while answer is None:
+            with contextlib.suppress(ExternalError):  # S3 may be away for a moment, and the request lies there
+                answer = client.read_answer(key)
+            if answer is None and current_time() > end:
                 raise ExternalError("the runner has not answered", where=client.config.url(key), change=advice)
-            time.sleep(ANSWER_POLL_S)
+            time.sleep(0 if answer else ANSWER_POLL_S)
     except KeyboardInterrupt:
         print(f"the runner has not answered; {advice}", file=sys.stderr)
         raise

@@ -24,7 +24,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
 from tandem.ops.account import require_account
 from tandem.ops.status import current_time
-from tandem.run.run_client import LogLine, RunClient
+from tandem.run.run_client import RunClient
 from tandem.run.run_values import RunRecord, RunRequest
 from tandem.shell_command import build_tandem_command
 
@@ -131,12 +131,9 @@ def print_logs(
         source, lines = "the tails that the runner kept", list(client.read_tails(run, *span))
     print_line(f"{format_count(len(lines), 'line')}, from {source}", stderr=True)
     document = {"run": run, "source": source, "lines": [line._asdict() for line in lines], "exit_code": 0}
-    print_result(document, map(_format_line, lines), as_json=selection.as_json)
+    rows = (f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}" for line in lines)
+    print_result(document, rows, as_json=selection.as_json)
     return ExitCode.DONE
-
-
-def _format_line(line: LogLine) -> str:
-    return f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}"
 
 
 @app.command(name="cancel")

@@ -30,7 +30,9 @@ from run_records import (
     tandem,
 )
 
+from tandem.errors import ExternalError
 from tandem.guard.fence import FENCE_KEY
+from tandem.run.run_client import RunClient
 from tandem.run.run_keys import run_record_key, step_key
 from tandem.spec import names
 
@@ -117,6 +119,19 @@ def test_a_refusal_of_the_runner_gives_2_and_its_sentence(ready, capsys):
         code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
     assert (code, "error: the runner: run x is at work" in err, "change   ask again later" in err) == (2, True, True)
+
+
+def test_a_bucket_that_is_away_while_the_runner_answers_ends_nothing(ready, monkeypatch):
+    answers, read = iter([ExternalError("S3 is away", change="wait")]), RunClient.read_answer
+
+    def read_answer(client, key):
+        for fault in answers:
+            raise fault
+        return read(client, key)
+
+    monkeypatch.setattr(RunClient, "read_answer", read_answer)
+    with answering(ready):
+        assert tandem(ready, "run post", *ASK, "--detach") == 0
 
 
 def test_a_second_request_under_the_same_id_is_refused(ready, capsys):

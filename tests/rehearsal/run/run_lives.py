@@ -32,7 +32,7 @@ class RunLife:
 
     Args:
         record: run.json. code, output: of the command that asked and followed.
-        acted: of the faults, those whose moment came.
+        acted: of the faults, those whose moment came and found somebody to kill.
         unguarded: instances that were seen alive without a lease whose one-shot stop is armed.
     """
 
@@ -84,7 +84,7 @@ class RunLives:
                     self.world.set_faults(fault)
                     while not (command.done() or self.world.has_fault_come()):
                         time.sleep(LOOK_S / 5)
-                    if self.world.has_fault_come():
+                    if self.world.has_fault_come() and (not fault.killed_component or self.world.count_killed_pods()):
                         acted.append(fault)
                 result = command.result()
                 record = self._wait_for_end(name)

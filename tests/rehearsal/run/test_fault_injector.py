@@ -25,6 +25,8 @@ class Injected:
         self.live.store.create_object("deployments", "post", {
             "metadata": {"name": "arm"}, "spec": {"replicas": 1, "template": template, "selector": {}},
         })  # fmt: skip
+        body = {"metadata": {"name": "arm"}, "spec": {"template": template, "selector": {}}}  # of another experiment
+        self.live.store.create_object("deployments", "other", body)
         self.injector = FaultInjector(
             store=self.live.store, pods=self.live.pods, server=self.server, faults=RunFaults(),
             terminate_instances=lambda: self.terminated.append(True), restart_endpoint=self.down_s.append,
@@ -67,6 +69,7 @@ def test_fault_a_component_or_a_name_is_killed_once(injected, label):
     status = injected.live.until(lambda row: row["phase"] == "Failed")
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
     injected.injector.act_if_due()
+    assert injected.injector.killed_pods == 1
 
 
 def test_fault_the_node_is_lost(injected):
