@@ -116,7 +116,7 @@ class RunTimeline:
             return
         moment = datetime.fromisoformat(step.ended_at or step.started_at)
         span = "" if is_running else format_span(moment - datetime.fromisoformat(step.started_at))
-        state, note = "begins" if is_running else step.state, "; ".join(filter(None, (step.note, left)))
+        state, note = "begins" if is_running else step.state, "; ".join(filter(None, (step.note.rstrip("."), left)))
         version = (step.state, *((step.attempts, step.note) if self.verbose else ()))
         line = f"{moment:%H:%M:%S}  {step.step:<12} {state:<8}{span:>11}  {note}"
         self._print_once(f"step {step.step}", line, version)
