@@ -47,9 +47,8 @@ def test_its_runner_is_refused_nothing(killed):
     [
         (RunFaults(second_replica="qwen-vllm"), "void", "2 pods"),
         (RunFaults(crashing_server="qwen-vllm"), "ended", "restarted"),
-        (RunFaults(edited_server="qwen-vllm", moment_s=1), "void", "args"),
     ],
-    ids=["second-replica", "crash-loop", "edited-argument"],
+    ids=["second-replica", "crash-loop"],
 )
 def test_a_fault_ends_a_run_with_its_reason(lives, fault, state, words):
     life = lives.live(*ROUNDS, faults=[fault])
@@ -82,3 +81,12 @@ def test_a_wrong_artifact_ends_a_run_before_anything_is_measured(lives):
     assert "qwen-sd-vllm" in life.record["reason"], life.record["reason"]
     assert "admit" in life.record["reason"], life.record["reason"]
     lives.forget_artifacts()
+
+
+@pytest.mark.proof
+def test_an_edited_argument_ends_a_run_before_a_round_counts(lives):
+    """The last life: nobody syncs, so the Deployment stays edited."""
+    life = lives.live(*ROUNDS, faults=[RunFaults(edited_server="qwen-vllm", moment_s=1)])
+    lives.hold_end(life)
+    assert (life.record["state"], life.code) == ("ended", 1), life.output
+    assert "what runs is not what is declared: qwen-vllm: arguments: " in life.record["reason"], life.record["reason"]
