@@ -16,13 +16,7 @@ import msgspec
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.run.engine import PARK, PARK_INDEX, count_rounds
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal
-from tandem.run.run_keys import (
-    MAX_REQUEST_BYTES,
-    REQUESTS_PREFIX,
-    answer_key,
-    find_run_id_fault,
-    run_record_key,
-)
+from tandem.run.run_keys import MAX_REQUEST_BYTES, REQUESTS_PREFIX, answer_key, find_run_id_fault, run_record_key
 from tandem.run.run_plan import RunPlanInputs, find_gaps, list_refusals
 from tandem.run.run_values import RequestAnswer, RunRecord, RunRequest, parse_request
 from tandem.run.run_world import RunWorld

@@ -6,6 +6,7 @@ is passed over by name; all else that differs is told by its field.
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -203,7 +204,10 @@ def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[
     }
     for field, (running, declared) in rows.items():
         if running != declared:
-            yield f"{field}: {spell_value(running)} runs, {spell_value(declared)} is declared"
+            pairs = zip(running, declared, strict=False) if isinstance(running, tuple) else ()
+            begin = len(tuple(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
+            first, second = (values[begin:] if begin else values for values in (running, declared))
+            yield f"{field}: {spell_value(first)} runs, {spell_value(second)} is declared"
 
 
 def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:

@@ -30,7 +30,6 @@ def live(world, **request):
 
 
 def at_step(name):
-    """Tell that a step has begun."""
     return lambda world: any(step == name for step, _, _ in world.list_steps())
 
 
@@ -113,7 +112,7 @@ def test_edited_argument_is_named_before_anything_is_measured():
     change_server(world, lambda container: container["args"].append("--enforce-eager"))
     state, reason = live(world)
     assert state == "ended"
-    assert f"what runs is not what is declared: {VARIANT}: arguments: " in reason
+    assert f'what runs is not what is declared: {VARIANT}: arguments: ["--enforce-eager"] runs, [] is' in reason
 
 
 def test_edited_argument_in_the_middle_voids_the_run():
