@@ -22,14 +22,7 @@ from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.network import ANYWHERE, NetworkIds
-from stacks.policy import (
-    PULL_ACTIONS,
-    PrivateRepository,
-    Statement,
-    account_condition,
-    allow,
-    allow_login,
-)
+from stacks.policy import PULL_ACTIONS, PrivateRepository, Statement, account_condition, allow, allow_login
 from stacks.role import LAMBDA, add_python_function, add_role
 from stacks.stack import ROOT, EnvironmentStack, copy_files
 from tandem.ops.guard_config import build_arn, build_bucket_arn

@@ -60,7 +60,7 @@ _METRICS: dict[tuple[str, str, BetterDirection], Metric] = {
     ),
     ("tpot_exact_ms", "ms", "lower"): Metric(
         "(last - first token-bearing chunk) / (tokens - tokens in the first), one value a request; absent where the "
-        "server does not say how many tokens each chunk holds, or all came in one",
+        "server does not say how many tokens each chunk holds, or all came in one"
     ),
     ("llmperf_inter_token_latency_ms", "ms", "lower"): Metric(
         "arrival of the last chunk with text / number of chunks, the role chunk and the finish chunk counted, as "
@@ -111,11 +111,11 @@ _METRICS: dict[tuple[str, str, BetterDirection], Metric] = {
     ),
     ("draft_acceptance_rate", "1", "higher"): Metric(
         "accepted tokens / drafted tokens; quantiles and mean as of acceptance_length; falls with the window by "
-        "itself, so it compares no two windows",
+        "itself, so it compares no two windows"
     ),
     ("target_steps_per_token", "1", "lower"): Metric(
         "steps in which the target ran for an answer, prefill's last one included / output tokens; 1 without "
-        "speculation; quantiles and mean as of acceptance_length",
+        "speculation; quantiles and mean as of acceptance_length"
     ),
     ("chunk_gap_ms", "ms", "lower"): Metric(
         "between one token-bearing chunk and the next, every gap of every request in one pool: a long answer weighs "
@@ -126,7 +126,7 @@ _METRICS: dict[tuple[str, str, BetterDirection], Metric] = {
     ),
     ("tokens_per_chunk", "tokens", "neither"): Metric(
         "completion_tokens / token-bearing chunks, one value a request; about 1 without speculation, a little above "
-        "where the server counts a stop token that it does not send, or joins chunks",
+        "where the server counts a stop token that it does not send, or joins chunks"
     ),
     ("prompt_tokens", "tokens", "neither"): Metric(
         "tokens of the prompt, template included, as the server counts",
@@ -141,7 +141,7 @@ _METRICS: dict[tuple[str, str, BetterDirection], Metric] = {
     ),
     ("schedule_delay_ms", "ms", "lower"): Metric(
         "open loop only: how much later than planned a request was begun; beyond a few ms the load was not the one "
-        "asked for",
+        "asked for"
     ),
     ("requests", "requests", "neither"): Metric(
         "requests of one round in the cell that have a record, failed ones included; one that an interrupt cut and "
@@ -447,7 +447,7 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
             "Nodes whose agent wrote its event, mean of 5 minutes: 0.8 is one node that missed a minute. A node whose "
             "agent is dead costs money and is not seen: EC2's console is the last word.",
             "Accelerator nodes alive",
-        ),
+        )
     },
     GUARD: {
         ("instances_alive", "instances", "Maximum"): CloudWatchMetric(
@@ -456,8 +456,7 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
             "Instances that EC2 lists",
         ),
         ("oldest_instance_hours", "hours", "Maximum"): CloudWatchMetric(
-            "Since its launch. At the line the reaper stops the fleet.",
-            "Age of the oldest instance",
+            "Since its launch. At the line the reaper stops the fleet.", "Age of the oldest instance"
         ),
         ("idle_block_minutes", "minutes", "Maximum"): CloudWatchMetric(
             "A Capacity Block was paid for, and nothing ran under a lease. Adds up from the left edge.",
@@ -486,7 +485,7 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
     SQS: {
         ("ApproximateNumberOfMessagesVisible", "messages", "Maximum"): CloudWatchMetric(
             "Messages that can be read from a queue."
-        ),
+        )
     },
 }
 

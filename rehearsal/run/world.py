@@ -159,7 +159,7 @@ class RunWorld:
         self.live.call(lambda: self._injector.expect(faults))
 
     def has_fault_come(self) -> bool:
-        """Tell whether the moment of the faults that are in force came; where it took the endpoint away, wait for it."""
+        """Tell whether the moment of the faults in force came; where it took the endpoint away, wait for it."""
         is_done = self.live.call(lambda: self._injector.is_done)
         if is_done and self._restart_thread is not None:
             self._restart_thread.join()

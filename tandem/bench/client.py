@@ -115,12 +115,7 @@ class CompletionClient:
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
     async def get(
-        self,
-        path: str,
-        timeouts: Timeouts = PAGE_TIMEOUTS,
-        *,
-        limit_bytes: int = PAGE_BYTES,
-        apart: bool = False,
+        self, path: str, timeouts: Timeouts = PAGE_TIMEOUTS, *, limit_bytes: int = PAGE_BYTES, apart: bool = False
     ) -> ServerReply:
         """Get `path` of the server, as models, version or metrics; never raises for what the server does.
 

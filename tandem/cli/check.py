@@ -18,13 +18,14 @@ from tandem.cli import monitoring_cost, recompile
 from tandem.cli.console import format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.cli.show import compute_environment_cost, format_parked_cost, list_cost_rows, parked_cost_as_dict
+from tandem.cli.show import compute_environment_cost, parked_cost_as_dict
 from tandem.errors import ExitCode
 from tandem.monitoring.alarms import list_coverage_gaps
+from tandem.shell_command import build_tandem_command
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
 
-USD_COLUMNS = 11  # a figure and its mark
+NEXT_COLUMNS = 6
 
 
 def check(
@@ -39,7 +40,7 @@ def check(
     Args:
         names: environments; all when none is named
         strict: refuse what is only warned of
-        verbose: the parts of the parked cost too
+        verbose: also what to change about each warning, what no alarm sees, and pins
         against: what artifact keys are compared with: an experiment file, a folder of them, rendered manifests
             (default); it never changes the exit code
 
@@ -60,16 +61,21 @@ def check(
     if selection.as_json:
         print_json(_build_document(inputs, old_snapshot, changes) | {"exit_code": int(code)})
         return code
-    print_spec_faults(inputs.faults)
+    print_spec_faults(inputs.faults, is_brief=not verbose)
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
     environments = format_count(len(inputs.workspace.environments), "environment")
     experiments = format_count(len(inputs.workspace.experiments), "experiment")
     warnings = format_count(len(inputs.faults) - refusals, "warning")
     print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
+    if not refusals:
+        _print_files(inputs)
     if old_snapshot:
         recompile.print_changes(old_snapshot, changes)
-    _print_costs(inputs, verbose=verbose)
-    _print_pins(inputs)
+    if verbose:
+        _print_gaps(inputs)
+        _print_pins(inputs)
+    if not refusals:
+        _print_next(inputs, verbose=verbose)
     return code
 
 
@@ -93,16 +99,32 @@ def _build_document(
     }
 
 
-def _print_costs(inputs: CommandInputs, *, verbose: bool) -> None:
-    for environment in inputs.environments():
-        parked_cost = compute_environment_cost(inputs, environment)
-        if parked_cost is not None:
-            print_line(f"{environment.name}: {format_parked_cost(parked_cost)}")
-            print_rows(list_cost_rows(parked_cost) if verbose else (), label_columns=USD_COLUMNS)
+def _print_next(inputs: CommandInputs, *, verbose: bool) -> None:
+    names = [environment.name for environment in inputs.environments()]
+    command = build_tandem_command("doctor", names[0] if len(names) == 1 else "NAME")
+    rows = [("next", f"{command}: what the account would refuse")]
+    if inputs.faults and not verbose:
+        rows.insert(0, ("next", "tandem check --verbose: what to change about each warning"))
+    print_rows(rows, indent=0, label_columns=NEXT_COLUMNS)
+
+
+def _print_files(inputs: CommandInputs) -> None:
+    """Print one line a file: what an environment costs, what an experiment serves."""
+    rows = [(environment.name, _describe_costs(inputs, environment)) for environment in inputs.environments()]
+    for name, file in inputs.workspace.experiments.items():
+        rows.append((name, f"{format_count(len(file.record.all_variants()), 'variant')} on {file.record.runtime}"))
+    print_rows(rows, label_columns=max((len(name) for name, _ in rows), default=0) + 2)
+
+
+def _describe_costs(inputs: CommandInputs, environment: Environment) -> str:
+    cost, watching_cost = compute_environment_cost(inputs, environment), inputs.watching_costs[environment.name]
+    assert cost is not None, "nothing is refused"
+    parked = f"{'at least ' if cost.is_lower_bound else ''}{cost.usd:.2f} USD a month parked"
+    return f"{parked}, at most {watching_cost.usd:.2f} watched; a run of {cost.run_hours} h {cost.run_usd:.2f} USD"
+
+
+def _print_gaps(inputs: CommandInputs) -> None:
     for name, cost in inputs.watching_costs.items():
-        limit = cost.scope.environment.observability.monthly_limit_usd
-        print_line(f"{name}: watching costs at most {cost.usd:.2f} USD a month (limit {limit:g})")
-        print_rows(monitoring_cost.list_cost_rows(cost), label_columns=USD_COLUMNS)
         short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in list_coverage_gaps(cost.scope))
         if short:
             print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)

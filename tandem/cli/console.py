@@ -137,10 +137,10 @@ def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str,
     return code
 
 
-def print_spec_faults(faults: Iterable[SpecFault]) -> None:
+def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False) -> None:
     """Print refusals, then warnings, on standard error; the same fault in several files is told once.
 
-    A placeholder of `tandem new` takes one line.
+    A placeholder of `tandem new` takes one line, and so does a warning where it is brief.
     """
     from tandem.spec.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
 
@@ -156,7 +156,11 @@ def print_spec_faults(faults: Iterable[SpecFault]) -> None:
         problem = f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
         if not first.allowed:
             problem = f"`{first.path}` {first.got}. {first.change}"
-        print_line(f"{word}: {first.place}: {problem}", style=STYLES[word], stderr=True)
+        is_short = is_brief and word == "warning"
+        more = f" (and {len(other_faults)} more)" if is_short and other_faults else ""
+        print_line(f"{word}: {first.place}: {problem}{more}", style=STYLES[word], stderr=True)
+        if is_short:
+            continue
         lines = [f"  also     {fault.place}" for fault in other_faults]
         lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"] if first.allowed else []
         lines += [f"  rule     {first.rule}, {first.source}"] if first.rule else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tandem.cli import monitoring_cost
 from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
@@ -28,7 +29,7 @@ def show(*names: str, strict: bool = False, verbose: bool = False, selection: Se
     Args:
         names: environments; all when none is named
         strict: refuse what is only warned of
-        verbose: the parts of the parked cost too
+        verbose: also the parts of what it costs parked and watched
 
     Raises:
         SpecError: a spec is refused, or with `strict` warned of.
@@ -104,7 +105,9 @@ def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool
     cost = compute_environment_cost(inputs, environment)
     if cost is not None:
         yield "cost", format_parked_cost(cost)
-        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in (list_cost_rows(cost) if verbose else ()))
+        watching_rows = monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
+        parts = (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows) if verbose else ()
+        yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)
     price = f"{capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date})"
     yield "", f"a run at {price}, guard.max_hours"
     for experiment in inputs.list_experiments(environment):

@@ -88,7 +88,7 @@ def compute_parked_cost(
             rows.append(("interface endpoints", explanation, "endpoint_hour", endpoints * zones * HOURS_PER_MONTH))
     monitoring_part = StandingPart(
         name="watching",
-        explanation=f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}; tandem check",
+        explanation=f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}",
         usd=monitoring_cost.parked_usd,
     )
     return ParkedCost(

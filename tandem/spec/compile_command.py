@@ -15,13 +15,7 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.names import ARTIFACT_FOLDER, SERVER_PORT, WORK_MOUNT
 from tandem.spec.runtime import ProgramCompile, RuntimeSpelling
-from tandem.spec.server_command import (
-    ServerCommand,
-    build_server_command,
-    lnc_variable,
-    model_folder,
-    neuron_settings,
-)
+from tandem.spec.server_command import ServerCommand, build_server_command, lnc_variable, model_folder, neuron_settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -172,8 +172,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         ),
         "stop --end": _END,
         "stop --release": _join_rows(
-            _OBSERVE,
-            {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"},
+            _OBSERVE, {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"}
         ),
         "relabel by the runner": _RELABEL,
         "start": _join_rows(_RAISE, {"everywhere": "ec2 DescribeCapacityReservations"}),
