@@ -7,13 +7,7 @@ import subprocess
 
 import pytest
 
-from tandem.shell_command import (
-    REPLACEMENT,
-    build_cdk_command,
-    build_tandem_command,
-    clean_text,
-    quote_command,
-)
+from tandem.shell_command import REPLACEMENT, build_cdk_command, build_tandem_command, clean_text, quote_command
 
 HOSTILE = (
     "x; curl evil", "$(id)", "`id`", "it's", 'say "no"', "a && b", "a|b", "#no", "*", "~", "", "-rf", "a\\b", "a b",

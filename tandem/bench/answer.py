@@ -65,21 +65,13 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     word, detail = _find_fault(parser, reply, request, least_tokens)
     details = usage.get("prompt_tokens_details")
     return msgspec.structs.replace(
-        record,
-        **split_chunks(chunks),
-        prompt_tokens=count_or_none(usage.get("prompt_tokens")),
+        record, **split_chunks(chunks), prompt_tokens=count_or_none(usage.get("prompt_tokens")),
         cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
-        completion_tokens=total,
-        counted_by=counted_by,
-        text="".join(parser.texts),
-        reasoning="".join(parser.thoughts) or None,
-        token_ids=tuple(parser.ids) if parser.has_all_ids else None,
-        logprobs=_join_logprobs(parser.logprobs),
-        model=parser.model,
-        finish_reason=parser.finish_reason,
-        error=word,
+        completion_tokens=total, counted_by=counted_by, text="".join(parser.texts),
+        reasoning="".join(parser.thoughts) or None, token_ids=tuple(parser.ids) if parser.has_all_ids else None,
+        logprobs=_join_logprobs(parser.logprobs), model=parser.model, finish_reason=parser.finish_reason, error=word,
         error_detail=detail if word else contradiction,
-    )
+    )  # fmt: skip
 
 
 def has_tokens(reply: ServerReply) -> bool:

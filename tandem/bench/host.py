@@ -111,16 +111,10 @@ def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) 
     ordered = sorted(lags)
     p50, p90, p99, most = (ordered[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES)
     return RoundLoad(
-        round=number,
-        wall_s=wall_s,
-        cpu_busy=round(busy / jiffies, 4) if jiffies else None,
-        client_cpu=cpu_s / wall_s if wall_s else None,
-        lag_p50_s=p50,
-        lag_p90_s=p90,
-        lag_p99_s=p99,
-        lag_max_s=most,
+        round=number, wall_s=wall_s, cpu_busy=round(busy / jiffies, 4) if jiffies else None,
+        client_cpu=cpu_s / wall_s if wall_s else None, lag_p50_s=p50, lag_p90_s=p90, lag_p99_s=p99, lag_max_s=most,
         wakes=len(lags),
-    )
+    )  # fmt: skip
 
 
 def read_round_loads(folder: Path) -> Iterator[RoundLoad]:

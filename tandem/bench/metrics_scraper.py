@@ -81,14 +81,7 @@ async def scrape_metrics(
     except (TandemError, UnicodeDecodeError) as fault:
         error = str(fault)
     return MetricsScrape(
-        at_s=time.monotonic(),
-        arm=arm,
-        class_=None if block.class_ == ALL_CLASSES else block.class_,
-        concurrency=block.load.concurrency,
-        rate_per_s=block.load.rate_per_s,
-        round=turn.round,
-        slot=turn.slot,
-        when=when,
-        counters=page,
-        error=error,
-    )
+        at_s=time.monotonic(), arm=arm, class_=None if block.class_ == ALL_CLASSES else block.class_,
+        concurrency=block.load.concurrency, rate_per_s=block.load.rate_per_s, round=turn.round, slot=turn.slot,
+        when=when, counters=page, error=error,
+    )  # fmt: skip

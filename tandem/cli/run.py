@@ -46,7 +46,7 @@ from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
-from tandem.run.run_values import RunRecord, RunRequest
+from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -201,6 +201,7 @@ def _draft_run(
         gaps=_read_gaps(client, inputs, experiment),
         request=msgspec.structs.replace(request, spec_digest=compute_spec_digest(environment, experiment, catalogue)),
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
+        measured_minutes=estimate_round_s(steps) / 60,
     )  # fmt: skip
     draft = RunDraft(
         inputs=plan_inputs, now=now, estimate=run_plan.estimate_run(plan_inputs),

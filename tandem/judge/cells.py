@@ -91,21 +91,13 @@ def _estimate_cells(
         ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
         has_many_starts = estimate is not None and estimate.start_count >= interval.FEWEST_STARTS
         draft = CellVerdict(
-            variant=variant,
-            class_=class_,
-            load=load,
-            metric=metric,
-            prompts=len(pairs.logs),
-            rounds=len(pairs.rounds),
-            baseline=float(np.median(pairs.baseline_medians)) if len(pairs.logs) else None,
+            variant=variant, class_=class_, load=load, metric=metric, prompts=len(pairs.logs),
+            rounds=len(pairs.rounds), baseline=float(np.median(pairs.baseline_medians)) if len(pairs.logs) else None,
             measured=float(np.median(pairs.variant_medians)) if len(pairs.logs) else None,
-            speed_up=estimate.convert() if estimate else ratio,
-            p=estimate.p if estimate else None,
+            speed_up=estimate.convert() if estimate else ratio, p=estimate.p if estimate else None,
             noise_floor=floors.get((class_, load, metric)),
-            evidence="across-starts" if has_many_starts else "one-start",
-            verdict="no evidence",
-            why="",
-        )
+            evidence="across-starts" if has_many_starts else "one-start", verdict="no evidence", why="",
+        )  # fmt: skip
         if estimate is None:
             yield replace(draft, why=verdict_reason.explain_absence(pairing, arms, code, metric, len(pairs.logs)))
             continue

@@ -87,27 +87,15 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     claims += answer_llmperf(table, post_variants, margin=margin)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
-        version=run.version,
-        run=run_id(run),
-        folder=table.folder.resolve().name,
-        created_utc=run.created_utc,
-        simulated=run.simulated,
-        baseline=table.baseline,
-        variants=table.variants,
-        requests=len(table),
-        failed=int(table.failed.sum()),
-        margin=margin,
-        controls=controls,
-        cells=cells,
-        equality=equality,
-        acceptance=acceptance,
-        headlines=build_headlines(table, cells, controls, equality, margin=margin),
-        claims=claims,
-        claims_unasked=claims_unasked,
+        version=run.version, run=run_id(run), folder=table.folder.resolve().name, created_utc=run.created_utc,
+        simulated=run.simulated, baseline=table.baseline, variants=table.variants, requests=len(table),
+        failed=int(table.failed.sum()), margin=margin, controls=controls, cells=cells, equality=equality,
+        acceptance=acceptance, headlines=build_headlines(table, cells, controls, equality, margin=margin),
+        claims=claims, claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
-    )
+    )  # fmt: skip
 
 
 def save_verdict(folder: Path, verdict: Verdict) -> Path:

@@ -13,26 +13,17 @@ def build_guard_config(environment: Environment) -> GuardConfig:
     block = capacity.block if capacity.kind == "capacity-block" else None
     scheduler_role = f"role/{names.scheduler_role_name(environment)}"
     return GuardConfig(
-        environment=environment.name,
-        account=environment.account,
-        region=environment.region,
-        cluster=names.cluster_name(environment),
-        node_group=names.node_group_name(environment),
-        bucket=names.bucket_name(environment),
-        topic_arn=topic_arn(environment),
-        namespace=names.guard_namespace(environment),
-        nodes=capacity.nodes,
-        max_hours=guard.max_hours,
-        idle_minutes=guard.idle_minutes,
-        usd_per_hour=capacity.usd_per_hour,
-        capacity_kind=capacity.kind,
-        block_starts=block.starts if block else None,
-        block_ends=block.ends if block else None,
+        environment=environment.name, account=environment.account, region=environment.region,
+        cluster=names.cluster_name(environment), node_group=names.node_group_name(environment),
+        bucket=names.bucket_name(environment), topic_arn=topic_arn(environment),
+        namespace=names.guard_namespace(environment), nodes=capacity.nodes, max_hours=guard.max_hours,
+        idle_minutes=guard.idle_minutes, usd_per_hour=capacity.usd_per_hour, capacity_kind=capacity.kind,
+        block_starts=block.starts if block else None, block_ends=block.ends if block else None,
         schedule_group=names.schedule_group_name(environment),
         scheduler_role_arn=build_arn(environment, "iam", scheduler_role, region=""),
         dead_letter_arn=build_arn(environment, "sqs", names.dead_letter_queue_name(environment)),
         prefix=object_prefix(environment),
-    )
+    )  # fmt: skip
 
 
 def topic_arn(environment: Environment) -> str:

@@ -78,18 +78,12 @@ def build_header(verdict: Verdict) -> Markup:
         "Run": verdict.run,
     }
     return render_template(
-        "header",
-        verdict=verdict,
-        band=SIMULATED_BAND,
-        title=format_title(verdict),
-        heading="h1" if is_single else "h2",
-        subheading="h2" if is_single else "h3",
+        "header", verdict=verdict, band=SIMULATED_BAND, title=format_title(verdict),
+        heading="h1" if is_single else "h2", subheading="h2" if is_single else "h3",
         entries=[_describe_headline(headline) for headline in verdict.headlines],
-        void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void],
-        max_reasons=_MAX_REASONS,
-        max_notes=_MAX_NOTES,
-        facts=list(facts.items()),
-    )
+        void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void], max_reasons=_MAX_REASONS,
+        max_notes=_MAX_NOTES, facts=list(facts.items()),
+    )  # fmt: skip
 
 
 def _describe_headline(headline: Headline) -> dict[str, Any]:

@@ -20,10 +20,17 @@ from lightkube.types import CascadeType, PatchType
 from tandem.errors import ExternalError
 
 Object = dict[str, Any]
+
+
+class RefusedCallError(ExternalError):
+    """What Kubernetes forbids or does not admit: asking again brings the same until somebody changes something."""
+
+
 ObjectKind = Literal[
     "jobs", "cronjobs", "deployments", "pods", "nodes", "endpointslices", "resourceclaims", "resourceslices"
 ]
 NOT_FOUND, CONFLICT = 404, 409
+REFUSALS = frozenset({400, 403, NOT_FOUND, 422})
 MAX_LOG_LINES = 200
 _RESOURCES: dict[ObjectKind, Any] = {
     "jobs": batch_v1.Job,
@@ -137,7 +144,9 @@ def _convert_errors(call: str) -> Iterator[None]:
         yield
     except ApiError as error:
         problem = f"Kubernetes refused to {call}: {error.status.code} {error.status.message}"
-        raise ExternalError(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error
-    except (LoadResourceError, OSError, ValueError, httpx2.HTTPError) as error:
+        kind = RefusedCallError if error.status.code in REFUSALS else ExternalError
+        raise kind(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error
+    # lightkube looks for a Content-Type that a load balancer's 503 has not, and for its token file at each call
+    except (ConfigError, LoadResourceError, OSError, KeyError, ValueError, httpx2.HTTPError) as error:
         problem = f"Kubernetes did not answer to {call}: {type(error).__name__}: {error}"
         raise ExternalError(problem, change="the runner tries again until the step's deadline") from error

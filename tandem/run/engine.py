@@ -19,17 +19,18 @@ from tandem.guard.notify import notify_subscribers
 from tandem.guard.observe import observe_fleet
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
+from tandem.run.cluster import RefusedCallError
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import ROUND_STEP
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord
+from tandem.run.run_values import RunRequest, StepRecord, estimate_round_s
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
 
-ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
 FLEET_LOOK = timedelta(seconds=30)
 NOTIFY_WAIT_S = 900
+REFUSAL_WAIT = timedelta(minutes=10)  # while nodes are paid for what Kubernetes refuses
 # faults of the program itself: they end the run, and not the runner with its nodes up
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 END, PARK, PARK_INDEX = "end", "park", 900  # a park stands behind all steps in the journal
@@ -93,7 +94,7 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         name = f"{ROUND_STEP}{number:05}"
         steps.append(StepSpec(name=name, advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
     if request.llmperf:
-        steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=4 * HOUR_S))
+        steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=2 * HOUR_S, needs_node=False))
     steps.append(StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False))
     return steps
 
@@ -119,6 +120,7 @@ class RunEngine:
         digest = compute_spec_digest(world.environment, experiment, world.catalogue)
         self._has_other_specs = digest != journal.run.request.spec_digest
         self._fleet_looked_at: datetime | None = None
+        self._refused_at: datetime | None = None
         self.step, self.note = "", ""
 
     def advance(self) -> bool:
@@ -161,8 +163,12 @@ class RunEngine:
             if not spec.is_end:
                 self._check_run(spec)
             progress = spec.advance(work)
+            self._refused_at = None
         except ExternalError as fault:
-            if is_late:
+            now, is_refused = work.world.now(), isinstance(fault, RefusedCallError) and not spec.is_end
+            self._refused_at = (self._refused_at or now) if is_refused else None
+            is_lasting = self._refused_at is not None and now - self._refused_at > REFUSAL_WAIT
+            if is_late or (is_lasting and work.has_lease):
                 raise RunEndError(describe_fault(fault), "failed") from fault
             work.world.log(f"{spec.name}: {fault.problem}")
             return StepProgress(note=f"tries again: {fault.problem}", result=work.result)
@@ -187,7 +193,8 @@ class RunEngine:
                 return PARK_INDEX + number, replace(end_spec, name=f"{PARK}-{number}")
         for index, spec in enumerate(steps):
             record = journal.steps.get(spec.name)
-            if record is None or record.state == "running":
+            is_open = record is None or record.state == "running"
+            if is_open and (spec.name == "judge" or "judge" not in journal.steps):  # it has no lease, and needs none
                 return index, spec
         return len(steps), end_spec
 
@@ -246,9 +253,8 @@ class RunEngine:
 
     def _estimate_round_s(self) -> float:
         """Return how long a round may take: somewhat longer than the longest so far, else as planned."""
-        steps = self.work.journal.steps.items()
-        spans_s = [row.result["used_s"] for name, row in steps if name.startswith(ROUND_STEP) and row.state == "done"]
-        return ROUND_SLACK * max(spans_s) if spans_s else 60 * max(self.work.plan_inputs.round_minutes)
+        longest_s = estimate_round_s(self.work.journal.steps.values())
+        return longest_s or 60 * max(self.work.plan_inputs.round_minutes)
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
         """Begin the end or the park that follows; then write why the step does not go on.
@@ -257,6 +263,8 @@ class RunEngine:
         """
         journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
         name, at = f"{PARK}-{lease_count}", PARK_INDEX + lease_count
+        if is_wait and record.note:  # why the lease was not enough
+            end = RunEndError(f"{end.reason}; {record.step} was at: {record.note}", end.state)
         self._begin_step(*((at, name) if is_wait else (len(list_steps(self.work)), END)), end)
         failure = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
         # what a round saw of its servers is over with them

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Literal
 
 from tandem.errors import TandemError
@@ -18,6 +19,7 @@ from tandem.run.run_world import RunEndError, StepWork
 
 RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
 MAX_WORD_CHARACTERS = 240  # of a container's last words in a sentence
+START_WAIT = timedelta(minutes=15)  # from the Job to its pod's first container; a node of the system pulls its image
 JobState = Literal["absent", "running", "succeeded", "failed"]
 
 
@@ -27,7 +29,7 @@ class JobLook:
 
     Args:
         name: of the Job.
-        state: of the Job.
+        state: of the Job; one whose pod does not start in START_WAIT is `failed`, because its node is paid for.
         exit_code: of the last container that failed; None where none did.
         words: why it failed or waits, in a few words.
         image_id: of the image that its container runs, `sha256:...`; empty where that is not known yet.
@@ -104,9 +106,16 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
     condition = conditions.get("Failed", {})
     reason = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
     words = message.splitlines()[-1] if message else reason or describe_waiting(pods)
+    state: JobState = "succeeded" if "Complete" in conditions else "failed" if "Failed" in conditions else "running"
+    has_begun = any(
+        row.get("state", {}).keys() & {"running", "terminated"} or row.get("restartCount") for row in statuses
+    )
+    created_at = datetime.fromisoformat(str(job["metadata"]["creationTimestamp"]))
+    if state == "running" and not has_begun and work.world.now() - created_at > START_WAIT:
+        state, words = "failed", f"its pod did not start in {START_WAIT.seconds // 60} min: {words or 'it has none'}"
     return JobLook(
         name=name,
-        state="succeeded" if "Complete" in conditions else "failed" if "Failed" in conditions else "running",
+        state=state,
         exit_code=failures[-1]["exitCode"] if failures else None,
         words=words[:MAX_WORD_CHARACTERS],
         image_id=image_ids[-1] if image_ids else "",

@@ -16,15 +16,24 @@ import msgspec
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.run.engine import PARK, PARK_INDEX, count_rounds
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal
-from tandem.run.run_keys import MAX_REQUEST_BYTES, REQUESTS_PREFIX, answer_key, find_run_id_fault, run_record_key
+from tandem.run.run_keys import (
+    MAX_REQUEST_BYTES,
+    REQUESTS_PREFIX,
+    answer_key,
+    find_run_id_fault,
+    results_prefix,
+    run_record_key,
+)
 from tandem.run.run_plan import RunPlanInputs, find_gaps, list_refusals
-from tandem.run.run_values import RequestAnswer, RunRecord, RunRequest, parse_request
+from tandem.run.run_values import RequestAnswer, RunRecord, RunRequest, estimate_round_s, parse_request
 from tandem.run.run_world import RunWorld
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
 
 MAX_AGE = timedelta(minutes=60)
-_KEY = re.compile(rf"{REQUESTS_PREFIX}(?P<who>[^/]+)/(?P<stem>[^/]+)\.json")
+_KEY = re.compile(
+    rf"{REQUESTS_PREFIX}(?P<who>[^/]+)/(?P<stem>[^/]{{1,64}})\.json"
+)  # a longer one leaves its answer no key
 _STEMS = {"run": "{run}", "cancel": r"{run}\.cancel(-\d+)?", "resume": r"{run}\.resume-\d+"}
 
 
@@ -96,7 +105,10 @@ class RequestInbox:
             problem = f"{item.size} bytes, and a request has at most {MAX_REQUEST_BYTES}"
             raise InputError(problem, where=item.key, change="write it with `tandem run`")
         request = parse_request(self.file.read_bytes(item.key), item.key)
-        if self.world.now() - item.written_at > MAX_AGE and not self._is_begun(item, request):
+        is_old = (
+            request.kind != "cancel" and self.world.now() - item.written_at > MAX_AGE
+        )  # what ends is never too late
+        if is_old and not self._is_begun(item, request):
             problem = f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was first seen"
             raise InputError(problem, where=item.key, change="ask again")
         stem = _STEMS[request.kind].format(run=re.escape(request.run))
@@ -134,6 +146,10 @@ class RequestInbox:
                 return stored  # accepted before the runner could answer
             raise InputError(f"run {request.run} exists already", change="take another name for this run")
         _require_idle(active)
+        prefix = results_prefix(request.experiment, request.run)
+        if next(self.file.at_root().list_keys(prefix), None) is not None:
+            problem = f"{prefix} holds the results of another run of this name, in this bucket"
+            raise InputError(problem, change="take another name for this run")
         self._require_plan(experiment, request)
         record = RunRecord(
             run=request.run, environment=request.environment, experiment=request.experiment, who=item.who,
@@ -143,11 +159,11 @@ class RequestInbox:
         self.file.write(run_record_key(request.run), record)
         return RunJournal(self.file, record)
 
-    def _require_plan(self, experiment: Experiment, request: RunRequest) -> None:
+    def _require_plan(self, experiment: Experiment, request: RunRequest, measured_minutes: float = 0) -> None:
         gaps = find_gaps(self.world.survey(experiment))
         inputs = RunPlanInputs(
             environment=self.world.environment, experiment=experiment, catalogue=self.world.catalogue, gaps=gaps,
-            request=request,
+            request=request, measured_minutes=measured_minutes,
         )  # fmt: skip
         for refusal in list_refusals(inputs):
             raise refusal
@@ -167,7 +183,8 @@ class RequestInbox:
         request = msgspec.structs.replace(
             before, at=request.at, hours=request.hours, accept_unarmed=request.accept_unarmed
         )
-        self._require_plan(self.world.experiments[request.experiment], request)
+        measured_minutes = estimate_round_s(stored.steps.values()) / 60
+        self._require_plan(self.world.experiments[request.experiment], request, measured_minutes)
         for name, step in stored.steps.items():
             if name.startswith(PARK) and step.state == "running":
                 stored.write_step(

@@ -14,6 +14,7 @@ import msgspec
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, results_prefix, round_prefix
+from tandem.run.run_plan import LLMPERF_MINUTES
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
@@ -23,6 +24,7 @@ from tandem.spec import names
 from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 
 MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS = 3, 3
+LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 REFUSED_EXIT_CODE = 2
 
 
@@ -154,15 +156,21 @@ def describe_change(before: dict[str, ServerState], after: dict[str, ServerState
 
 
 def run_llmperf(work: StepWork) -> StepProgress:
-    """Run the post's own generator against both arms at once; what fails of it is a note.
+    """Run the post's own generator against both arms at once; what fails or hangs of it is a note.
 
     Raises:
+        LeaseEndError: what is left of the lease does not hold it, before it has begun.
         ExternalError: AWS or Kubernetes failed.
     """
     name = name_job(work.run, names.LLMPERF_JOB, 1)
     look = look_at_job(work, name)
     if not work.attempts:
+        work.require_lease_s(60 * LLMPERF_MINUTES, "llmperf")
         return StepProgress(note="begins", result={"job": name}, attempts=1)
+    left_s, is_long = work.count_lease_s(), work.count_elapsed_s() > LLMPERF_WAIT_S
+    if look.state in {"absent", "running"} and (is_long or (left_s is not None and left_s < LEASE_MARGIN_S)):
+        close_job(work, name)
+        return StepProgress(state="skipped", note=f"llmperf took too long: {look.words or 'it did not end'}")
     if look.state == "absent":
         start_job(work, names.LLMPERF_JOB, 1)
     elif look.state != "running":
@@ -180,8 +188,8 @@ def judge_run(work: StepWork) -> StepProgress:
         RunEndError: no attempt made a verdict; the records are whole.
         ExternalError: AWS or Kubernetes failed.
     """
-    attempt, left_s = work.attempts, work.count_lease_s()
-    if left_s is not None and left_s < LEASE_MARGIN_S and not release_fleet(work):
+    attempt = work.attempts
+    if work.has_lease and not release_fleet(work):  # a verdict needs no node
         return StepProgress(note="the fleet goes to zero first", result=work.result)
     if not attempt or work.result.get("phase") == "again":
         return StepProgress(note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1)

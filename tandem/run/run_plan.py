@@ -24,7 +24,7 @@ from tandem.errors import InputError
 from tandem.guard.fleet_start import MIN_HOURS
 from tandem.rules.placement import allocatable_limits
 from tandem.run.experiment_arms import build_arms
-from tandem.run.run_values import RunRequest
+from tandem.run.run_values import ROUND_SLACK, RunRequest
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import GIB, UNKNOWN_GIB
 from tandem.spec.environment import Environment
@@ -60,6 +60,7 @@ class RunPlanInputs:
         gaps: what has to be staged and compiled.
         request: what is asked for.
         done_steps: names of steps that an earlier lease of the run has done.
+        measured_minutes: of a round, by those that an earlier lease measured; 0 where none was.
     """
 
     environment: Environment
@@ -68,6 +69,7 @@ class RunPlanInputs:
     gaps: BucketGaps
     request: RunRequest
     done_steps: frozenset[str] = frozenset()
+    measured_minutes: float = 0
 
     def count_slots(self, settings: ServingSettings | CompileSettings) -> int:
         """Return how many servers or compiles a node holds at once; what a compile does not say is a server's."""
@@ -296,7 +298,7 @@ _STEP_ROWS = {
     "check": ("hold them against what is declared", 1.0, 30.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
-    "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 240.0),
+    "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 120.0),
     "judge": ("judge, write the report", 5.0, 120.0),
     "park": ("go to zero, wait for tandem run --resume", END_MINUTES, 0.0),
     "end": ("go to zero", END_MINUTES, 0.0),
@@ -334,6 +336,9 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
         yield _estimate_step("compile", basis=basis, is_bound=True, **compile_minutes)
     controls, start = control_numbers(request.rounds, request.control_rounds), 1
     basis = f"{FIRST_TOKEN_S:g} s and {TOKEN_S * 1000:.0f} ms a token, answers as long as allowed"
+    if inputs.measured_minutes:
+        round_minutes = control_minutes = inputs.measured_minutes
+        basis = f"{ROUND_SLACK:g} times the longest round so far"
     for number, own_start in enumerate(assign_starts(request.rounds, request.control_rounds, request.starts)):
         if own_start != start:
             start = own_start

@@ -15,6 +15,7 @@ from tandem.errors import InputError
 from tandem.run.run_keys import ROUND_STEP
 
 SCHEMA = 1
+ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
 SizeName = Literal["quick", "default", "full"]
 RequestKind = Literal["run", "resume", "cancel"]
 StepState = Literal["running", "done", "skipped", "failed"]
@@ -142,6 +143,12 @@ def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:
     """Return round and attempt of every round whose records count, in their order."""
     rounds = (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
     return tuple(sorted((int(result["number"]), int(result["attempt"])) for result in rounds))
+
+
+def estimate_round_s(steps: Iterable[StepRecord]) -> float:
+    """Return how long a round may take, by the longest that was measured; 0 where none was."""
+    rounds = (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
+    return ROUND_SLACK * max((float(result.get("used_s", 0)) for result in rounds), default=0)
 
 
 class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):

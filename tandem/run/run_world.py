@@ -74,7 +74,7 @@ class RunWorld:
     read_paths: Callable[[FleetState], Sequence[StopPath]]
     now: Callable[[], datetime]
     pause: Callable[[float], None]
-    beat: Callable[[], None]
+    beat: Callable[[], bool]
     log: Callable[[str], None]
     writer: str
 

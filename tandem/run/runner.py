@@ -61,6 +61,7 @@ class Runner:
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None
         self._has_started = False
+        self._ended_runs, self._logged = set[str](), set[str]()
         self._digests = {
             name: compute_spec_digest(world.environment, experiment, world.catalogue)
             for name, experiment in world.experiments.items()
@@ -75,20 +76,24 @@ class Runner:
         """
         if not self._has_started:
             self.file.read(RUNNER_KEY, RunnerBeat)  # so that its own beat takes the place of the one before
-            self.beat()
-            self._find_active_run()
             self._has_started = True
-        self.beat()
+        if self.beat() and self.engine is None:
+            self._find_active_run()
         for item in self.inbox.list_open():
-            journal = self.inbox.take(item, self.engine.work.journal if self.engine else None)
+            self.beat(at_once=True)  # of two runners the one that came later takes it
+            try:
+                journal = self.inbox.take(item, self.engine.work.journal if self.engine else None)
+            except ExternalError as fault:  # one request holds nothing up
+                self._log_once(f"{item.key} is left to a later look: {fault}")
+                continue
             if journal is not None and self.engine is None:
                 self._begin(journal)
         if self.engine is not None and not self.engine.advance():
             self.engine = None
             self.beat(at_once=True)
 
-    def beat(self, *, at_once: bool = False) -> None:
-        """Write that the runner lives, and that its lease is in use; once a minute.
+    def beat(self, *, at_once: bool = False) -> bool:
+        """Write that the runner lives, and that its lease is in use; once a minute. Return whether it was time.
 
         Raises:
             LostRunError: another runner wrote `runner.json`.
@@ -96,7 +101,7 @@ class Runner:
         """
         now = self.world.now()
         if self._beaten_at is not None and now - self._beaten_at < BEAT_SPAN and not at_once:
-            return
+            return False
         work, world = self.engine.work if self.engine else None, self.world
         beat = RunnerBeat(
             at=now.isoformat(), writer=world.writer, run=work.run if work else None, spec_digests=self._digests,
@@ -109,20 +114,28 @@ class Runner:
             with suppress(LostRunError):  # who else beats is told apart by runner.json
                 self.file.write(key, LeaseBeat(at=now.isoformat()))
         self._beaten_at = now
+        return True
 
     def _find_active_run(self) -> None:
-        """Go on with the run that another runner left, where there is one."""
-        for run in list_runs(self.file):
+        """Go on with a run that another runner left, or whose answer was lost; first with one that may have nodes."""
+        journals = []
+        for run in sorted(set(list_runs(self.file)) - self._ended_runs):
             try:
                 record = self.file.read(run_record_key(run), RunRecord)
+                if record is not None and record.state == "running":
+                    journals.append(RunJournal.load(self.file, run))
+                elif record is not None and record.state != "waiting":
+                    self._ended_runs.add(run)
             except StoredValueError as fault:
-                self.world.log(f"run {run} is passed over: {fault}")
-                continue
-            if record is not None and record.state == "running":
-                journal = RunJournal.load(self.file, run)
-                assert journal is not None, "it was there a moment ago, and nobody deletes it"
-                self._begin(journal)
-                return
+                self._log_once(f"run {run} is passed over: {fault}")
+        journals.sort(key=lambda journal: not (journal and journal.run.leases and not journal.run.leases[-1].empty_at))
+        if journals and journals[0]:
+            self._begin(journals[0])
+
+    def _log_once(self, sentence: str) -> None:
+        if sentence not in self._logged:
+            self._logged.add(sentence)
+            self.world.log(sentence)
 
     def _end_orphan(self, journal: RunJournal) -> None:
         """End a run whose experiment is not declared any more: its lease is all that can be looked at."""
@@ -177,7 +190,7 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
     return int(ExitCode.DONE)
 
 
-def build_world(environment_name: str, specs_folder: Path, stop: threading.Event, beat: Callable[[], None]) -> RunWorld:
+def build_world(environment_name: str, specs_folder: Path, stop: threading.Event, beat: Callable[[], bool]) -> RunWorld:
     """Return what a runner in a cluster works with.
 
     Raises:

@@ -109,18 +109,11 @@ def _read_server(
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
     devices = sorted(device_ids.get((row["pool"], row["device"]), -1) for row in results)
     return ServerState(
-        variant=name,
-        pod=metadata["name"],
-        uid=metadata["uid"],
-        node=spec.get("nodeName") or "",
-        restarts=sum(row.get("restartCount", 0) for row in rows),
-        is_ready=conditions.get("Ready") == "True",
-        image=container.get("image", ""),
-        words=(*container.get("command", []), *container.get("args", [])),
-        claim=claim["metadata"]["uid"] if results else "",
-        devices=tuple(devices),
-        trouble=_describe_trouble(pod),
-    )
+        variant=name, pod=metadata["name"], uid=metadata["uid"], node=spec.get("nodeName") or "",
+        restarts=sum(row.get("restartCount", 0) for row in rows), is_ready=conditions.get("Ready") == "True",
+        image=container.get("image", ""), words=(*container.get("command", []), *container.get("args", [])),
+        claim=claim["metadata"]["uid"] if results else "", devices=tuple(devices), trouble=_describe_trouble(pod),
+    )  # fmt: skip
 
 
 def _describe_trouble(pod: Object) -> str:

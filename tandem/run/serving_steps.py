@@ -107,9 +107,11 @@ def check_servers(work: StepWork) -> StepProgress:
     servers, faults = read_servers(work), list[str]()
     for variant in work.experiment.all_variants():
         server = servers.get(variant.name)
-        pods = list_server_pods(work, variant.name)
-        if server is None or len(pods) != 1:
+        pods = [pod for pod in list_server_pods(work, variant.name) if "deletionTimestamp" not in pod["metadata"]]
+        is_late = work.count_elapsed_s() > DOWN_WAIT_S
+        if len(pods) > 1 or (not pods and is_late):
             faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
+        if server is None:  # it was deleted or evicted, and its Deployment brings another
             continue
         differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
         faults += [f"{variant.name}: {difference}" for difference in differences]

@@ -21,11 +21,7 @@ from tandem.spec.variant_key import compute_artifact_key
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = StandInSettings(
-    crash_kind="",
-    crash_attempts=(),
-    incomplete_output="",
-    marks_graph_failure=False,
-    state_folder="",
+    crash_kind="", crash_attempts=(), incomplete_output="", marks_graph_failure=False, state_folder=""
 )
 
 

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from committed import experiment
 
-from tandem.artifacts.explain import (
-    KeySide,
-    compute_key_name,
-    describe_differences,
-    read_key_side,
-    resolve_key,
-)
+from tandem.artifacts.explain import KeySide, compute_key_name, describe_differences, read_key_side, resolve_key
 from tandem.artifacts.manifest import Manifest, ManifestFile
 from tandem.errors import InputError
 from tandem.spec.artifact_key import compare_key_fields

@@ -61,10 +61,7 @@ def test_requests_and_expected_time_of_a_plan_have_the_control_rounds():
 
 @pytest.mark.parametrize(
     ("controls", "said"),
-    [
-        (1, "rounds: 2, control rounds: 1"),
-        (0, "no control round: the verdict will have no noise floor"),
-    ],
+    [(1, "rounds: 2, control rounds: 1"), (0, "no control round: the verdict will have no noise floor")],
 )
 def test_the_plan_says_what_control_rounds_do(controls, said):
     made = plan(rounds=2, control_rounds=controls)

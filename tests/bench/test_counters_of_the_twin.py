@@ -9,13 +9,7 @@ import pytest
 from doubles.simulator_thread import SimulatorThread
 from measured import speculating
 
-from tandem.bench.counters import (
-    AcceptanceRates,
-    CounterChange,
-    compute_difference,
-    compute_rates,
-    parse_page,
-)
+from tandem.bench.counters import AcceptanceRates, CounterChange, compute_difference, compute_rates, parse_page
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 

@@ -76,10 +76,7 @@ def test_an_error_row_is_counted_and_worded(
     assert (failed.chunks, failed.end_s, compute_record_metrics(failed)) == ((), 0.0, {})
 
 
-@pytest.mark.parametrize(
-    ("value", "figure"),
-    [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)],
-)
+@pytest.mark.parametrize(("value", "figure"), [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)])
 def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
     tmp_path: Path, value: Any, figure: float | None
 ) -> None:

@@ -164,10 +164,9 @@ RUNS = {
     "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
     "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
     "goodput": lambda folder: measure(folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}),
-    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3),
-    "interrupted": _interrupted,
+    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3), "interrupted": _interrupted,
     "resumed": _resumed,
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

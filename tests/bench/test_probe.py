@@ -75,10 +75,7 @@ def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "field", "value"),
-    [
-        ({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}),
-        ({"seed": 7}, "seed", 7),
-    ],
+    [({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}), ({"seed": 7}, "seed", 7)],
 )
 def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, field: str, value: object) -> None:
     assert found(asked=asked)[1][0][field] == value

@@ -115,11 +115,7 @@ def test_run_against_closing_server_fails_no_request(tmp_path: Path) -> None:
     told = manifest.read_manifest(tmp_path / "out").arms[0]
 
     assert ({record.error for record in records}, len(records)) == ({None}, 12)
-    assert (told.server_version, told.owned_by, told.server_header) == (
-        None,
-        OWNER,
-        "closing-server/1.0",
-    )
+    assert (told.server_version, told.owned_by, told.server_header) == (None, OWNER, "closing-server/1.0")
     assert told.runtime is None
 
 

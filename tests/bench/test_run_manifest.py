@@ -57,8 +57,7 @@ def test_a_run_that_began_at_no_moment_has_no_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem"),
-    [({"arms": ()}, "length >= 1"), ({"duration_s": 60.0, "control_rounds": 1001}, "<= 1000")],
+    ("changes", "problem"), [({"arms": ()}, "length >= 1"), ({"duration_s": 60.0, "control_rounds": 1001}, "<= 1000")]
 )
 def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem) -> None:
     write_manifest(tmp_path, run_manifest(**changes))

@@ -38,10 +38,7 @@ def test_windows_are_alike_within_a_tenth(one, other, same):
 @pytest.mark.parametrize(
     ("records", "medians"),
     [
-        (
-            [*(record(n / 10, 3 * n / 10, tokens=3) for n in (1, 2, 3)), record(9, error="closed", tokens=3)],
-            (200, 200),
-        ),
+        ([*(record(n / 10, 3 * n / 10, tokens=3) for n in (1, 2, 3)), record(9, error="closed", tokens=3)], (200, 200)),
         ([record(0.1, 0.5, tokens=9)], (100, 50)),  # bursts are divided by their tokens
         ([record(error="connect")], (math.nan, math.nan)),
     ],

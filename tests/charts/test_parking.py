@@ -6,16 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from chart_cases import (
-    ENVIRONMENTS,
-    EXPERIMENTS,
-    HOSTED,
-    controller,
-    experiments,
-    of_kind,
-    stages,
-    templates,
-)
+from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, controller, experiments, of_kind, stages, templates
 
 from tandem.spec import names
 

@@ -171,10 +171,7 @@ def annotations(environment: Environment) -> dict[str, str]:
 
 def test_other_specs_are_another_pod() -> None:
     capacity = HOME.capacity.model_copy(update={"usd_per_hour": 1.0})
-    others = [
-        HOME.model_copy(update={"capacity": capacity}),
-        HOME.model_copy(update={"experiments": ("post",)}),
-    ]
+    others = [HOME.model_copy(update={"capacity": capacity}), HOME.model_copy(update={"experiments": ("post",)})]
     assert len({str(annotations(place)) for place in (HOME, *others)}) == 3
 
 

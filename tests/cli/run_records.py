@@ -17,15 +17,7 @@ from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
 from tandem.run.run_keys import RUNNER_KEY, answer_key, run_record_key, step_key
-from tandem.run.run_values import (
-    LeaseSpan,
-    RequestAnswer,
-    RunnerBeat,
-    RunRecord,
-    RunRequest,
-    StepRecord,
-    parse_request,
-)
+from tandem.run.run_values import LeaseSpan, RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord, parse_request
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.spec_digest import compute_spec_digest
 from tandem.spec.workspace import load_workspace

@@ -158,16 +158,8 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         4,
         "asked twice, base differs from itself by more than 5%",
     ),
-    "two baselines": (
-        lambda run: run.manifest["arms"][1].update(role="baseline"),
-        0,
-        "spec against base: FASTER",
-    ),
-    "no baseline": (
-        lambda run: run.manifest["arms"][0].update(role="variant"),
-        0,
-        "spec against base: FASTER",
-    ),
+    "two baselines": (lambda run: run.manifest["arms"][1].update(role="baseline"), 0, "spec against base: FASTER"),
+    "no baseline": (lambda run: run.manifest["arms"][0].update(role="variant"), 0, "spec against base: FASTER"),
     "a baseline behind its variant": (lambda run: run.manifest["arms"].reverse(), 0, "spec against base: FASTER"),
     "an arm that the manifest lacks": (
         lambda run: run.change(run.of("spec", "chat"), arm="ghost"),

@@ -25,10 +25,7 @@ def list_faults(dashboard: Dashboard) -> list[str]:
 
 @pytest.mark.parametrize(
     ("within", "beyond", "limit"),
-    [
-        (repeated(250), repeated(251), "500"),
-        (repeated(2, lines=1250), repeated(1, lines=2501), "2500"),
-    ],
+    [(repeated(250), repeated(251), "500"), (repeated(2, lines=1250), repeated(1, lines=2501), "2500")],
 )
 def test_a_dashboard_is_refused_beyond_a_limit(within: Dashboard, beyond: Dashboard, limit: str, monkeypatch) -> None:
     monkeypatch.setattr(dashboards, "MAX_BODY_BYTES", 10**9)

@@ -181,10 +181,7 @@ def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:
 
 @pytest.mark.parametrize(
     ("region", "state", "words"),
-    [
-        ("us-east-2", "unarmed", "is missing"),
-        ("eu-north-1", "absent", "CloudFormation makes none in eu-north-1"),
-    ],
+    [("us-east-2", "unarmed", "is missing"), ("eu-north-1", "absent", "CloudFormation makes none in eu-north-1")],
 )
 def test_a_missing_budget_is_absent_where_no_deploy_makes_one(region: str, state: str, words: str) -> None:
     budgets = boto_client("budgets")

@@ -10,12 +10,7 @@ from torn import Torn
 
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
-from rehearsal.aws.sandbox import (
-    FICTITIOUS_ACCOUNT,
-    EnvironmentSandbox,
-    create_prerequisites,
-    create_sandbox,
-)
+from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
 from tandem.spec import names
 
 pytestmark = pytest.mark.proof

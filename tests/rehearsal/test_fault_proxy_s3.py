@@ -10,10 +10,7 @@ import zlib
 
 import pytest
 from doubles.fault_proxy.proxy import FaultProxy
-from doubles.fault_proxy.rules import (
-    THROTTLING_FAULT,
-    FaultRule,
-)
+from doubles.fault_proxy.rules import THROTTLING_FAULT, FaultRule
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 

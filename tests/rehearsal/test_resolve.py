@@ -22,8 +22,7 @@ NAMES = TemplateNames(
 )
 
 CASES = {
-    "plain": ({"a": [1, "x"]}, {"a": [1, "x"]}),
-    "ref to a resource": ({"Ref": "Vpc"}, "vpc-1"),
+    "plain": ({"a": [1, "x"]}, {"a": [1, "x"]}), "ref to a resource": ({"Ref": "Vpc"}, "vpc-1"),
     "ref to a parameter": ({"Ref": "Zone"}, "use2-az1"),
     "ref to a pseudo parameter": ({"Ref": "AWS::Region"}, "us-east-2"),
     "attribute": ({"Fn::GetAtt": ["Bucket", "Arn"]}, "Bucket/Arn"),
@@ -38,7 +37,7 @@ CASES = {
     "no value in a list": ([{"Ref": "AWS::NoValue"}, 1], [1]),
     "map": ({"Fn::FindInMap": ["Table", {"Ref": "AWS::Region"}, "x"]}, "y"),
     "base64": ({"Fn::Base64": "hi"}, "aGk="),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("value", "expected"), CASES.values(), ids=CASES)

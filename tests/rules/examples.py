@@ -397,9 +397,7 @@ EXAMPLES: dict[str, Example] = {
         native(),
     ),
     "mode-unproven-accepted": Example(
-        "variants[1].mode",
-        {"accept_unproven": True},
-        vary=mode("nxdi-v0", "fused", verdict=fig("unproven")),
+        "variants[1].mode", {"accept_unproven": True}, vary=mode("nxdi-v0", "fused", verdict=fig("unproven"))
     ),
     "tokens-by-mode": spoil("variants[1].num_speculative_tokens", None),
     "method-read": Example("variants[1].method", {"variants[1].method": "eagle"}, native(method="eagle3")),

@@ -27,7 +27,7 @@ EXPECTED = {
     "experiments/post-drafts-windows.yaml": "compile-memory image-vulnerable",
     "experiments/post.yaml": "compile-memory image-vulnerable",
     "experiments/qwen3-native.yaml": "batch-shown compile-memory cores-idle mode-unproven-accepted",
-}
+}  # fmt: skip
 
 
 def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:

@@ -6,8 +6,11 @@ import json
 from datetime import timedelta
 
 import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError
 from virtual_world import ARTIFACTS, MODELS, RUN, WHO, VirtualWorld
 
+from rehearsal.cluster.pods import PodScript
+from tandem.run.journal import LostRunError
 from tandem.run.run_keys import request_key
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
@@ -117,8 +120,6 @@ def test_answered_request_is_never_looked_at_again(world):
 
 
 def test_two_runners_the_first_loses(world):
-    from tandem.run.journal import LostRunError  # noqa: PLC0415
-
     world.look()
     first, world.runner = world.runner, world.start_runner()
     world.look()
@@ -135,3 +136,73 @@ def test_waiting_run_may_be_cancelled():
     world.ask("cancel")
     world.look()
     assert world.read_run()["state"] == "cancelled"
+
+
+def test_results_of_another_run_of_this_name_in_a_shared_bucket(world):
+    world.account.put(f"results/post/{RUN}/rounds/00000/1/round.json", b"{}")
+    assert "holds the results of another run of this name" in refuse(world, world.ask())
+
+
+def test_cancel_is_never_too_late(world):
+    world.ask()
+    world.look()
+    key = world.ask("cancel")
+    world.account.objects[key] = (*world.account.objects[key][:2], world.account.now - timedelta(hours=2))
+    assert world.live()["state"] == "cancelled"
+
+
+def test_resume_in_which_no_round_fits(world):
+    world.scripts["tandem-measure"] = PodScript(run_s=3600)
+    world.ask(hours=3)
+    assert world.live()["state"] == "waiting"
+    key = world.ask("resume", hours=1.25)
+    world.look()
+    assert "1.25 times the longest round so far" in world.read_answer(key)["reason"]
+
+
+def lose_answers(world):
+    """Let the first answer that is written arrive, and its own answer not."""
+    put = world.account._put
+
+    def lose(**request):
+        result = put(**request)
+        if request["Key"].endswith(".answer.json"):
+            world.account._put = put
+            raise EndpointConnectionError(endpoint_url="https://s3.us-east-2.amazonaws.com")
+        return result
+
+    world.account._put = lose
+    world.runner = world.start_runner()
+
+
+def test_run_whose_answer_was_lost_goes_on(world):
+    lose_answers(world)
+    world.ask()
+    world.look()
+    assert world.live()["state"] == "judged"
+
+
+def test_run_that_another_runner_began_meanwhile_is_found(world):
+    world.look()
+    former, world.runner = world.runner, world.start_runner()
+    world.look()
+    world.ask()
+    with pytest.raises(LostRunError):  # it beats before it takes anything
+        former.look()
+    assert world.live()["state"] == "judged"
+
+
+@pytest.mark.parametrize("stem", ["unreadable", "x" * 900])
+def test_one_bad_request_holds_nothing_up(world, stem):
+    world.ask()
+    bad_key, get = world.ask(run="other", stem=stem), world.account._get
+
+    def deny(**request):
+        if request["Key"] == bad_key:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+        return get(**request)
+
+    world.account._get = deny
+    world.runner = world.start_runner()
+    assert world.live()["state"] == "judged"
+    assert sum(bad_key in line for line in world.log) == (stem == "unreadable")

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from virtual_world import (
-    ARTIFACTS,
-    BASELINE,
-    MODELS,
-    NAMESPACE,
-    RUN,
-    VARIANT,
-    WHO,
-    VirtualWorld,
-)
+from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, WHO, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
 from tandem.guard.apply import stop_fleet
 from tandem.ops.stop_paths import StopPath
+from tandem.run.cluster import RefusedCallError
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
 
@@ -188,6 +180,57 @@ def test_restarted_server_voids_its_round_alone():
     step = world.account.read(f"runs/{RUN}/steps/010-round-00001.json")
     assert (record["state"], step["result"]["attempt"]) == ("judged", 2)
     assert step["result"]["voided"][0].startswith(BASELINE)
+
+
+@pytest.mark.parametrize("step", ["ready", "check", "round-00001"])
+def test_deleted_server_that_stops_slowly_is_waited_for(step):
+    world = VirtualWorld(stored=STORED)
+    world.scripts[BASELINE] = PodScript(ready_after_s=60, stop_s=100)  # longer than three looks
+    world.ask()
+    world.live(until=at_step(step))
+    pods = [pod["metadata"]["name"] for pod in world.store.list_objects("pods", NAMESPACE)]
+    world.store.delete_object("pods", NAMESPACE, next(name for name in pods if name.startswith(f"{BASELINE}-")))
+    assert world.live()["state"] == "judged"
+
+
+@pytest.mark.parametrize(("step", "state", "most_hours"), [("check", "failed", 1), ("judge", "failed", 0.5)])
+def test_job_that_no_node_takes_is_not_paid_for_until_the_lease_ends(step, state, most_hours):
+    world = reach(step)
+    world.store.remove_object("nodes", "", "system-1")
+    record = world.live()
+    assert (record["state"], "its pod did not start in 15 min" in record["reason"]) == (state, True)
+    assert record["node_s"] < most_hours * 3600
+
+
+def test_job_that_kubernetes_refuses_ends_the_run():
+    world = reach("round-00000")
+
+    def refuse(_namespace, _body):
+        raise RefusedCallError("Kubernetes refused to create job: 403 denied by a webhook", change="see docs/run.md")
+
+    world.api.create_job = refuse
+    record = world.live()
+    assert (record["state"], "403 denied by a webhook" in record["reason"]) == ("failed", True)
+    assert record["node_s"] < 1800
+
+
+def test_park_says_what_used_the_lease_up():
+    world = reach("round-00000")
+    world.cluster_down = True
+    for _ in range(120 * 9):
+        world.look()
+    world.cluster_down = False
+    record = world.live()
+    assert (record["state"], "Kubernetes did not answer" in record["reason"]) == ("waiting", True)
+
+
+@pytest.mark.parametrize("hours", [3, 8])
+def test_llmperf_that_hangs_is_skipped(hours):
+    world = VirtualWorld(stored=STORED)
+    world.scripts["qwen-llmperf"] = PodScript(run_s=None)
+    world.ask(llmperf=True, hours=hours)
+    assert world.live()["state"] == "judged"
+    assert world.find_step("llmperf")[1] == "skipped"
 
 
 def test_measure_job_that_fails_is_tried_again():

@@ -160,14 +160,10 @@ class VirtualWorld:
     """
 
     DEFAULTS: ClassVar[dict[str, PodScript]] = {
-        "stage": PodScript(run_s=60),
-        "compile": PodScript(run_s=120),
-        "tandem-measure": PodScript(run_s=90),
-        "tandem-judge": PodScript(run_s=30),
-        "qwen-llmperf": PodScript(run_s=90),
-        BASELINE: PodScript(ready_after_s=60, stop_s=5),
-        VARIANT: PodScript(ready_after_s=60, stop_s=5),
-    }
+        "stage": PodScript(run_s=60), "compile": PodScript(run_s=120), "tandem-measure": PodScript(run_s=90),
+        "tandem-judge": PodScript(run_s=30), "qwen-llmperf": PodScript(run_s=90),
+        BASELINE: PodScript(ready_after_s=60, stop_s=5), VARIANT: PodScript(ready_after_s=60, stop_s=5),
+    }  # fmt: skip
 
     def __init__(self, **settings):
         self.account = VirtualAccount(start_s=120, stop_s=60)

@@ -116,19 +116,14 @@ def eagle() -> Experiment:
 
 
 TUNINGS: dict[str, Settings] = {
-    "untuned": {},
-    "fused-qkv": {"fused_qkv": True},
-    "fused-qkv-off": {"fused_qkv": False},
+    "untuned": {}, "fused-qkv": {"fused_qkv": True}, "fused-qkv-off": {"fused_qkv": False},
     "sequence-parallel": {"sequence_parallel_enabled": True},
-    "sequence-parallel-off": {"sequence_parallel_enabled": False},
-    "qkv-kernel": {"qkv_kernel_enabled": True},
-    "attention-kernel": {"attn_kernel_enabled": True},
-    "attention-kernel-off": {"attn_kernel_enabled": False},
-    "mlp-kernel": {"mlp_kernel_enabled": True},
-    "tiling": {"cc_pipeline_tiling_factor": 1},
+    "sequence-parallel-off": {"sequence_parallel_enabled": False}, "qkv-kernel": {"qkv_kernel_enabled": True},
+    "attention-kernel": {"attn_kernel_enabled": True}, "attention-kernel-off": {"attn_kernel_enabled": False},
+    "mlp-kernel": {"mlp_kernel_enabled": True}, "tiling": {"cc_pipeline_tiling_factor": 1},
     "context-buckets": {"context_encoding_buckets": (256, 512, 1024)},
     "decode-buckets": {"token_generation_buckets": (512, 1024)},
-}
+}  # fmt: skip
 NXDI = [experiment(name) for name in EXPERIMENTS if experiment(name).runtime == "nxdi-v0"] + [eagle()]
 CASES = [
     pytest.param(tuned(declared, **tuning), variant, id=f"{declared.target}-{variant.name}-{name}")

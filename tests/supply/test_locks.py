@@ -12,15 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from rehearsal.vllm_cpu import installation
-from supply.lock_file import (
-    ROOT,
-    LockedPackage,
-    find_inputs,
-    lock_path,
-    normalize_name,
-    read_lock,
-    write_lock,
-)
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, normalize_name, read_lock, write_lock
 
 INPUTS = find_inputs()
 FOLDERS = ("images/tandem", "images/run")  # of locks whose packages .venv has too

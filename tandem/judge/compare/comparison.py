@@ -210,19 +210,12 @@ def _estimate_rows(
                     continue
                 estimate = estimate_log_ratio(logs)
                 draft = ComparisonRow(
-                    kind=kind,
-                    arm=arm,
-                    class_=class_,
-                    load=load,
-                    metric=metric,
-                    prompts=len(logs),
+                    kind=kind, arm=arm, class_=class_, load=load, metric=metric, prompts=len(logs),
                     before=float(np.median(before)) if kind == "figure" else _average_ratio(before),
                     after=float(np.median(after)) if kind == "figure" else _average_ratio(after),
                     speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
-                    p=estimate.p if estimate else None,
-                    verdict="no evidence",
-                    why=losses.get(cell, ""),
-                )
+                    p=estimate.p if estimate else None, verdict="no evidence", why=losses.get(cell, ""),
+                )  # fmt: skip
                 yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
 
 

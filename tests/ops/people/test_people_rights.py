@@ -12,14 +12,7 @@ from policy_trial import USER, VARIABLE, allows, documents, meant, requests
 
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
 from tandem.ops.people.policy_targets import build_targets
-from tandem.ops.people.rights import (
-    COMMANDS,
-    RIGHTS,
-    RUNNER_RIGHTS,
-    TARGET_REASONS,
-    WILDCARD_REASONS,
-    can_run_command,
-)
+from tandem.ops.people.rights import COMMANDS, RIGHTS, RUNNER_RIGHTS, TARGET_REASONS, WILDCARD_REASONS, can_run_command
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
 

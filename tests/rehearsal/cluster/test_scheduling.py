@@ -42,10 +42,7 @@ def add_pod(store, name, *, cpu="1", **spec):
 
 def add_slice(store, node, count, *, group_size=4):
     devices = [
-        {
-            "name": f"neuron-{index}",
-            "attributes": {GROUP: {"int": index // group_size}, "kind": {"string": "trn2"}},
-        }
+        {"name": f"neuron-{index}", "attributes": {GROUP: {"int": index // group_size}, "kind": {"string": "trn2"}}}
         for index in range(count)
     ]
     spec = {"driver": DRIVER, "pool": {"name": node}, "nodeName": node, "devices": devices}

@@ -70,15 +70,9 @@ class RunLives:
         with ThreadPoolExecutor() as pool:
             watcher = pool.submit(self._watch, is_over, unguarded)
             command = pool.submit(
-                self.world.account.run_tandem,
-                "run",
-                *WORDS,
-                "--run",
-                name,
-                *options,
-                timeout=END_S,
+                self.world.account.run_tandem, "run", *WORDS, "--run", name, *options, timeout=END_S,
                 capture_output=True,
-            )
+            )  # fmt: skip
             try:
                 for fault in faults:
                     self.world.set_faults(fault)
