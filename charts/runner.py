@@ -1,8 +1,9 @@
 """The runner: one pod that takes requests from the bucket and runs experiments, and what it may do in the cluster.
 
 Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales Deployments where
-experiments live, and reads; it writes to no node. The Deployment starts no second one while the first lives (Recreate); where
-one does live, as on a node that Kubernetes lost, `runner.json` decides. Nobody may call it. It knows its specs from a ConfigMap, not from its image; another digest of them is another pod.
+experiments live, and reads; it writes to no node. The Deployment starts no second one while the first lives (Recreate);
+where one does live, as on a node that Kubernetes lost, `runner.json` decides. Nobody may call it. It knows its specs
+from a ConfigMap, not from its image; another digest of them is another pod.
 
 Its token of the Kubernetes API is the only one in a pod of ours.
 """
