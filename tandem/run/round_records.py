@@ -65,13 +65,10 @@ def store_round(
             (delta / name).write_bytes(content[sizes[name] :])
         records = list(read_records(delta / RECORDS_FILE))
         result = RoundResult(
-            number=task.number,
-            attempt=task.attempt,
-            requests=len(records),
-            failed=sum(record.error is not None for record in records),
-            duration_s=round(duration_s, 3),
+            environment=task.environment, number=task.number, attempt=task.attempt, requests=len(records),
+            failed=sum(record.error is not None for record in records), duration_s=round(duration_s, 3),
             is_simulated=manifest.read_manifest(folder).simulated,
-        )
+        )  # fmt: skip
 
         def store_files() -> bool:
             upload_files(store, LocalFiles(delta), prefix.removesuffix("/"))

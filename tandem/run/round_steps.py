@@ -63,6 +63,8 @@ def measure_round(work: StepWork) -> StepProgress:
     prefix, measured = round_prefix(work.experiment.name, work.run, number, attempt), None
     if look.state != "running":  # a round that is stored whole counts, however its Job ended after that
         measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
+        if measured is not None and measured.environment != work.world.environment.name:
+            measured = None  # a run of the same name in another environment stored it: it is no figure of this one
     if look.state == "absent" and measured is None:
         task = build_task(work, before, number=number, attempt=attempt)
         variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}

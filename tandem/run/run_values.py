@@ -215,9 +215,10 @@ TASK_VARIABLE = "TANDEM_TASK"
 
 
 class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`round.json` of a measured round, stored after all its other files."""
+    """`round.json` of a measured round, stored after all its other files; environments may share a bucket."""
 
     schema: Literal[1] = 1
+    environment: str = ""
     number: int
     attempt: int
     requests: int

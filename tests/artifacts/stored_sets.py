@@ -75,14 +75,12 @@ def made_up(
     below = [path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/")] if folder else paths
     kind: Any = "model" if prefix.startswith("models/") else "artifact"
     return StoredSet(
-        kind=kind,
-        prefix=prefix,
+        kind=kind, prefix=prefix,
         objects=tuple(ObjectSummary(key=f"{prefix}/{path}", size=7, modified_at=at) for path in named),
         open_uploads=tuple(OpenUpload(key=f"{prefix}/{path}", id="id", initiated_at=at) for path in begun),
         manifest=manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567")) if whole else None,
-        lease=lease or LeaseState(holder="job", ends_at=None, is_active=False),
-        **more,
-    )
+        lease=lease or LeaseState(holder="job", ends_at=None, is_active=False), **more,
+    )  # fmt: skip
 
 
 def held_by(holder):

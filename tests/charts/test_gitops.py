@@ -150,18 +150,11 @@ def test_flux_applies_stage_after_stage() -> None:
     after = {name: [each["name"] for each in body["spec"].get("dependsOn", [])] for name, body in found.items()}
 
     assert after == {
-        "dev-trn2-3xlarge-gitops": [],
-        "dev-base": [],
-        "dev-claims": ["dev-base"],
-        "dev-storage": ["dev-claims"],
-        "dev-stage": ["dev-storage"],
-        "dev-compile": ["dev-stage"],
-        "dev-serve": ["dev-compile"],
-        "dev-llmperf": ["dev-serve"],
-        "dev-measure": ["dev-llmperf"],
-        "dev-trn2-3xlarge-people": ["dev-base"],
+        "dev-trn2-3xlarge-gitops": [], "dev-base": [], "dev-claims": ["dev-base"], "dev-storage": ["dev-claims"],
+        "dev-stage": ["dev-storage"], "dev-compile": ["dev-stage"], "dev-serve": ["dev-compile"],
+        "dev-llmperf": ["dev-serve"], "dev-measure": ["dev-llmperf"], "dev-trn2-3xlarge-people": ["dev-base"],
         "dev-trn2-3xlarge-runner": ["dev-base"],
-    }
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -51,15 +51,11 @@ def strings(value: Any) -> Iterator[str]:
 
 def test_a_graph_over_time_has_its_region_period_unit_and_a_scale_from_zero() -> None:
     assert properties(graph()) == {
-        "title": "TTFT, p50 [ms]",
-        "region": REGION,
-        "view": "timeSeries",
+        "title": "TTFT, p50 [ms]", "region": REGION, "view": "timeSeries",
         "metrics": [[SPACE, "ttft_ms", "Variant", "fast", "PromptClass", "json", {"stat": "p50", "label": "fast"}]],
-        "period": 300,
-        "stacked": False,
-        "yAxis": {"left": {"label": "ms", "min": 0, "showUnits": False}},
+        "period": 300, "stacked": False, "yAxis": {"left": {"label": "ms", "min": 0, "showUnits": False}},
         "legend": {"position": "bottom"},
-    }
+    }  # fmt: skip
 
 
 def test_a_hidden_line_is_read_and_not_drawn() -> None:

@@ -191,14 +191,10 @@ def test_an_instance_carries_the_tags_of_eks(group):
     [instance] = fleet.instances()
 
     assert tags(instance) == {
-        "aws:autoscaling:groupName": fleet.group_name(),
-        "aws:eks:cluster-name": fleet.name,
-        "eks:cluster-name": fleet.name,
-        "eks:nodegroup-name": "fleet",
-        "k8s.io/cluster-autoscaler/enabled": "true",
-        f"k8s.io/cluster-autoscaler/{fleet.name}": "owned",
-        f"kubernetes.io/cluster/{fleet.name}": "owned",
-    }
+        "aws:autoscaling:groupName": fleet.group_name(), "aws:eks:cluster-name": fleet.name,
+        "eks:cluster-name": fleet.name, "eks:nodegroup-name": "fleet", "k8s.io/cluster-autoscaler/enabled": "true",
+        f"k8s.io/cluster-autoscaler/{fleet.name}": "owned", f"kubernetes.io/cluster/{fleet.name}": "owned",
+    }  # fmt: skip
 
 
 def test_an_instance_does_not_carry_the_node_group_tags(group):

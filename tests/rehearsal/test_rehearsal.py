@@ -159,15 +159,10 @@ def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
 def rehearsed(*, differs: bool = False, failed: bool = False) -> RehearsalResult:
     difference = PropertyDifference(property_path="Colour", template_value="blue", actual_value="red")
     item = ResourceCheck(
-        stack="e-Network",
-        logical_id="Vpc",
-        type="AWS::EC2::VPC",
-        physical_id="vpc-1",
-        fidelity=FIDELITY["AWS::EC2::VPC"],
-        matching_properties=("CidrBlock",),
-        differences=(difference,) if differs else (),
-        unverifiable_properties={"Odd": "nobody returns it"},
-    )
+        stack="e-Network", logical_id="Vpc", type="AWS::EC2::VPC", physical_id="vpc-1",
+        fidelity=FIDELITY["AWS::EC2::VPC"], matching_properties=("CidrBlock",),
+        differences=(difference,) if differs else (), unverifiable_properties={"Odd": "nobody returns it"},
+    )  # fmt: skip
     step = StepResult(name="deploy", seconds=1.25, outcome="one\ntwo", is_failure=failed)
     return RehearsalResult(environment="e", account=FICTITIOUS_ACCOUNT, region="r", steps=[step], resources=[item])
 

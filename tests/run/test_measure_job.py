@@ -47,6 +47,7 @@ def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) ->
     assert job.list() == name_round(0)
     assert (len(stores), stores[-1]) == (len(ROUND_OBJECTS), "round.json")
     assert result.pop("duration_s") > 0
+    assert result.pop("environment") == job.environment
     assert result == {"schema": 1, "number": 0, "attempt": 1, "requests": 6, "failed": 0, "is_simulated": True}
     assert {record.round for record in job.records()} == {0}
     assert proxy.requests("PutMetricData") == ()

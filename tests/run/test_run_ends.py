@@ -383,6 +383,16 @@ def test_run_whose_experiment_is_gone_ends_its_lease():
     assert not world.account.schedules
 
 
+def test_round_of_another_environment_in_a_shared_bucket_does_not_count():
+    world = reach("round-00000")
+    result = {"environment": "other", "number": 0, "attempt": 1, "requests": 36, "failed": 0, "duration_s": 300}
+    world.account.put(f"results/post/{RUN}/rounds/00000/1/round.json", result)
+    world.scripts["tandem-measure"] = PodScript(run_s=60, exit_code=3)
+    world.live(until=lambda seen: "attempt 1 does not count" in str(seen.list_steps()))
+    del world.scripts["tandem-measure"]
+    assert world.live()["state"] == "judged"
+
+
 def test_round_that_recorded_too_little_does_not_count():
     world = VirtualWorld(stored=STORED)
     world.count_requests = lambda _task: 5

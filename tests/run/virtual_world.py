@@ -279,7 +279,12 @@ class VirtualWorld:
         if name == "tandem-measure":
             self.measure_images.append(image)
             result = RoundResult(
-                number=task.number, attempt=task.attempt, requests=self.count_requests(task), failed=0, duration_s=300
+                environment=task.environment,
+                number=task.number,
+                attempt=task.attempt,
+                requests=self.count_requests(task),
+                failed=0,
+                duration_s=300,
             )
             key = round_prefix(task.experiment, task.run, task.number, task.attempt) + ROUND_FILE
         else:

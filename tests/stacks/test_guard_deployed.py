@@ -72,13 +72,10 @@ class Deployed:
         nodes = f"arn:aws:iam::{ACCOUNT}:role/nodes"
         self.eks.create_cluster(name=names.cluster_name(self.place), roleArn=nodes, resourcesVpcConfig={})
         self.eks.create_nodegroup(
-            clusterName=names.cluster_name(self.place),
-            nodegroupName=names.node_group_name(self.place),
-            subnets=["subnet-1"],
-            nodeRole=nodes,
-            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+            clusterName=names.cluster_name(self.place), nodegroupName=names.node_group_name(self.place),
+            subnets=["subnet-1"], nodeRole=nodes, scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
             tags=names.resource_tags(self.place),
-        )
+        )  # fmt: skip
 
     def instances(self) -> list[str]:
         wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}]

@@ -71,13 +71,10 @@ def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
 
 def test_measuring_knows_its_results_and_its_metrics_only(stack: Template) -> None:
     assert rights(stack, "tandem-bench") == {
-        "s3:ListBucket": [f"{BUCKET}?results/*"],
-        "s3:GetObject": [f"{BUCKET}/results/*"],
-        "s3:PutObject": [f"{BUCKET}/results/*"],
-        "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
-        "s3:ListBucketMultipartUploads": [BUCKET],
-        "cloudwatch:PutMetricData": ["*"],
-    }
+        "s3:ListBucket": [f"{BUCKET}?results/*"], "s3:GetObject": [f"{BUCKET}/results/*"],
+        "s3:PutObject": [f"{BUCKET}/results/*"], "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
+        "s3:ListBucketMultipartUploads": [BUCKET], "cloudwatch:PutMetricData": ["*"],
+    }  # fmt: skip
 
 
 def test_measuring_publishes_into_its_own_environments_namespaces_only(stack: Template) -> None:

@@ -27,15 +27,10 @@ FILES = (*COMMITTED, *read_environments())  # environments of which every templa
 REPEATED = {"post-us-east-2": ("Workloads", "Observability"), "native-us-east-2": ("Observability",)}  # the largest
 # variants -> their templates that hold what no other environment's does; the other variants repeat these
 DISTINCT = {
-    "efa-on-demand": ("Fleet",),
-    "reservation": ("Fleet",),
-    "public-endpoint": ("Cluster",),
-    "nat-per-zone": ("Network",),
-    "closed": ("Network",),
-    "permissions-boundary": ("Image",),
-    "builds-inside": ("Image",),
-    "clients": ("Cluster",),
-}
+    "efa-on-demand": ("Fleet",), "reservation": ("Fleet",), "public-endpoint": ("Cluster",),
+    "nat-per-zone": ("Network",), "closed": ("Network",), "permissions-boundary": ("Image",),
+    "builds-inside": ("Image",), "clients": ("Cluster",),
+}  # fmt: skip
 
 
 def is_linted(name: str, template: str) -> bool:

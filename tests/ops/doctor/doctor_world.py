@@ -78,13 +78,12 @@ def good_facts() -> Facts:
     written = known().kubernetes.minors["1.36"]
     ends = datetime.combine(written.standard_support_ends.value or NOW, datetime.min.time(), UTC)
     return Facts(
-        offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]},
-        reservations=[block()],
+        offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]}, reservations=[block()],
         quotas={"Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0},
         addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
         cost_tags={names.OWNER_TAG: "Active"},
         minors={"1.36": {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": ends.timestamp()}},
-    )
+    )  # fmt: skip
 
 
 class Offers:
