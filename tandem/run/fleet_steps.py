@@ -190,6 +190,8 @@ def label_for_serving(work: StepWork) -> StepProgress:
             relabel_nodes(world.clients, world.guard, run=work.lease_name, node_labels=labels, now=world.now())
         except InputError as fault:
             raise RunEndError(f"the nodes are not labelled for the servers: {fault}") from fault
+        work.result = {"since": world.now().isoformat()}
+    work.restart_clock()  # from EKS's answer on: what was tried before it is no time of the node's
     nodes = list_fleet_nodes(work)
     waiting = [node for node in nodes if not labels.items() <= node["metadata"].get("labels", {}).items()]
     if nodes and not waiting:
@@ -197,7 +199,7 @@ def label_for_serving(work: StepWork) -> StepProgress:
     if work.count_elapsed_s() > LABEL_WAIT_S:
         minutes = LABEL_WAIT_S // 60
         raise RunEndError(f"no node has the labels {', '.join(labels)} {minutes} min after EKS was told of them")
-    return StepProgress(note=f"{len(waiting)} nodes wait for their labels", attempts=1)
+    return StepProgress(note=f"{len(waiting)} nodes wait for their labels", result=work.result, attempts=1)
 
 
 def release_fleet(work: StepWork) -> bool:
