@@ -269,11 +269,9 @@ def end_own_lease(work: StepWork) -> None:
     elif fleet.own_instances and (fleet.lease is None or fleet.lease.run == name):
         wait(timedelta(seconds=10))  # a stop is at work: the reaper ends what is left
         return
-    span = msgspec.structs.replace(work.journal.run.leases[-1], empty_at=world.now().isoformat())
-    paid_s = (
-        span.nodes
-        * (datetime.fromisoformat(str(span.empty_at)) - datetime.fromisoformat(span.raised_at)).total_seconds()
-    )
+    now = world.now()
+    span = msgspec.structs.replace(work.journal.run.leases[-1], empty_at=now.isoformat())
+    paid_s = span.nodes * (now - datetime.fromisoformat(span.raised_at)).total_seconds()
     work.journal.write_run(
         leases=(*work.journal.run.leases[:-1], span), node_s=work.journal.run.node_s + paid_s, writer=world.writer
     )

@@ -5,7 +5,7 @@ Invariant: frozen, typed, and refused at the border: an unknown key, a wrong typ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -115,6 +115,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     cancelled_by: str = ""
     writer: str = ""
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether a lease of the run may have nodes."""
+        return bool(self.leases) and self.leases[-1].empty_at is None
+
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a run, as the journal has it.
@@ -141,14 +146,17 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:
     """Return round and attempt of every round whose records count, in their order."""
-    rounds = (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
-    return tuple(sorted((int(result["number"]), int(result["attempt"])) for result in rounds))
+    return tuple(sorted((int(result["number"]), int(result["attempt"])) for result in _iterate_rounds(steps)))
 
 
 def estimate_round_s(steps: Iterable[StepRecord]) -> float:
     """Return how long a round may take, by the longest that was measured; 0 where none was."""
-    rounds = (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
-    return ROUND_SLACK * max((float(result.get("used_s", 0)) for result in rounds), default=0)
+    return ROUND_SLACK * max((float(result.get("used_s", 0)) for result in _iterate_rounds(steps)), default=0)
+
+
+def _iterate_rounds(steps: Iterable[StepRecord]) -> Iterator[dict[str, Any]]:
+    """Yield the result of every round that is done."""
+    return (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
 
 
 class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):

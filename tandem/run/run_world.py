@@ -140,8 +140,7 @@ class StepWork:
     @property
     def lease_number(self) -> int:
         """Which lease of the run this is, from 1; the next one where the last is over."""
-        leases = self.journal.run.leases
-        return len(leases) + (not leases or leases[-1].empty_at is not None)
+        return len(self.journal.run.leases) + (not self.has_lease)
 
     @property
     def lease_name(self) -> str:
@@ -151,8 +150,7 @@ class StepWork:
     @property
     def has_lease(self) -> bool:
         """Whether a lease of the run may have nodes."""
-        leases = self.journal.run.leases
-        return bool(leases) and leases[-1].empty_at is None
+        return self.journal.run.has_lease
 
     def restart_clock(self) -> None:
         """Count the step's time from the beginning of its phase, where its result has one."""

@@ -128,7 +128,7 @@ class Runner:
                     self._ended_runs.add(run)
             except StoredValueError as fault:
                 self._log_once(f"run {run} is passed over: {fault}")
-        journals.sort(key=lambda journal: not (journal and journal.run.leases and not journal.run.leases[-1].empty_at))
+        journals.sort(key=lambda journal: journal is None or not journal.run.has_lease)
         if journals and journals[0]:
             self._begin(journals[0])
 

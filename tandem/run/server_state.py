@@ -77,6 +77,15 @@ def list_server_pods(work: StepWork, variant: str) -> list[Object]:
     return [pod for pod in pods if pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}]
 
 
+def list_staying_pods(work: StepWork, variant: str) -> list[Object]:
+    """Return the same without those that are being deleted.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    return [pod for pod in list_server_pods(work, variant) if "deletionTimestamp" not in pod["metadata"]]
+
+
 def read_servers(work: StepWork) -> dict[str, ServerState]:
     """Return variant -> its server; a variant without a pod, or with several, is left out.
 
@@ -147,7 +156,7 @@ def require_single_servers(work: StepWork) -> None:
     """
     slices = work.world.cluster.list_objects("endpointslices", work.namespace)
     for arm in work.arms:
-        pods = [pod for pod in list_server_pods(work, arm) if "deletionTimestamp" not in pod["metadata"]]
+        pods = list_staying_pods(work, arm)
         count = len(set(_list_ready_endpoints(slices, arm)))
         if len(pods) > 1 or count > 1:
             raise RunEndError(f"{arm} has {len(pods)} pods and {count} endpoints, and must have one of each", "void")

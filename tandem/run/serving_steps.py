@@ -18,6 +18,7 @@ from tandem.run.server_state import (
     list_claim_faults,
     list_differences,
     list_server_pods,
+    list_staying_pods,
     read_servers,
     require_single_servers,
 )
@@ -104,11 +105,10 @@ def check_servers(work: StepWork) -> StepProgress:
         RunEndError: one differs; the sentence names the field, what runs and what is declared.
         ExternalError: Kubernetes failed.
     """
-    servers, faults = read_servers(work), list[str]()
+    servers, faults, is_late = read_servers(work), list[str](), work.count_elapsed_s() > DOWN_WAIT_S
     for variant in work.experiment.all_variants():
         server = servers.get(variant.name)
-        pods = [pod for pod in list_server_pods(work, variant.name) if "deletionTimestamp" not in pod["metadata"]]
-        is_late = work.count_elapsed_s() > DOWN_WAIT_S
+        pods = list_staying_pods(work, variant.name)
         if len(pods) > 1 or (not pods and is_late):
             faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
         if server is None:  # it was deleted or evicted, and its Deployment brings another
