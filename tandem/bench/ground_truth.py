@@ -22,7 +22,8 @@ from tandem.bench.quantiles import Values
 from tandem.bench.request_table import hash_texts, read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES
-from tandem.bench.summary_table import format_table
+from tandem.bench.summary_table import WIDTH, format_table
+from tandem.bench.terminal_text import wrap_text
 
 
 class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,8 +141,8 @@ def _finite_median(values: Values) -> float:
     return float(np.median(finite)) if len(finite) else float("nan")
 
 
-def format_lines(comparison: GroundTruth) -> Iterator[str]:
-    """Yield the table for a terminal of 100 columns, and what a reader should see in it."""
+def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str]:
+    """Yield the table, and what a reader should see in it, in lines of at most so many columns."""
     if comparison.simulated:
         yield SIMULATED_BAND
     rows = comparison.rows
@@ -150,14 +151,14 @@ def format_lines(comparison: GroundTruth) -> Iterator[str]:
         [row.class_, row.arm, str(row.n), *map(_format_value, itertools.chain(*row.figures.values(), [row.llmperf_ms]))]
         for row in rows
     ]
-    yield from format_table(["class", "arm", "n", *sides, 'llmperf\n"ITL"'], texts)
+    yield from format_table(["class", "arm", "n", *sides, 'llmperf\n"ITL"'], texts, width)
     classes = {row.class_ for row in rows}
     arm_rows = [row for row in rows if row.class_ == ALL_CLASSES or len(classes) == 1]
     for baseline, variant in zip(arm_rows[:1] * len(arm_rows), arm_rows[1:], strict=False):
         truth, ours = map(_format_ratio, baseline.figures["tpot_ms"], variant.figures["tpot_ms"])
         by_chunks = _format_ratio(baseline.llmperf_ms, variant.llmperf_ms)
         ratios = f"truth {truth}, Tandem {ours}, by llmperf's count of chunks {by_chunks}"
-        yield f"time per token, {baseline.arm} / {variant.arm}: {ratios}"
+        yield from wrap_text(f"time per token, {baseline.arm} / {variant.arm}: {ratios}", width, indent="  ")
     if comparison.left_out:
         yield f"left out: {comparison.left_out} requests that failed or that no log has"
 

@@ -1,6 +1,6 @@
-"""A summary for a terminal of 100 columns.
+"""A summary for a terminal.
 
-Invariant: a figure that is absent is a dash, never a zero; no line is wider than 100 columns; notes are whole.
+Invariant: a figure that is absent is a dash, never a zero; no line is wider than the width asked for; notes are whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES, RecordSummary, SummaryCell
 from tandem.bench.terminal_text import clean_text, wrap_text
 
-WIDTH = 100
+WIDTH = 100  # columns where nobody says another width
 _COLUMNS = {  # metric to its heading
     "ttft_ms": "TTFT\nms",
     "tpot_ms": "TPOT\nms",
@@ -32,8 +32,13 @@ _NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from here on no decimals, or 
 _LONGEST = 7  # characters of a figure; a longer one is written as a power
 
 
-def format_lines(summary: RecordSummary) -> Iterator[str]:
-    """Yield one table for each concurrency or rate, then what must be known beside it."""
+def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]:
+    """Yield one table for each concurrency or rate, then what must be known beside it.
+
+    Args:
+        summary: of a run's records.
+        width: of a line, in columns.
+    """
     if summary.simulated:
         yield SIMULATED_BAND
     cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
@@ -52,15 +57,15 @@ def format_lines(summary: RecordSummary) -> Iterator[str]:
             for place in places
             if is_pooled or place[0] != ALL_CLASSES
         ]
-        yield from format_table(["class", "arm", "ok", *_COLUMNS.values()], rows)
+        yield from format_table(["class", "arm", "ok", *_COLUMNS.values()], rows, width)
         yield ""
     if not loads:
         yield "no request is recorded"
     for note in summary.notes:
-        yield from wrap_text(f"note: {note}", WIDTH, indent="      ")
+        yield from wrap_text(f"note: {note}", width, indent="      ")
 
 
-def format_table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def format_table(headings: Iterable[str], rows: Iterable[Sequence[str]], width: int = WIDTH) -> list[str]:
     """Return the lines of a table: two columns of names, which are cut where the table is too wide, then figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, heading in enumerate(headings):
@@ -68,7 +73,7 @@ def format_table(headings: Iterable[str], rows: Iterable[Sequence[str]]) -> list
         table.add_column(heading, justify="right" if is_figure else "left", no_wrap=is_figure, overflow="ellipsis")
     for row in rows:
         table.add_row(*map(clean_text, row))
-    console = Console(width=WIDTH, color_system=None, markup=False, highlight=False, emoji=False)
+    console = Console(width=width, color_system=None, markup=False, highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines()]

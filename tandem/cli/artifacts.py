@@ -53,14 +53,15 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
     store = _open_store(context)
     stored_sets = read_inventory(store)
     rows, now = survey_bucket(context.bucket, context.needs, stored_sets), store.now()
+    is_short = any(row.used_by and row.state != "present" for row in rows)
+    code = ExitCode.STALE if strict and is_short else ExitCode.DONE
+    if fault := find_read_fault(stored_sets):
+        code = print_fault(fault)
     if selection.as_json:
-        print_json(report.listing_as_dict(context, rows, now))
+        print_json(report.listing_as_dict(context, rows, now), code)
     else:
         report.print_listing(context, rows, now)
-    if fault := find_read_fault(stored_sets):
-        return print_fault(fault)
-    is_short = any(row.used_by and row.state != "present" for row in rows)
-    return ExitCode.STALE if strict and is_short else ExitCode.DONE
+    return code
 
 
 @app.command
@@ -136,13 +137,14 @@ def collect_garbage(
         if not selection.as_json:
             report.print_removal(rows[-1])
     size = sum(row["size"] for row in rows if row["outcome"] in REMOVAL_RESULTS)
+    fault = find_read_fault(stored_set for stored_set, _ in plan.retentions)
+    code = print_fault(fault) if fault else ExitCode.DONE
     if selection.as_json:
         settings = {"cutoff": cutoff.isoformat(), "dry_run": not delete, "versions_kept": versions}
-        print_json(report.gc_as_dict(context, plan, rows, size) | settings)
+        print_json(report.gc_as_dict(context, plan, rows, size) | settings, code)
     else:
         report.print_summary(context, plan, size, versions=versions, delete=delete)
-    fault = find_read_fault(stored_set for stored_set, _ in plan.retentions)
-    return print_fault(fault) if fault else ExitCode.DONE
+    return code
 
 
 @app.command(name="import")

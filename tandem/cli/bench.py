@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from tandem.cli.bench_flags import NO_FLAGS, RunFlags, restore_flags
-from tandem.cli.console import print_result
+from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
@@ -88,6 +88,7 @@ def report(
     price: Price | None = None,
     tokenizer: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     figures: bool = False,
+    verbose: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Judge a run: every figure again, the verdict, and the page to open.
@@ -98,13 +99,14 @@ def report(
         price: of what the run occupied; else the run's own
         tokenizer: the target's tokenizer.json, where servers give no token ids
         figures: the figures alone, without a verdict
+        verbose: also figures of each arm, controls, outputs, acceptance, cost, notes
     """
     from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
     from tandem.judge.schema import MARGIN  # noqa: PLC0415
     from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 
     options = JudgeOptions(margin=MARGIN if margin is None else margin, usd_per_hour=price, tokenizer=tokenizer)
-    return report_run(folder, None if figures else options, as_json=selection.as_json)
+    return report_run(folder, None if figures else options, as_json=selection.as_json, verbose=verbose)
 
 
 @app.command(help_epilogue=COMPARE_CODES)
@@ -125,8 +127,10 @@ def compare(
     from tandem.report.comparison_table import render_lines  # noqa: PLC0415
 
     comparison = compare_runs(before, after, margin=MARGIN if margin is None else margin)
-    print_result(msgspec.to_builtins(comparison), render_lines(comparison), as_json=selection.as_json)
-    return ExitCode.VOID if comparison.before.void or comparison.after.void else ExitCode.DONE
+    lines = render_lines(comparison, width=count_columns())
+    code = ExitCode.VOID if comparison.before.void or comparison.after.void else ExitCode.DONE
+    print_result(msgspec.to_builtins(comparison), lines, as_json=selection.as_json, code=code)
+    return code
 
 
 @app.command
@@ -149,8 +153,9 @@ def verify(
 
     comparison = compare_ground_truth(folder, log)
     document = msgspec.json.decode(msgspec.json.encode(comparison))  # null for NaN
-    print_result(document, format_lines(comparison), as_json=selection.as_json)
-    return ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
+    code = ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
+    print_result(document, format_lines(comparison, width=count_columns()), as_json=selection.as_json, code=code)
+    return code
 
 
 @app.command
@@ -188,7 +193,7 @@ def convert(folder: RunFolder, /, *, selection: Selection = DEFAULTS) -> ExitCod
     names = [path.name for path in convert_run(folder)]
     text = f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl"
     text = text if names else f"the records in {folder} need no conversion"
-    document = {"folder": str(folder), "files": names, "exit_code": int(ExitCode.DONE)}
+    document = {"folder": str(folder), "files": names}
     print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 

@@ -1,4 +1,4 @@
-"""`tandem bench report DIR`: read the records again; figures, then the verdict, then the page to open.
+"""`tandem bench report DIR`: read the records again; the verdict, a table, its limits, then the page to open.
 
 Invariant: nothing is printed before all is computed and written, for the reader may be gone; the last line is the
 report's path where one was written.
@@ -12,21 +12,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tandem.cli.console import print_json
+from tandem.cli.console import count_columns, format_count, print_json
 from tandem.errors import ExitCode
 from tandem.report import run_report
+from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
     from tandem.judge.verdict import JudgeOptions
 
 
-def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> ExitCode:
-    """Print all that a run's records say; `run_report` says what is written, and which code it gives.
+def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool, verbose: bool = False) -> ExitCode:
+    """Print what a run's records say; `run_report` says what is written, and which code it gives.
 
     Args:
         folder: what `tandem bench run --out` wrote.
         options: by which the run is judged; None prints the figures alone.
         as_json: print the verdict as JSON, or the summary where there is no verdict, instead of tables.
+        verbose: print the figures of each arm and what stands behind the verdict, too.
 
     Raises:
         InputError: a file is missing, or a line is not what it must be.
@@ -35,9 +37,13 @@ def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool) -> 
     for fault in report.faults:
         print(f"warning: {fault}", file=sys.stderr)
     if as_json:
-        print_json(msgspec.to_builtins(report.verdict or report.summary))
+        print_json(msgspec.to_builtins(report.verdict or report.summary), report.exit_code)
     else:
-        print(*report.format_lines(), sep="\n")
+        print(*report.format_lines(width=count_columns(), verbose=verbose), sep="\n")
+        if report.verdict and not verbose:
+            notes = format_count(len(report.verdict.notes), "note")
+            command = quote_command("tandem", "bench", "report", str(folder), "--verbose")
+            print(f"more ({notes}, controls, cost): {command}")
     if report.note:
         print(report.note, file=sys.stderr if as_json else sys.stdout)
     return report.exit_code

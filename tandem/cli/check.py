@@ -32,6 +32,7 @@ def check(
     *names: str,
     strict: bool = False,
     verbose: bool = False,
+    why: bool = False,
     against: Annotated[Path | None, Parameter(metavar="PATH")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
@@ -41,6 +42,7 @@ def check(
         names: environments; all when none is named
         strict: refuse what is only warned of
         verbose: also what to change about each warning, what no alarm sees, and pins
+        why: also the rule behind each error and warning, and its source
         against: what artifact keys are compared with: an experiment file, a folder of them, rendered manifests
             (default); it never changes the exit code
 
@@ -61,7 +63,7 @@ def check(
     if selection.as_json:
         print_json(_build_document(inputs, old_snapshot, changes) | {"exit_code": int(code)})
         return code
-    print_spec_faults(inputs.faults, is_brief=not verbose)
+    print_spec_faults(inputs.faults, is_brief=not verbose, has_sources=why)
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
     environments = format_count(len(inputs.workspace.environments), "environment")
     experiments = format_count(len(inputs.workspace.experiments), "experiment")

@@ -19,7 +19,7 @@ from tandem.bench.terminal_text import clean_text
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.faults import SpecError, SpecFault
 
-PIPE_WIDTH = 100  # columns where no terminal and no COLUMNS says another width
+PIPE_WIDTH = 100  # columns where no terminal and no COLUMNS says another width; of tables, the most
 LABEL_COLUMNS = 10
 MIN_COLUMNS = 20  # of a text on the narrowest terminal
 STYLES = {"error": "bold red", "warning": "yellow", "attention": "yellow", "unknown": "yellow"}
@@ -49,6 +49,11 @@ def open_console(*, stderr: bool = False) -> Console:
     stream = getattr(stream, "raw_stream", stream)
     width = None if stream.isatty() or "COLUMNS" in os.environ else PIPE_WIDTH
     return PipeConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def count_columns() -> int:
+    """Return how wide a text may be: as wide as the terminal, and no wider than a line reads well."""
+    return min(open_console().width, PIPE_WIDTH)
 
 
 def print_line(text: str, *, style: str = "", stderr: bool = False) -> None:
@@ -97,15 +102,23 @@ def ask_consent(question: str, *, where: str) -> bool:
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
-def print_json(value: Mapping[str, Any]) -> None:
-    """Print one JSON document on standard output, in ASCII: what a terminal would act on is an escape."""
-    print(json.dumps(value, indent=2, default=str).replace("\x7f", "\\u007f"))
+def print_json(value: Mapping[str, Any], code: ExitCode = ExitCode.DONE) -> None:
+    """Print one JSON document on standard output, in ASCII: what a terminal would act on is an escape.
+
+    Args:
+        value: the document.
+        code: what the command ends with, as `exit_code`, where the document does not say it.
+    """
+    document = {**value, "exit_code": value.get("exit_code", int(code))}
+    print(json.dumps(document, indent=2, default=str).replace("\x7f", "\\u007f"))
 
 
-def print_result(document: Mapping[str, Any], lines: Iterable[str], *, as_json: bool) -> None:
-    """Print one JSON document, or for a person the lines."""
+def print_result(
+    document: Mapping[str, Any], lines: Iterable[str], *, as_json: bool, code: ExitCode = ExitCode.DONE
+) -> None:
+    """Print one JSON document, or for a person the lines; `print_json` has the arguments."""
     if as_json:
-        print_json(document)
+        print_json(document, code)
     else:
         print(*lines, sep="\n")
 
@@ -137,10 +150,11 @@ def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str,
     return code
 
 
-def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False) -> None:
+def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False, has_sources: bool = False) -> None:
     """Print refusals, then warnings, on standard error; the same fault in several files is told once.
 
-    A placeholder of `tandem new` takes one line, and so does a warning where it is brief.
+    A placeholder of `tandem new` takes one line, and so does a warning where it is brief; with sources each fault has
+    its rule, and where that comes from.
     """
     from tandem.spec.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
 
@@ -159,12 +173,12 @@ def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False) ->
         is_short = is_brief and word == "warning"
         more = f" (and {len(other_faults)} more)" if is_short and other_faults else ""
         print_line(f"{word}: {first.place}: {problem}{more}", style=STYLES[word], stderr=True)
-        if is_short:
-            continue
-        lines = [f"  also     {fault.place}" for fault in other_faults]
-        lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"] if first.allowed else []
-        lines += [f"  rule     {first.rule}, {first.source}"] if first.rule else []
-        print("\n".join(lines), file=sys.stderr)
+        lines = [] if is_short else [f"  also     {fault.place}" for fault in other_faults]
+        if first.allowed and not is_short:
+            lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]
+        lines += [f"  why      rule {first.rule}: {first.source}"] if first.rule and has_sources else []
+        for line in lines:
+            print_line(line, stderr=True)
 
 
 def format_count(count: int, noun: str) -> str:

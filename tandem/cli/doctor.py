@@ -11,13 +11,12 @@ is needed failed or could not be seen.
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from itertools import groupby
-from operator import attrgetter
 
 from tandem.cli import image_digests
 from tandem.cli.console import print_json, print_line, print_rows
@@ -27,7 +26,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.ops.account import AccountClients, create_session, require_account
 from tandem.ops.doctor.context import DoctorContext, Finding
-from tandem.ops.doctor.runner import CHECKS, exit_code, run_checks, run_stop_proof
+from tandem.ops.doctor.runner import CHECKS, CREDENTIALS, exit_code, run_checks, run_stop_proof
 from tandem.ops.people.policies import build_command_policy
 from tandem.spec.environment import Environment
 
@@ -41,6 +40,7 @@ def doctor(
     strict: bool = False,
     policy: bool = False,
     prove_stop: bool = False,
+    verbose: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Ask the account whether an environment can be deployed and raised; or prove its one-shot stop.
@@ -50,6 +50,7 @@ def doctor(
         strict: exit 1 where a line is not ok
         policy: print the IAM policy that it needs, and ask nothing
         prove_stop: fire the one-shot stop once at a fleet at 0, and see that EKS takes it; minutes, raises nothing
+        verbose: a line for each check that is ok, too
 
     Raises:
         TandemError: a declared file is refused, or the stop cannot be proven now.
@@ -57,7 +58,8 @@ def doctor(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     if policy:
-        print_json(build_command_policy(environment, "doctor", *(["doctor --prove-stop"] if prove_stop else [])))
+        document = build_command_policy(environment, "doctor", *(["doctor --prove-stop"] if prove_stop else []))
+        print(json.dumps(document, indent=2))  # for `aws iam`, which takes no other key
         return ExitCode.DONE
     skipped_count = 0
     if prove_stop:
@@ -78,17 +80,17 @@ def doctor(
         place = {"environment": environment.name, "account": environment.account, "region": environment.region}
         print_json({**place, "lines": [asdict(line) for line in lines], "counts": counts, "exit_code": int(code)})
         return code
-    print_line(f"{environment.name}: account {environment.account}, {environment.region}")
-    for group, group_lines in groupby(lines, attrgetter("group")):
-        print_line(group)
-        for line in group_lines:
+    is_blind_alone = skipped_count and counts["ok"] == len(lines) - 1
+    if verbose or not is_blind_alone:
+        counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
+        print_line(f"{environment.name}: {counts_text}; exit code {int(code)}")
+    for line in lines:
+        if skipped_count and line.check == CREDENTIALS.id:
+            print_rows([(f"{skipped_count} checks skipped: {line.message}; {line.action}",)], indent=0)
+        elif verbose or prove_stop or line.level != "ok":
             print_rows(list_check_rows(line), label_columns=CHECK_COLUMNS)
             if line.command:
                 print_line(f"      {line.command}")
-    if skipped_count:
-        print_line(f"skipped: no credentials for account {environment.account} ({skipped_count} checks)")
-    counts_text = ", ".join(f"{count} {level}" for level, count in counts.items() if count)
-    print_line(f"{counts_text}; exit code {int(code)}")
     return code
 
 

@@ -50,15 +50,16 @@ def images(
         commands = {name: list(_list_seed_commands(environments[name], group)) for name, group in uses.items()}
         print_result({"seed": commands}, itertools.chain(*commands.values()), as_json=selection.as_json)
         return ExitCode.DONE
+    has_unpinned_image = any(use.digest is None for group in uses.values() for use in group)
+    code = ExitCode.STALE if strict and has_unpinned_image else ExitCode.DONE
     if selection.as_json:
-        print_json({"images": {name: [asdict(use) for use in group] for name, group in uses.items()}})
+        print_json({"images": {name: [asdict(use) for use in group] for name, group in uses.items()}}, code)
     else:
         for name, group in uses.items():
             print_line(name)
             for use in group:
                 print_rows(_list_rows(use), label_columns=7)
-    has_unpinned_image = any(use.digest is None for group in uses.values() for use in group)
-    return ExitCode.STALE if strict and has_unpinned_image else ExitCode.DONE
+    return code
 
 
 def _list_rows(use: ImageUse) -> Iterator[tuple[str, str]]:

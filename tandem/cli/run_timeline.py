@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tandem.bench.terminal_text import clean_text
+from tandem.bench.terminal_text import clean_text, wrap_text
 from tandem.cli.console import VerbatimText, open_console, print_json, print_rows
 from tandem.cli.fleet import TextRow, format_span
 from tandem.errors import ExitCode, ExternalError
@@ -30,6 +30,7 @@ from tandem.shell_command import build_tandem_command
 POLL_S = 3.0
 BLIND_LIMIT = timedelta(minutes=15)  # of a bucket that does not answer, then the following ends
 ANNOUNCED_STEPS = frozenset({"stage", "compile", "llmperf"})  # hours: a log has a line where they begin
+NOTE_INDENT = " " * 12  # of what a step's note has beyond its first row
 GOAL_SHARE = 0.85  # of paid node-minutes that compile or measure
 EXIT_CODES: Mapping[RunState, ExitCode] = {
     "running": ExitCode.DONE, "judged": ExitCode.DONE, "void": ExitCode.VOID, "failed": ExitCode.EXTERNAL_FAILURE,
@@ -108,7 +109,8 @@ class RunTimeline:
         """Print a line, unless the last one of its key was of this version."""
         if self._printed.get(key) != version:
             self._printed[key] = version
-            self.console.print(clean_text(f"  {line}".rstrip()), soft_wrap=True)
+            for row in wrap_text(line, self.console.width, first="  ", indent=NOTE_INDENT):
+                self.console.print(row, soft_wrap=True)
 
     def _print_step(self, step: StepRecord, *, left: str) -> None:
         is_running = step.state == "running"

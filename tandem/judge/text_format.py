@@ -7,12 +7,12 @@ turns the direction of a line.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from tandem.bench import terminal_text
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, Headline, RatioEstimate, Verdict
+from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, Headline, RatioEstimate, VariantFinding, Verdict
 from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 ABSENT = "-"
@@ -26,6 +26,15 @@ SHORT = {
 }
 """The field's names of the metrics that are judged and drawn."""
 
+_NEXT_STEPS: Mapping[VariantFinding, str] = {
+    "faster": "Serve the classes that are faster with {variant}.",
+    "slower": "Keep {baseline}; try another draft, or a smaller num_speculative_tokens.",
+    "same": "Keep {baseline}, which is simpler; try another draft, or another num_speculative_tokens.",
+    "mixed": "Serve each class with the arm that is faster for it.",
+    "no evidence": "Measure again with what the limits name.",
+    "not comparable": "Find out why requests fail, then measure again.",
+    "void": "Do what the reason says, then measure again.",
+}
 _LEAST_SPECULATION = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
 _HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
 _NEAR_ONE, _FINE = 0.1, 0.2  # from 1, within which a ratio has another digit
@@ -121,6 +130,25 @@ def format_percent(share: float | None) -> str:
 def format_level(verdict: Verdict) -> str:
     """Return the level of every interval."""
     return f"{100 * verdict.level:g} %"
+
+
+def describe_next_step(headline: Headline, baseline: str) -> str:
+    """Return what to do after a verdict on a variant, in one sentence.
+
+    Args:
+        headline: of the variant.
+        baseline: the arm that it is compared with.
+    """
+    variant = shorten_text(headline.variant)
+    if headline.finding == "faster" and headline.output == "not the same":
+        return f"Find out why the outputs differ before you serve with {variant}."
+    if headline.finding == "faster" and headline.output == "not shown":
+        return (
+            "Show whether the outputs are the same: measure again with --record token-ids, or report with --tokenizer."
+        )
+    if headline.finding == "faster" and headline.evidence == "one-start":
+        return f"Measure 6 starts of each arm (tandem run --starts 6) before you rely on {variant}."
+    return _NEXT_STEPS[headline.finding].format(variant=variant, baseline=shorten_text(baseline))
 
 
 def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance, ...]:

@@ -1,6 +1,6 @@
-"""A comparison of two runs for a terminal of 100 columns.
+"""A comparison of two runs for a terminal.
 
-Invariant: a figure that is absent is a dash, never a zero; no line is wider than 100 columns; notes are whole.
+Invariant: a figure that is absent is a dash, never a zero; no line is wider than the width asked for; notes are whole.
 """
 
 from __future__ import annotations
@@ -13,17 +13,26 @@ from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.compare.schema import ComparisonRow, RunComparison
 from tandem.judge.pairs import DECIDING_METRIC
-from tandem.report.terminal import WIDTH, format_table
+from tandem.report.terminal import MARKS, MARKS_LEGEND, WIDTH, format_table
 
 MAX_CLASSES = 40
 """Classes of one table; called ones go first where there are more, and --json has all."""
 
 _HEADS = ("class", "prompts", "before", "after", "E2E", "95 %", "", "TPOT", "TTFT")
-_MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": " "}
 
 
-def render_lines(comparison: RunComparison) -> Iterator[str]:
-    """Yield what differs, the tables, the outputs and the notes."""
+def render_lines(comparison: RunComparison, *, width: int = WIDTH) -> Iterator[str]:
+    """Yield what differs, the tables, the outputs and the notes.
+
+    Args:
+        comparison: of two runs.
+        width: of a line, in columns.
+    """
+    for line in _render_comparison(comparison, width):
+        yield from wrap_text(line, width, indent="  ") or [""]
+
+
+def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
     if comparison.before.simulated or comparison.after.simulated:
         yield SIMULATED_BAND
     yield from _render_manifests(comparison)
@@ -31,11 +40,11 @@ def render_lines(comparison: RunComparison) -> Iterator[str]:
         rows = [row for row in comparison.rows if row.kind == kind]
         for arm, load in dict.fromkeys((row.arm, row.load) for row in rows):
             yield ""
-            yield from _wrap_text(f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before")
-            yield from _render_table([row for row in rows if (row.arm, row.load) == (arm, load)])
+            yield f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before"
+            yield from _render_table([row for row in rows if (row.arm, row.load) == (arm, load)], width)
     if comparison.rows:
         yield ""
-        yield "  beside TPOT and TTFT: + faster, - slower, = same"
+        yield MARKS_LEGEND
     yield ""
     yield from _render_remarks(comparison)
 
@@ -43,11 +52,11 @@ def render_lines(comparison: RunComparison) -> Iterator[str]:
 def _render_manifests(comparison: RunComparison) -> Iterator[str]:
     for name, side in (("before", comparison.before), ("after", comparison.after)):
         counts = f"{side.requests} requests, {side.failed} failed"
-        yield from _wrap_text(f"{name:<7}{side.folder} ({side.run}), begun {side.created_utc}: {counts}")
+        yield f"{name:<7}{side.folder} ({side.run}), begun {side.created_utc}: {counts}"
     yield ""
     for difference in comparison.differences:
         blocks = " (so nothing is called)" if difference.blocks else ""
-        yield from _wrap_text(f"differs: {difference.what}{blocks}: {difference.before} -> {difference.after}")
+        yield f"differs: {difference.what}{blocks}: {difference.before} -> {difference.after}"
     if not comparison.differences:
         yield "differs: nothing that the manifests know"
 
@@ -55,24 +64,18 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:
     for agreement in comparison.outputs:
         share, counts = agreement.identical, f"{agreement.identical.n} of {agreement.identical.of}"
-        yield from _wrap_text(
-            f"{agreement.arm}: {counts} outputs are identical ({fmt.format_percent(share.n / share.of)})"
-        )
+        yield f"{agreement.arm}: {counts} outputs are identical ({fmt.format_percent(share.n / share.of)})"
     reasons = Counter(row.why for row in comparison.rows if row.verdict == "no evidence")
     for reason, count in reasons.items():
-        yield from _wrap_text(f"no evidence: {reason} ({count} of {len(comparison.rows)} rows)")
+        yield f"no evidence: {reason} ({count} of {len(comparison.rows)} rows)"
     for note in comparison.notes:
-        yield from _wrap_text(f"note: {note}")
+        yield f"note: {note}"
     for side in (comparison.before, comparison.after):
         for reason in side.void:
-            yield from _wrap_text(f"void: {side.folder}: {reason}")
+            yield f"void: {side.folder}: {reason}"
 
 
-def _wrap_text(text: str) -> list[str]:
-    return wrap_text(text, WIDTH, indent="  ")
-
-
-def _render_table(rows: Sequence[ComparisonRow]) -> Iterator[str]:
+def _render_table(rows: Sequence[ComparisonRow], width: int) -> Iterator[str]:
     by_class: dict[str, dict[str, ComparisonRow]] = {}
     for row in rows:
         by_class.setdefault(row.class_, {})[row.metric] = row
@@ -80,7 +83,7 @@ def _render_table(rows: Sequence[ComparisonRow]) -> Iterator[str]:
     if len(classes) > MAX_CLASSES:
         classes.sort(key=lambda entry: all(row.verdict == "no evidence" for row in entry[1].values()))
     table = [_format_class(name, metrics) for name, metrics in classes[:MAX_CLASSES]]
-    yield from format_table(_HEADS, table, numbers=(1, 2, 3, 4, 5, 7, 8))
+    yield from format_table(_HEADS, table, numbers=(1, 2, 3, 4, 5, 7, 8), width=width)
     if len(classes) > MAX_CLASSES:
         yield f"and {len(classes) - MAX_CLASSES} more classes: --json"
 
@@ -98,7 +101,7 @@ def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str
 
 
 def _mark_verdict(row: ComparisonRow | None) -> str:
-    return _MARKS[row.verdict] if row else ""
+    return f"{MARKS[row.verdict]:<1}" if row else ""
 
 
 def _format_ratio(row: ComparisonRow | None) -> str:

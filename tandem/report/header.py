@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from tandem.bench.manifest import RunManifest
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Headline, OutputFinding, VariantFinding, Verdict
@@ -65,11 +66,19 @@ def format_title(verdict: Verdict) -> str:
     return f"Verdict on {len(verdict.headlines)} variants of {verdict.baseline}"
 
 
-def build_header(verdict: Verdict) -> Markup:
-    """Return the head."""
+def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
+    """Return the head.
+
+    Args:
+        verdict: to be shown.
+        manifest: of its run, for model and machine.
+    """
     is_single = len(verdict.headlines) == 1
     failure_text = f", {verdict.failed:,} failed" if verdict.failed else ", none failed"
+    models = dict.fromkeys(fmt.shorten_text(arm.model) for arm in manifest.arms)
     facts = {
+        "Model": ", ".join(models),
+        "Servers run on": manifest.instance_type or "not stated",
         "Baseline": verdict.baseline,
         "Measured": verdict.created_utc,
         "Requests": f"{verdict.requests:,}{failure_text}",
@@ -80,19 +89,20 @@ def build_header(verdict: Verdict) -> Markup:
     return render_template(
         "header", verdict=verdict, band=SIMULATED_BAND, title=format_title(verdict),
         heading="h1" if is_single else "h2", subheading="h2" if is_single else "h3",
-        entries=[_describe_headline(headline) for headline in verdict.headlines],
+        entries=[_describe_headline(headline, verdict.baseline) for headline in verdict.headlines],
         void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void], max_reasons=_MAX_REASONS,
         max_notes=_MAX_NOTES, facts=list(facts.items()),
     )  # fmt: skip
 
 
-def _describe_headline(headline: Headline) -> dict[str, Any]:
+def _describe_headline(headline: Headline, baseline: str) -> dict[str, Any]:
     names = ("faster", "slower", "same", "mixed", "undecided")
     groups: list[tuple[str, Sequence[str]]] = [(name.capitalize(), getattr(headline, name)) for name in names]
     return {
         "headline": headline,
         "verdict": _capitalize_first(headline.verdict),
         "tone": find_tone(headline),
+        "next_step": fmt.describe_next_step(headline, baseline),
         "groups": [(f"{name} ({len(classes):,})", _join_names(classes)) for name, classes in groups if classes],
     }
 

@@ -50,7 +50,7 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
         "report",
         title=f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}",
         style=Markup(style),  # noqa: S704 - ours
-        header=header.build_header(verdict),
+        header=header.build_header(verdict, requests.run),
         sections=sections,
         version=verdict.version,
     )

@@ -15,7 +15,7 @@ from tandem.bench import summary
 from tandem.bench.manifest import RunManifest
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import RecordSummary
-from tandem.bench.summary_table import format_lines
+from tandem.bench.summary_table import WIDTH, format_lines
 from tandem.errors import ExitCode, ExternalError
 
 if TYPE_CHECKING:
@@ -41,14 +41,20 @@ class RunReport:
     faults: tuple[ExternalError, ...]
     exit_code: ExitCode
 
-    def format_lines(self) -> Iterator[str]:
-        """Yield the figures, then the verdict, for a terminal of 100 columns."""
-        yield from format_lines(self.summary)
+    def format_lines(self, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
+        """Yield the verdict, or the figures where there is none; verbose, the figures and all of the verdict.
+
+        Args:
+            width: of a line, in columns.
+            verbose: also what stands behind the verdict.
+        """
+        if verbose or not self.verdict:
+            yield from format_lines(self.summary, width=width)
         if self.verdict:
             from tandem.report.terminal import render_lines  # noqa: PLC0415
 
-            yield ""
-            yield from render_lines(self.verdict)
+            yield from [""] * verbose
+            yield from render_lines(self.verdict, width=width, verbose=verbose)
 
 
 def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:

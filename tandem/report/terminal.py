@@ -1,7 +1,7 @@
-"""A verdict for a terminal of 100 columns.
+"""A verdict for a terminal: the answer, a table and what limits it; all that stands behind them where somebody asks.
 
-Invariant: what decides comes first, and before it that servers are simulated; no line is wider than 100 columns,
-whatever names the records hold; what is left out is counted, and verdict.json has it.
+Invariant: what decides comes first, and before it that servers are simulated; no line is wider than the width asked
+for, whatever names the records hold; what is left out is counted, and verdict.json has it.
 """
 
 from __future__ import annotations
@@ -15,22 +15,29 @@ from rich.text import Text
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import FILE, Headline, Verdict
+from tandem.judge.schema import FILE, CellVerdict, Headline, Verdict
 
-WIDTH = 100
+WIDTH = 100  # columns where nobody says another width
 MOST_ROWS = 48
 """Of a table: a screen and a half."""
 
+MOST_LIMITS = 5
+"""Beside a verdict, where nobody asks for all."""
 
-def format_table(
+MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": ""}
+MARKS_LEGEND = "beside TPOT and TTFT: + faster, - slower, = same, ~ mixed, nothing: no evidence"
+
+
+def format_table(  # noqa: PLR0913 - what a table is made of
     heads: Sequence[str],
     rows: Iterable[Sequence[str]],
     *,
     numbers: Collection[int] = (),
     flexible: int = 0,
     folds: bool = False,
+    width: int = WIDTH,
 ) -> list[str]:
-    """Return the lines of a table of at most WIDTH columns.
+    """Return the lines of a table of at most so many columns.
 
     Args:
         heads: of the columns; none prints the rows alone.
@@ -38,6 +45,7 @@ def format_table(
         numbers: columns that are figures and stand on the right.
         flexible: the column that gives way where the table is too wide: it is folded, or cut with an ellipsis.
         folds: whether it is folded.
+        width: of the table, in columns.
     """
     cells = [list(map(fmt.clean_text, row)) for row in [*([heads] if heads else []), *rows]]
     columns = [
@@ -47,14 +55,25 @@ def format_table(
     table = Table(*columns, box=None, show_header=False, pad_edge=False)
     for row in cells:
         table.add_row(*(Text(cell, no_wrap=not folds, overflow="fold" if folds else "ellipsis") for cell in row))
-    console = Console(width=WIDTH, color_system=None, force_terminal=False)
+    console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(table)
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def render_lines(verdict: Verdict) -> Iterator[str]:
-    """Yield the verdict: the headline of each variant, its cells, then what stands behind them."""
+def render_lines(verdict: Verdict, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
+    """Yield the verdict: the headline of each variant, a table, what limits it; verbose, what stands behind them too.
+
+    Args:
+        verdict: of a run.
+        width: of a line, in columns.
+        verbose: every metric of the table, controls, outputs, acceptance, cost, claims and notes, too.
+    """
+    for line in _render_verdict(verdict, width, verbose=verbose):
+        yield from wrap_text(line, width, indent="  ") or [""]
+
+
+def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[str]:
     if verdict.simulated:
         yield SIMULATED_BAND
     if verdict.controls.void:
@@ -62,34 +81,62 @@ def render_lines(verdict: Verdict) -> Iterator[str]:
         yield from _list_items(verdict.controls.void)
     for headline in verdict.headlines:
         names = " against ".join(fmt.shorten_text(name, 30) for name in (headline.variant, verdict.baseline))
-        yield from _wrap_text(f"{names}: {headline.verdict.upper()}")
-        yield from _wrap_text(headline.sentence)
-        yield from _list_items(headline.reasons)
-    for headline in verdict.headlines:
-        yield from _render_cells(headline, verdict)
-    yield from _render_controls(verdict)
-    for equality in verdict.equality:
-        yield from _wrap_text(f"output of {fmt.shorten_text(equality.variant, 60)}: {equality.result}")
-        yield from _wrap_text(equality.sentence)
+        yield f"{names}: {headline.verdict.upper()}"
+        yield headline.sentence
         yield ""
-    yield from _render_acceptance(verdict)
-    yield from _render_cost(verdict)
-    yield from _render_claims(verdict)
-    for note in verdict.notes:
-        yield from _wrap_text(f"note: {note}", "      ")
-
-
-def _wrap_text(text: str, indent: str = "") -> list[str]:
-    return wrap_text(text, WIDTH, indent=indent)
+    for headline in verdict.headlines:
+        if len(verdict.headlines) > 1:
+            yield f"{headline.variant}:"
+        render_cells = _render_all_cells if verbose else _render_cells
+        yield from render_cells(headline, verdict, width)
+    limits = list(dict.fromkeys(reason for headline in verdict.headlines for reason in headline.reasons))
+    shown_count = len(limits) if verbose else MOST_LIMITS
+    if limits:
+        yield "limits"
+        hidden_count = len(limits) - shown_count
+        yield from _list_items(limits[:shown_count] + [f"and {hidden_count} more"] * (hidden_count > 0))
+    for headline in verdict.headlines:
+        yield f"next: {fmt.describe_next_step(headline, verdict.baseline)}"
+    if verbose:
+        yield ""
+        yield from _render_controls(verdict, width)
+        yield from _render_outputs(verdict)
+        yield from _render_acceptance(verdict, width)
+        yield from _render_cost(verdict)
+        yield from _render_claims(verdict, width)
+        yield from (f"note: {note}" for note in verdict.notes)
 
 
 def _list_items(sentences: Iterable[str]) -> Iterator[str]:
     for sentence in sentences:
-        yield from _wrap_text(f"- {sentence}", "  ")
+        yield f"- {sentence}"
     yield ""
 
 
-def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
+def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
+    """Yield one row a class and load: the deciding metric, then the speed-ups of the two that make it up."""
+    all_cells = fmt.select_cells(verdict, headline)
+    if not all_cells:
+        return
+    own_cells = fmt.choose_telling_cells(all_cells, MOST_ROWS)
+    metric_heading = f"{fmt.format_metric(headline.metric)} {fmt.metric_unit(headline.metric)}"
+    by_place = {(cell.variant, cell.class_, cell.load, cell.metric): cell for cell in verdict.cells}
+    names = fmt.name_places([(cell.class_, cell.load) for cell in own_cells], fmt.format_short_load)
+    rows = []
+    for cell, name in zip(own_cells, names, strict=True):
+        parts = [by_place.get((cell.variant, cell.class_, cell.load, metric)) for metric in ("tpot_ms", "ttft_ms")]
+        speed_up = fmt.format_times(cell.speed_up.value if cell.speed_up else None)
+        interval = fmt.format_interval(cell.speed_up).replace(" to ", "\u2013")
+        figures = [fmt.format_number(cell.baseline), fmt.format_number(cell.measured), speed_up, interval]
+        rows.append([name, *figures, cell.verdict, *map(_format_mark, parts)])
+    heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict), f"by {metric_heading}", "TPOT", "TTFT"]
+    yield from format_table(heads, rows, numbers=(1, 2, 3, 4, 6, 7), width=width)
+    yield MARKS_LEGEND
+    yield from _count_omitted(len(all_cells), len(rows), "cells")
+    yield ""
+
+
+def _render_all_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
     cells, cell_count = fmt.choose_table_cells(verdict, headline, MOST_ROWS)
     if not cells:
         return
@@ -102,43 +149,43 @@ def _render_cells(headline: Headline, verdict: Verdict) -> Iterator[str]:
             fmt.format_interval(cell.speed_up),
         ]
         rows.append([cell.class_, fmt.format_short_load(cell.load), metric, *figures, cell.verdict])
-    if len(verdict.headlines) > 1:
-        yield from _wrap_text(f"{headline.variant}:")
     interval = f"{fmt.format_level(verdict)} interval"
     heads = ["class", "load", "metric", "baseline", "variant", "speed-up", interval, "verdict"]
-    yield from format_table(heads, rows, numbers=range(3, 7))
+    yield from format_table(heads, rows, numbers=range(3, 7), width=width)
     yield from _count_omitted(cell_count, len(rows), "cells")
     yield ""
 
 
-def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
-    if count > limit:
-        yield f"… {count - limit:,} more {noun}: {FILE}"
+def _render_outputs(verdict: Verdict) -> Iterator[str]:
+    for equality in verdict.equality:
+        yield f"output of {fmt.shorten_text(equality.variant, 60)}: {equality.result}"
+        yield equality.sentence
+        yield ""
 
 
-def _render_controls(verdict: Verdict) -> Iterator[str]:
+def _render_controls(verdict: Verdict, width: int) -> Iterator[str]:
     controls = verdict.controls
     rows: list[tuple[str, str]] = [(check.result, f"{check.name}: {check.sentence}") for check in controls.checks]
     rows += [("left out", f"round {marked.round}: {marked.sentence}") for marked in controls.marked[:MOST_ROWS]]
     if rows:
         yield "controls"
-        yield from format_table((), rows, flexible=1, folds=True)
+        yield from format_table((), rows, flexible=1, folds=True, width=width)
         yield from _count_omitted(len(controls.marked), MOST_ROWS, "rounds are left out")
         yield ""
 
 
-def _render_acceptance(verdict: Verdict) -> Iterator[str]:
+def _render_acceptance(verdict: Verdict, width: int) -> Iterator[str]:
     rows = fmt.filter_speculation(verdict.acceptance)
     if not rows:
         for sentence in [row.sentence for row in verdict.acceptance if row.sentence][:1]:
-            yield from _wrap_text(f"acceptance: {sentence}")
+            yield f"acceptance: {sentence}"
         return
     heads = ["acceptance: class", "arm", "tokens/step", "steps/token", "from"]
     cells = []
     for row in rows[:MOST_ROWS]:
         figures = map(fmt.format_number, (row.acceptance_length, row.target_steps_per_token))
         cells.append([row.class_, fmt.shorten_text(row.arm, 20), *figures, row.method])
-    yield from format_table(heads, cells, numbers=(2, 3))
+    yield from format_table(heads, cells, numbers=(2, 3), width=width)
     yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     yield ""
 
@@ -147,20 +194,32 @@ def _render_cost(verdict: Verdict) -> Iterator[str]:
     rows = [row for row in verdict.cost if row.usd_per_million_good_tokens is not None]
     for row in rows:
         usd = f"{row.usd_per_million_good_tokens:,.2f} USD per million good output tokens"
-        yield from _wrap_text(f"cost of {fmt.shorten_text(row.arm, 40)} at {fmt.format_load(row.load)}: {usd}")
+        yield f"cost of {fmt.shorten_text(row.arm, 40)} at {fmt.format_load(row.load)}: {usd}"
     if verdict.cost and not rows:
-        yield from _wrap_text(f"cost: {verdict.cost[0].sentence}")
+        yield f"cost: {verdict.cost[0].sentence}"
     if verdict.cost:
         yield ""
 
 
-def _render_claims(verdict: Verdict) -> Iterator[str]:
+def _render_claims(verdict: Verdict, width: int) -> Iterator[str]:
     if verdict.claims_unasked:
-        yield from _wrap_text(verdict.claims_unasked)
+        yield verdict.claims_unasked
         yield ""
     if not verdict.claims:
         return
     yield f"the post's claims (why: {FILE} and the report)"
     rows = [(claim.claim, claim.answer, claim.text, ", ".join(claim.against)) for claim in verdict.claims]
-    yield from format_table(("claim", "answer", "", "against"), rows, flexible=2)
+    yield from format_table(("claim", "answer", "", "against"), rows, flexible=2, width=width)
     yield ""
+
+
+def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
+    if count > limit:
+        yield f"… {count - limit:,} more {noun}: {FILE}"
+
+
+def _format_mark(cell: CellVerdict | None) -> str:
+    """Return a speed-up with the sign of its word."""
+    if cell is None or cell.speed_up is None:
+        return fmt.ABSENT
+    return f"{fmt.format_times(cell.speed_up.value)}{MARKS[cell.verdict]:<1}"

@@ -24,6 +24,9 @@ from tandem.run.publication import RUN_FILES, publish_confirmed
 from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
 
+TEXT_COLUMNS = 80
+"""Of verdict.txt, which `tandem results` prints on any terminal."""
+
 
 def judge_run(task: BenchTask, folder: Path) -> int:
     """Judge the confirmed rounds of a run and store what came of it; return 0, also where the run is void.
@@ -54,7 +57,7 @@ def judge_run(task: BenchTask, folder: Path) -> int:
         exit_code=int(report.exit_code),
         notes=tuple(notes),
     )
-    lines = [*report.format_lines(), *([] if report.verdict else [report.note])]
+    lines = [*report.format_lines(width=TEXT_COLUMNS), *([] if report.verdict else [report.note])]
     with translate_disk_errors(folder):
         (folder / round_records.VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
         (folder / JUDGMENT_FILE).write_bytes(msgspec.json.encode(judgment))

@@ -99,7 +99,7 @@ class Run:
         files = {"records.jsonl": b"".join(self.lines()), "manifest.json": json.dumps(self.manifest).encode()}
         for name, content in (files | self.files).items():
             (self.folder / name).write_bytes(content)
-        return main(["bench", "report", str(self.folder), *self.flags])
+        return main(["bench", "report", str(self.folder), "--verbose", *self.flags])
 
     def verdict(self) -> dict[str, Any]:
         """Return what was judged."""

@@ -59,16 +59,17 @@ def test_a_placement_stands_in_every_record_and_in_the_manifest(finished):
     assert [arm["placement"] for arm in arms] == ["first-half", "second-half"]
 
 
-def test_the_table_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, capsys):
+def test_the_verdict_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, capsys):
     main([*pair.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
     table, said = capsys.readouterr()
-    assert table.startswith("concurrency 2: ")
+    assert table.startswith("b against a: NO EVIDENCE\n")
     assert said.startswith("plan: a, b; classes: 1, prompts: 1, concurrency 2\n  rounds: 1, ")
 
 
 def test_with_json_standard_output_is_the_verdict(pair, tmp_path, capsys):
     main([*pair.flags(tmp_path, {"code": ["a"]}, "--json"), "--out", str(tmp_path / "out")])
-    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out" / "verdict.json").read_text())
+    verdict = json.loads((tmp_path / "out" / "verdict.json").read_text())
+    assert json.loads(capsys.readouterr().out) == verdict | {"exit_code": 0}
 
 
 def test_report_computes_the_same_summary_and_verdict_again(finished):

@@ -155,10 +155,12 @@ def freeze_run(name: str, folder: Path) -> Golden:
     shutil.copytree(RUNS[name], copy)
     convert_run(copy)
     with without_page():
-        printed = run_command(["bench", "report", name], folder)
+        brief = run_command(["bench", "report", name], folder)
+        verbose = run_command(["bench", "report", name, "--verbose"], folder)
     files = {file: dump_json(json.loads((copy / file).read_text())) for file in ("summary.json", "verdict.json")}
-    text = f"{printed['out']}{printed['err']}exit code {printed['exit_code']}\n"
-    return {f"verdicts/{name}/{file}": body for file, body in {**files, "report.txt": text}.items()}
+    for file, ended in (("report.txt", brief), ("report_verbose.txt", verbose)):
+        files[file] = f"{ended['out']}{ended['err']}exit code {ended['exit_code']}\n"
+    return {f"verdicts/{name}/{file}": body for file, body in files.items()}
 
 
 def freeze_runs() -> Golden:

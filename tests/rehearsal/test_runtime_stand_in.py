@@ -209,7 +209,8 @@ def test_a_stand_in_says_that_it_is_simulated() -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    threading.Thread(target=serve_requests, args=("127.0.0.1", port, ended, ""), daemon=True).start()
+    server = threading.Thread(target=serve_requests, args=("127.0.0.1", port, ended, ""), daemon=True)
+    server.start()
     ends = time.monotonic() + 10
     try:
         while True:
@@ -220,6 +221,7 @@ def test_a_stand_in_says_that_it_is_simulated() -> None:
                 assert time.monotonic() < ends
     finally:
         ended.set()
+        server.join(10)  # its last word goes to whatever standard output is then
 
     assert answer.headers["x-tandem-simulated"] == "1"
 

@@ -236,6 +236,20 @@ def test_a_run_of_which_nothing_can_be_said_says_so_first(dead: RequestTable, tm
     assert page.of("svg") == []
 
 
+@pytest.mark.parametrize(
+    ("instance_type", "machine"), [("trn2.48xlarge", "trn2.48xlarge"), (None, "not stated")], ids=["known", "unknown"]
+)
+def test_the_first_screen_has_model_machine_and_next_step(
+    dead: RequestTable, tmp_path: Path, verdict: Verdict, instance_type: str | None, machine: str
+) -> None:
+    run = msgspec.structs.replace(dead.run, instance_type=instance_type)
+    bare = example.nothing(dead, headlines=verdict.headlines)
+    page = write_page(bare, dataclasses.replace(dead, run=run), tmp_path)
+    (head,) = page.texts("header")
+    model, servers = (f"Model{run.arms[0].model}", f"Servers run on{machine}")
+    assert [text for text in (model, servers, "Next: Measure 6 starts") if text not in " ".join(head.split())] == []
+
+
 def test_all_that_voids_a_run_stands_once_above_its_verdicts(
     dead: RequestTable, tmp_path: Path, verdict: Verdict
 ) -> None:

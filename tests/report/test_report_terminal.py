@@ -1,8 +1,9 @@
-"""A verdict in a terminal: what decides first, 100 columns whatever the records hold."""
+"""A verdict in a terminal: what decides first, no wider than asked whatever the records hold."""
 
 from __future__ import annotations
 
 import unicodedata
+from typing import Any, get_args
 
 import example_verdict as example
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge import text_format
-from tandem.judge.schema import RatioEstimate, RunControls, Verdict
+from tandem.judge.schema import RatioEstimate, RunControls, VariantFinding, Verdict
 from tandem.report.terminal import WIDTH, render_lines
 
 
@@ -41,7 +42,7 @@ def test_a_void_run_says_so_first(verdict: Verdict) -> None:
 
 
 def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> None:
-    row = next(line for line in render_lines(verdict) if line.startswith("repeat"))
+    row = next(line for line in render_lines(verdict, verbose=True) if line.startswith("repeat"))
     cell = verdict.cells[0]
     assert cell.speed_up
     assert row.split() == [
@@ -50,14 +51,60 @@ def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> No
     ]  # fmt: skip
 
 
-def test_no_line_is_wider_than_the_terminal(verdict: Verdict) -> None:
+@pytest.mark.parametrize("width", [60, 80, WIDTH])
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_line_is_wider_than_the_terminal(verdict: Verdict, width: int, verbose: bool) -> None:
     notes = ("\u6ce8" * 300, "x" * 300)
     wide = msgspec.structs.replace(example.evil(verdict), baseline="\u57fa" * 90, notes=notes)
-    assert max(map(columns, render_lines(wide))) <= WIDTH
+    assert max(map(columns, render_lines(wide, width=width, verbose=verbose))) <= width
+
+
+def test_the_brief_table_has_one_row_a_class_with_the_speed_ups_of_both_parts(verdict: Verdict) -> None:
+    row = next(line for line in render_lines(verdict) if line.startswith("json"))
+    e2e, tpot, ttft = (
+        next(cell for cell in verdict.cells if (cell.class_, cell.metric) == ("json", metric))
+        for metric in ("e2e_ms", "tpot_ms", "ttft_ms")
+    )
+    assert e2e.speed_up is not None
+    assert tpot.speed_up is not None
+    assert ttft.speed_up is not None
+    assert row.split() == [
+        "json", text_format.format_number(e2e.baseline), text_format.format_number(e2e.measured),
+        text_format.format_times(e2e.speed_up.value),
+        text_format.format_interval(e2e.speed_up).replace(" to ", "\u2013"), "faster",
+        f"{text_format.format_times(tpot.speed_up.value)}+", *text_format.format_times(ttft.speed_up.value).split(),
+    ]  # fmt: skip
+
+
+def test_the_next_step_stands_before_all_that_is_asked_for(verdict: Verdict) -> None:
+    assert "next: Measure 6 starts of each arm (tandem run --starts 6)" in "\n".join(render_lines(verdict))
+
+
+@pytest.mark.parametrize(
+    ("output", "evidence", "words"),
+    [("not the same", "across-starts", "why the outputs differ"), ("not shown", "across-starts", "--record token-ids"),
+     ("the same", "one-start", "6 starts"), ("the same", "across-starts", "Serve the classes that are faster")],
+)  # fmt: skip
+def test_faster_asks_first_for_what_its_word_lacks(verdict: Verdict, output: Any, evidence: Any, words: str) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], finding="faster", output=output, evidence=evidence)
+    assert words in text_format.describe_next_step(headline, "base")
+
+
+@pytest.mark.parametrize("finding", get_args(VariantFinding))
+def test_every_finding_has_a_next_step(verdict: Verdict, finding: Any) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
+    assert text_format.describe_next_step(headline, "base")
+
+
+def test_controls_outputs_and_notes_stand_behind_verbose(verdict: Verdict) -> None:
+    brief, verbose = list(render_lines(verdict)), list(render_lines(verdict, verbose=True))
+    details = ("controls", "output of qwen-sd-vllm: the same", "note: this machine was busy before the run began")
+    assert [detail for detail in details if detail in brief] == []
+    assert [detail for detail in details if detail not in verbose] == []
 
 
 def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict: Verdict) -> None:
-    told = "\n".join(render_lines(example.evil(verdict)))
+    told = "\n".join(render_lines(example.evil(verdict), verbose=True))
     assert [sign for sign in told if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"] == []
 
 
@@ -65,12 +112,12 @@ def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_c
     told = list(render_lines(msgspec.structs.replace(verdict, cells=example.classes(3000))))
     rows = [line for line in told if line.startswith("class-")]
     assert len(rows) == 48
-    assert {line.split()[-1] for line in rows} == {"faster", "slower"}
-    assert any(line.startswith("… 11,952 more cells") for line in told)
+    assert {line.split()[5] for line in rows} == {"faster", "slower"}
+    assert any(line.startswith("… 2,952 more cells") for line in told)
 
 
 def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
-    told = list(render_lines(verdict))
+    told = list(render_lines(verdict, verbose=True))
     claims = told[told.index("the post's claims (why: verdict.json and the report)") + 2 :]
     assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [claim.claim for claim in verdict.claims]
     assert claims[1].endswith("  C7")
@@ -78,7 +125,7 @@ def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
 
 def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
     why = "The post's claims are not asked of these servers: they are simulated."
-    told = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why)))
+    told = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True))
     assert why in told
     assert not any(line.startswith(("the post's claims", "C1")) for line in told)
 

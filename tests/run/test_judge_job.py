@@ -74,17 +74,18 @@ def test_the_judgment_is_one_sentence_that_says_simulated(judged: tuple[RunJobs,
 
 
 def test_a_downloaded_run_is_reported_on_as_it_was_judged(
-    judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path
+    judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job, _ = judged
     folder = download_results(job.store, "post", "fall-1", tmp_path / "run", tuple(job.confirmed))
     expected, text = json.loads(job.read("verdict.json")), job.read("verdict.txt").decode()
+    monkeypatch.setenv("COLUMNS", "80")
     with hurry():
         outputs = [run_report(str(folder), *flags) for flags in ((), ("--json",))]
 
     assert {path.name for path in folder.iterdir()} == {*STORED, "records.jsonl", "report.html"}
-    assert outputs[0].splitlines()[:-1] == text.splitlines()  # then the path of the page
-    assert json.loads(outputs[1]) == expected
+    assert outputs[0].splitlines()[:-2] == text.splitlines()  # then where more stands, and the path of the page
+    assert json.loads(outputs[1]) == expected | {"exit_code": 0}
     assert expected["run"] == "fall-1"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from tandem.aws.faults import ANSWER_CODES, error_code
+from tandem.aws.faults import ANSWER_CODES, classify_fault, error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import read_stack
@@ -59,6 +59,10 @@ def check_credentials(context: DoctorContext, account: AccountClients) -> Findin
             else:
                 message = f"accepted in {home_region}: {region} is not enabled for the account"
                 return Finding("fail", message, "enable it", _build_enable_command(region))
+        fault = classify_fault(error.__cause__, "GetCallerIdentity") if error.__cause__ else None
+        if fault is not None and fault.kind == "no credentials":
+            message = f"no credentials for account {declared_account}"
+            return Finding("fail", message, "set AWS_PROFILE", code=error.exit_code)
         return Finding("fail", error.problem, error.change, code=error.exit_code)
     if identity["Account"] == declared_account:
         return Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")

@@ -47,7 +47,7 @@ def test_without_credentials_the_world_failed(world: World, monkeypatch: pytest.
     lines = world.lines()
 
     assert exit_code(lines, strict=False) == 3
-    assert "no AWS credentials" in next(line.message for line in lines if line.check == "credentials")
+    assert "no credentials for account" in next(line.message for line in lines if line.check == "credentials")
 
 
 @pytest.mark.parametrize(("rule", "code", "words"), [
