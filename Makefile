@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof check render deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others clean
+.PHONY: help setup demo test proof check render deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others site look-site clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -88,6 +88,18 @@ audit: setup ## known vulnerabilities of every lock: 0 none, 1 some, 3 the datab
 docs: setup ## write the generated references
 	$(BIN)/python docs/write_pages.py
 
+.venv-site/.ready: supply/site/requirements.txt
+	@echo "==> mkdocs-material into .venv-site (170 MB)"
+	$(PYTHON) -m venv .venv-site
+	.venv-site/bin/pip install -qq --require-hashes -r $<
+	@touch $@
+
+site: setup .venv-site/.ready ## the docs as a site with search: build/site/index.html
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --config-file supply/site/mkdocs.yml
+
+look-site: site ## the site in a real browser, at 390 and 1440 px, light and dark: build/look/site; needs chromium
+	$(BIN)/python benchmarks/look_site.py build/site index.html bench.html reference/rights.html measurement.html
+
 look: setup ## the verdict's report in a real browser: build/look; needs chromium
 	rm -rf build/look && mkdir -p build/look/judged
 	cp -r tests/monitoring/measured/run tests/benchmarks/real_run/ngram build/look/judged/
@@ -116,10 +128,10 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/upgrade.md
 	$(BIN)/python benchmarks/upgrade_diff.py --write
 
-coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
+coverage: setup ## how often intervals hold, in virtual time: the table of docs/coverage.md
 	$(BIN)/python benchmarks/coverage.py --write
 
-worlds: setup ## count false words of reports in 20 worlds, half an hour: the table of docs/measurement.md; SEED=S
+worlds: setup ## count false words of reports in 20 worlds, half an hour: the table of docs/coverage.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1
@@ -141,4 +153,4 @@ others: setup .venv-others/.ready ## measure servers of others (llama.cpp, xpyd-
 	$(BIN)/python benchmarks/foreign_servers.py $(if $(RECORD),--record)
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-run .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build

@@ -16,7 +16,7 @@ if str(ROOT) not in sys.path:
 
 from tandem.errors import InputError  # noqa: E402
 
-MEASUREMENT = ROOT / "docs" / "measurement.md"
+DOCS = ROOT / "docs"
 COLUMNS = 125  # of prose; a row of a table is one line, however long
 _KEPT = "\0"  # stands for a blank inside of a code span, where no line may end
 
@@ -26,18 +26,32 @@ def marks(name: str) -> tuple[str, str]:
     return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
 
 
-def write_between(name: str, text: str, document: Path = MEASUREMENT) -> None:
+def find_document(name: str) -> Path:
+    """Return the page of docs/ that has the marks of this name.
+
+    Raises:
+        InputError: none has them, or several have.
+    """
+    pages = [page for page in sorted(DOCS.glob("*.md")) if marks(name)[0] in page.read_text(encoding="utf-8")]
+    if len(pages) != 1:
+        change = f"write {' and '.join(marks(name))} where the figures stand, each on a line of its own"
+        raise InputError(f"{len(pages)} pages have the mark of {name}", where=str(DOCS), change=change)
+    return pages[0]
+
+
+def write_between(name: str, text: str, document: Path | None = None) -> None:
     """Put `text` in the place of what stands between the marks of this name.
 
     Args:
         name: of the figures.
         text: Markdown, without the newline at its end; prose is wrapped.
-        document: that has the marks.
+        document: that has the marks; found among the pages where nobody says which.
 
     Raises:
         InputError: it has not, or one of them alone.
     """
     begin, end = marks(name)
+    document = document or find_document(name)
     written = document.read_text() if document.exists() else ""
     before, begun, rest = written.partition(f"{begin}\n")
     _, ended, after = rest.partition(end)

@@ -267,10 +267,11 @@ def look_at(page: Path, look: Look) -> list[str]:
     """
     size = page.stat().st_size
     heavy = [f"the page has {size} bytes, more than {MOST_BYTES}"] if size > MOST_BYTES else []
-    return [*asyncio.run(_each_view(page.absolute().as_uri(), look)), *heavy]
+    return [*asyncio.run(look_in_views(page.absolute().as_uri(), look)), *heavy]
 
 
-async def _each_view(url: str, look: Look) -> list[str]:
+async def look_in_views(url: str, look: Look) -> list[str]:
+    """Look at an address in every view; return what is wrong."""
     wrong = []
     async with browser() as address, aiohttp.ClientSession() as session:
         for view in VIEWS:

@@ -1,4 +1,4 @@
-"""Prove in virtual time that 95 % means 95 %: print Markdown for docs/measurement.md.
+"""Prove in virtual time that 95 % means 95 %: print Markdown for docs/coverage.md.
 
     python benchmarks/coverage.py [--seeds N] [--seed N] [--write]
 
@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 import coverage_reports  # noqa: E402
 import coverage_world  # noqa: E402
-from between_marks import MEASUREMENT, write_between  # noqa: E402
+from between_marks import write_between  # noqa: E402
 from coverage_ways import WAYS, Said, by_prompt, by_prompt_and_start  # noqa: E402
 from coverage_world import PLAIN, SEED, Server  # noqa: E402
 from taken_on import taken_on  # noqa: E402
@@ -214,7 +214,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a cell (default 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the runs' draws, from 0 (default 0)")
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {MEASUREMENT.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help="put the tables into their page of docs/")
     options = parser.parse_args()
     if options.seed < 0:
         parser.error(f"argument --seed: {options.seed} is below 0; give 0 or a higher whole number")

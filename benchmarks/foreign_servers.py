@@ -2,7 +2,7 @@
 
 llama.cpp's own server, plain and with n-gram drafts, xpyd-sim and mock-llm run on loopback, 288 requests a run. The
 table says how each calls itself, how many requests failed or were asked again, and Tandem's TPOT beside the server's
-own log. It is printed and written into docs/measurement.md, between its two markers.
+own log. It is printed and written into docs/accuracy.md, between its two markers.
 
 Exit codes: 0 done; 1 a request failed or is missing, or a TPOT is more than 2 % off the server's log; 3 a server cannot
 be had or run.
@@ -189,7 +189,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--record", action="store_true", help="record one stream of each server: tests/bench/streams/foreign"
     )
-    parser.add_argument("--no-docs", action="store_true", help="leave docs/measurement.md as it is")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
     return parser.parse_args(argv)
 
 

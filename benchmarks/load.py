@@ -1,4 +1,4 @@
-"""Measure the measuring: accuracy, bursts and capacity of the load; print Markdown for docs/measurement.md.
+"""Measure the measuring: accuracy, bursts and capacity of the load; print Markdown for docs/.
 
     python benchmarks/load.py [--only accuracy|bursts|capacity] [--llmperf DIR] [--write]
 
@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 import load_accuracy  # noqa: E402
 import load_bursts  # noqa: E402
 import load_capacity  # noqa: E402
-from between_marks import MEASUREMENT, write_between  # noqa: E402
+from between_marks import write_between  # noqa: E402
 from load_parts import PartError  # noqa: E402
 from taken_on import taken_on  # noqa: E402
 
@@ -71,7 +71,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--llmperf", type=Path, metavar="DIR", help="checkout of llmperf's pinned commit")
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {MEASUREMENT.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help="put the tables into their page of docs/")
     options = parser.parse_args()
     measure = {"accuracy": accuracy, "bursts": bursts, "capacity": partial(capacity, checkout=options.llmperf)}
     held = True

@@ -2,7 +2,7 @@
 
 Two servers at a time, which differ in speculation alone: n-gram drafts against none, then the model as its own draft
 against none. Tandem's own load measures them (`tandem bench run`, A B B A); real_table.py recomputes every figure
-from what it recorded. The tables are printed and written into docs/measurement.md, between its two markers.
+from what it recorded. The tables are printed and written into docs/accuracy.md, between its two markers.
 
 Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM cannot be had or run, or this
 machine is busy; 4 a control failed, so a verdict is void.
@@ -109,7 +109,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--report", type=Path, metavar="DIR", help="only make the tables of an earlier measurement")
     parser.add_argument("--keep", action="store_true", help="keep the records in benchmarks/real_records")
-    parser.add_argument("--no-docs", action="store_true", help="leave docs/measurement.md as it is")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
     return parser.parse_args(argv)
 
 

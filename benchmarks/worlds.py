@@ -1,4 +1,4 @@
-"""Count the false words of whole reports in worlds of a known truth: print Markdown for docs/measurement.md.
+"""Count the false words of whole reports in worlds of a known truth: print Markdown for docs/coverage.md.
 
     python benchmarks/worlds.py [--seeds N] [--seed S] [--world NAME] [--write]
 
@@ -25,7 +25,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from between_marks import MEASUREMENT, write_between  # noqa: E402
+from between_marks import write_between  # noqa: E402
 from taken_on import taken_on  # noqa: E402
 from world_records import World, simulate_run  # noqa: E402
 
@@ -208,7 +208,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a world (default 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)")
     parser.add_argument("--world", choices=[world.name for world in WORLDS], metavar="NAME", help="this world alone")
-    parser.add_argument("--write", action="store_true", help=f"put the table into {MEASUREMENT.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help="put the table into its page of docs/")
     options = parser.parse_args()
     if options.write and options.world:
         parser.error("--write takes the table of all worlds: leave --world away")

@@ -1,7 +1,7 @@
 """Write the pages that say what the code says: `python docs/write_pages.py [--check]`.
 
-Each page is a template of docs/pages/ and the tables of one module. `--check` writes nothing and exits 1 where a page
-is stale. Invariant: every key of a schema, every rule, metric, right and field of the verdict is one row.
+Each page is a template of docs/pages/ and the tables of one module; each policy is a file of JSON. `--check` writes
+nothing and exits 1 where a page is stale. Invariant: every key of a schema, every rule, metric, right and field of the verdict is one row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -34,7 +33,10 @@ from tandem.spec.workspace import load_workspace
 
 DOCS = Path(__file__).parent
 EXAMPLE = "post-us-east-2"
-REFERENCES: dict[str, type[SpecRecord]] = {"environment.md": Environment, "experiment.md": Experiment}
+REFERENCES: dict[str, type[SpecRecord]] = {
+    "reference/environment.md": Environment,
+    "reference/experiment.md": Experiment,
+}
 RULE_SECTIONS = {
     ExperimentContext: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
     EnvironmentContext: ("Of an environment", "Told in the environment's file."),
@@ -161,7 +163,7 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
 
 
 def render_pages() -> dict[str, str]:
-    """Return the text of each page by its file's name."""
+    """Return the text of each page and policy, by its path below docs/."""
     # the pages are Markdown, and nothing in them is a stranger's
     templates = jinja2.Environment(  # noqa: S701
         loader=jinja2.FileSystemLoader(DOCS / "pages"), trim_blocks=True, keep_trailing_newline=True,
@@ -170,22 +172,24 @@ def render_pages() -> dict[str, str]:
     templates.filters |= {
         "cell": lambda text: text.replace("|", "\\|"),
         "quote_words": lambda words: ", ".join(f"`{word}`" for word in words),
-        "dump_json": partial(json.dumps, indent=2),
     }
     kinds: dict[type, type] = {ArmContext: ExperimentContext}  # a rule of a variant is one of its experiment
     sections = [
         (texts, [rule for rule in RULES if kinds.get(rule.context_type, rule.context_type) is kind])
         for kind, texts in RULE_SECTIONS.items()
     ]
+    example = load_example()
+    people_values = build_people_values(example)
+    decisions = {path.name: path.read_text().partition("\n")[0] for path in (DOCS / "decisions").glob("0*.md")}
     values: dict[str, dict[str, Any]] = {
-        "rules.md": {"sections": sections},
-        "metrics.md": {
+        "reference/rules.md": {"sections": sections},
+        "reference/metrics.md": {
             "bench_metrics": metrics.CATALOGUE.values(),
             "post_figures": metrics.POST_FIGURES,
             "other_metrics": metrics.CLOUDWATCH_METRICS.values(),
             "publishers": metrics.PUBLISHERS.values(),
         },
-        "verdict.md": {
+        "reference/verdict.md": {
             "schema": schema.SCHEMA,
             "fewest_rounds": FEWEST_ROUNDS,
             "cell_words": get_args(schema.CellWord),
@@ -193,10 +197,19 @@ def render_pages() -> dict[str, str]:
             "overall_verdicts": get_args(schema.OverallVerdict),
             "structs": list(list_structs()),
         },
-        "people.md": build_people_values(load_example()),
+        "people.md": people_values,
+        "reference/rights.md": people_values,
+        "decisions/README.md": {"decisions": sorted(decisions.items())},
     }
     values |= {name: {"sections": list_sections(record)} for name, record in REFERENCES.items()}
-    return {name: templates.get_template(name).render(page_values) for name, page_values in values.items()}
+    pages = {
+        name: templates.get_template("decisions.md" if "decisions" in name else Path(name).name).render(page_values)
+        for name, page_values in values.items()
+    }
+    documents = {kind: policy for kind, (_, policy) in people_values["policies"].items()}
+    documents["doctor"] = policies.build_command_policy(example, "doctor")
+    return pages | {f"reference/policies/{name}.json": f"{json.dumps(document, indent=2)}\n"
+                    for name, document in documents.items()}  # fmt: skip
 
 
 def write_pages(pages: dict[str, str], folder: Path, arguments: Iterable[str]) -> int:
@@ -208,9 +221,10 @@ def write_pages(pages: dict[str, str], folder: Path, arguments: Iterable[str]) -
     paths = {folder / name: text for name, text in pages.items()}
     stale = {path: text for path, text in paths.items() if not path.is_file() or path.read_text() != text}
     if "--check" in arguments:
-        sys.stderr.writelines(f"docs/{path.name} is stale: run `make docs`\n" for path in stale)
+        sys.stderr.writelines(f"{path.relative_to(folder)} is stale: run `make docs`\n" for path in stale)
         return int(bool(stale))
     for path, text in stale.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return 0
 

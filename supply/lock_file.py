@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 INPUT_PATTERNS = (
     "requirements.in", "requirements-*.in", "images/*requirements.in", "images/*/*requirements.in",
     "rehearsal/*/requirements.in", "benchmarks/*requirements.in",
-    "benchmarks/*/requirements.in", "supply/requirements.in",
+    "benchmarks/*/requirements.in", "supply/requirements.in", "supply/*/requirements.in",
 )  # fmt: skip
 _PACKAGE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+))?$")
 _HASH = "--hash="

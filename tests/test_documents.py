@@ -113,6 +113,26 @@ def test_the_glossary_has_each_term_once_in_order() -> None:
     assert terms == sorted({term.casefold(): term for term in terms}.values(), key=str.casefold)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=named)
+def test_a_page_has_one_job_and_at_most_300_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 300
+
+
+def test_the_index_leads_to_every_page_and_reference() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    names = [named(path).removeprefix("docs/") for path in (*PAGES, *(ROOT / "docs/reference").glob("*.md"))]
+    assert [name for name in names if name != "README.md" and f"]({name}" not in index] == []
+
+
+def test_the_site_leads_to_every_page_and_reference() -> None:
+    places = re.findall(r": (\S+\.md)$", (ROOT / "supply/site/mkdocs.yml").read_text(), flags=re.MULTILINE)
+    pages = [*PAGES, *(ROOT / "docs/reference").glob("*.md"), ROOT / "docs/decisions/README.md"]
+    assert sorted(places) == sorted(named(path).removeprefix("docs/") for path in pages)
+
+
+@pytest.mark.parametrize("page", ["docs/README.md", "README.md", "docs/architecture.md"])
 def test_readers_are_led_to_the_glossary(page: str) -> None:
     assert "glossary.md)" in (ROOT / page).read_text()

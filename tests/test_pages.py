@@ -26,11 +26,11 @@ def test_every_key_but_the_name_is_a_row_and_says_what_it_means(name: str) -> No
 
 def test_a_row_says_type_limits_default_and_meaning() -> None:
     row = "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever have |"
-    assert row in PAGES["environment.md"]
+    assert row in PAGES["reference/environment.md"]
 
 
 def test_fields_of_the_verdict_are_spelled_as_in_the_file() -> None:
-    assert "| `class` | `str` |" in PAGES["verdict.md"]
+    assert "| `class` | `str` |" in PAGES["reference/verdict.md"]
 
 
 def test_a_stale_page_is_named_or_written(tmp_path: Path) -> None:

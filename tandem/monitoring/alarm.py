@@ -37,7 +37,8 @@ class MetricAlarm:
         name: unique in the account and region; starts with the environment's name.
         sentence: one sentence of what is wrong when it fires.
         reason: why this threshold.
-        anchor: heading in docs/runbook.md, as its anchor.
+        anchor: heading in the page, as its anchor.
+        page: of docs/, in which a person reads what to do.
         lines: what is read; exactly one is shown, and that one is compared.
         comparison, threshold: it fires above (or below) this level, in the unit of the shown line.
         period_s: of the statistic.
@@ -51,6 +52,7 @@ class MetricAlarm:
     sentence: str
     reason: str
     anchor: str
+    page: str = "runbook-serving.md"
     lines: tuple[MetricLine | MathExpression, ...]
     comparison: Comparison = "above"
     threshold: float = 0
@@ -63,7 +65,7 @@ class MetricAlarm:
     @property
     def description(self) -> str:
         """What stands in the console and in the notification."""
-        return f"{self.sentence} Threshold: {self.reason}. What to do: docs/runbook.md#{self.anchor}"
+        return f"{self.sentence} Threshold: {self.reason}. What to do: docs/{self.page}#{self.anchor}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +123,7 @@ def build_alarm(
     when no values come any more, and what it notifies with it.
 
     Args:
-        name_parts: of its name; the first is its kind, and its heading in docs/runbook.md.
+        name_parts: of its name; the first is its kind, and its heading in the runbook.
         fields: of MetricAlarm.
     """
     is_percentile = any(isinstance(line, MetricLine) and line.statistic.startswith("p") for line in lines)

@@ -23,6 +23,7 @@ TOO_OLD, IDLE_BLOCK, STOP_FAILURE, EXCESS_NODES = "too-old", "idle-block", "stop
 GUARD_SILENCE, GUARD_ERRORS, GUARD_THROTTLES = "guard-silent", "guard-errors", "guard-throttles"
 DEAD_LETTERS = "guard-gave-up"
 STOP_ANCHOR = "when-the-fleet-must-stop"
+PAGE = "runbook-guard.md"
 
 PERIOD_S = 300  # one pass of the reaper
 # At max_hours the reaper stops the fleet itself: EKS has 10 minutes, then it ends instances by id, and EC2 takes some.
@@ -128,4 +129,4 @@ def _build_pass_alarm(
     statistic = "Sum" if source.publisher == metrics.LAMBDA else "Maximum"
     line = source.line(metric, statistic, id="seen", is_visible=True)
     fields = {"periods": 1, **fields}
-    return build_alarm(source.environment, name_parts, sentence, reason, line, period_s=PERIOD_S, **fields)
+    return build_alarm(source.environment, name_parts, sentence, reason, line, period_s=PERIOD_S, page=PAGE, **fields)

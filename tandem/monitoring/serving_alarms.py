@@ -8,7 +8,7 @@ What it sends tells two states apart (amazon-cloudwatch-agent, awscontainerinsig
 which a container is on a node has a count of restarts, one that waits for a node, a device or a mount has none; and a
 Service without a ready pod is not counted at all. So `not-ready` is a server whose pod runs and does not come up
 (artifact, model, a slow start), and `not-started` one whose pod runs nothing while a sibling's does (claim, mount).
-Which of these it is, no metric says: docs/runbook.md does.
+Which of these it is, no metric says: docs/runbook-serving.md does.
 
 What is not counted may never have been sent. The user guide says that arithmetic takes a missing value for 0, and not
 whether it does so of a metric without any: so each of these is filled, and stands in a difference all the same. A

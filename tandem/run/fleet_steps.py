@@ -128,7 +128,7 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
     text = ", ".join(f"{name} shows {count} of {declared} devices" for name, count in short.items())
     ready_at = work.result.get("ready_at") or work.world.now().isoformat()
     if (work.world.now() - datetime.fromisoformat(ready_at)).total_seconds() > DEVICE_WAIT_S:
-        raise RunEndError(f"{text} {DEVICE_WAIT_S // 60} min after it was ready; see docs/runbook.md#not-ready")
+        raise RunEndError(f"{text} {DEVICE_WAIT_S // 60} min after it was ready; see docs/runbook-serving.md#not-ready")
     return StepProgress(note=text, result={**work.result, "ready_at": ready_at})
 
 
@@ -173,7 +173,7 @@ def _describe_absence(work: StepWork) -> str:
     world = work.world
     fleet = observe_fleet(world.clients, world.guard, world.now())
     instances = ", ".join(f"{instance.id} is {instance.state}" for instance in fleet.instances) or "EC2 lists none"
-    return f"the node group is {fleet.status or 'unknown'}, {instances}; see docs/runbook.md#not-ready"
+    return f"the node group is {fleet.status or 'unknown'}, {instances}; see docs/runbook-serving.md#not-ready"
 
 
 def label_for_serving(work: StepWork) -> StepProgress:

@@ -7,7 +7,7 @@ from pathlib import Path
 import load
 import pytest
 import real
-from between_marks import COLUMNS, MEASUREMENT, marks, wrapped, write_between
+from between_marks import COLUMNS, find_document, marks, wrapped, write_between
 
 from tandem.errors import InputError
 
@@ -71,10 +71,15 @@ def test_no_line_ends_inside_of_a_code_span() -> None:
     assert command in wrapped(f"{'word ' * 20}{command} {'word ' * 20}")
 
 
+def test_figures_without_a_page_are_refused() -> None:
+    with pytest.raises(InputError, match="0 pages have the mark of nothing"):
+        write_between("nothing", "new")
+
+
 LLMPERF = [f"llmperf {name}" for name in ("comparison", "tokenizers", "machine")]
 
 
 @pytest.mark.parametrize("name", [*load.PARTS, "coverage", real.FIGURES, *LLMPERF])
-def test_the_measurements_page_has_one_place_for_each_benchmark(name: str) -> None:
-    page = MEASUREMENT.read_text()
+def test_one_page_has_one_place_for_each_benchmark(name: str) -> None:
+    page = find_document(name).read_text()
     assert [page.count(f"{mark}\n") for mark in marks(name)] == [1, 1]

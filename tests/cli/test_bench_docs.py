@@ -18,7 +18,7 @@ from tandem.cli.program import app
 from tandem.errors import TandemError
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = (ROOT / "docs" / "bench.md").read_text()
+PAGE = "".join((ROOT / "docs" / name).read_text() for name in ("bench.md", "publish.md", "compare.md"))
 SPEAKING = [
     *(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py"),
     ROOT / "tandem" / "aws" / "faults.py", ROOT / "tandem" / "cli" / "bench_flags.py",

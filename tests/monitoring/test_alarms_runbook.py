@@ -18,7 +18,7 @@ from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
 from tandem.spec import names
 
-RUNBOOK = ROOT / "docs" / "runbook.md"
+PAGES = [ROOT / "docs" / name for name in ("runbook.md", "runbook-serving.md", "runbook-guard.md")]
 SCOPE = watched(only=["post"], reference=REFERENCE)
 ENVIRONMENT = SCOPE.environment
 ALARMS = [build_alarms(watched()), build_alarms(SCOPE)]
@@ -53,7 +53,7 @@ def sections(text: str) -> dict[str, str]:
     return {anchor(heading): body for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-TEXT = RUNBOOK.read_text()
+TEXT = "".join(page.read_text() for page in PAGES)
 SECTIONS = sections(TEXT)
 BLOCKS = re.findall(r"^```\n(.*?)^```", TEXT, flags=re.DOTALL | re.MULTILINE)
 SPELT = re.findall(r"`([^`\n]+)`", TEXT)
@@ -74,6 +74,12 @@ def wanted() -> set[str]:
 
 def test_every_alarm_has_a_section_and_every_section_an_alarm():
     assert set(SECTIONS) == wanted() | PROCEDURES
+
+
+def test_an_alarm_leads_to_the_page_that_has_its_section():
+    alarms = [alarm for each in (*ALARMS, FLOOR, GUARD) for alarm in (*each.alarms, each.suppressor) if alarm]
+    pages = {alarm.page: sections((ROOT / "docs" / alarm.page).read_text()) for alarm in alarms}
+    assert [alarm.name for alarm in alarms if alarm.anchor not in pages[alarm.page]] == []
 
 
 @pytest.mark.parametrize("section", sorted(wanted() - {CALLED, STOP_ANCHOR, "parked"}))

@@ -66,7 +66,7 @@ def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
         read = line(alarm)
         (publisher,) = (publisher for publisher, metric in metrics.CLOUDWATCH_METRICS if metric == read.metric)
         assert tuple(dimension for dimension, _ in read.dimensions) in metrics.PUBLISHERS[publisher].dimensions
-        assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
+        assert alarm.description.endswith(f"docs/{alarm.page}#{alarm.anchor}")
         assert len(alarm.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
         assert name in alarm.sentence
         assert alarm.sentence.endswith(".")

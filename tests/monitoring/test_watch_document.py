@@ -1,4 +1,4 @@
-"""docs/metrics.md and docs/watch.md tell every graph."""
+"""docs/reference/metrics.md and docs/watch.md tell every graph."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import pytest
 from hosted import ENVIRONMENTS, ROOT, drawn, graphs
 
-DOCUMENT = (ROOT / "docs" / "metrics.md").read_text() + (ROOT / "docs" / "watch.md").read_text()
+DOCUMENT = (ROOT / "docs" / "reference" / "metrics.md").read_text() + (ROOT / "docs" / "watch.md").read_text()
 TITLES = sorted(
     {
         re.split(r", | \[", graph.title)[0] if not graph.title.startswith("Figure 4") else graph.title.split(", p50")[0]

@@ -1,4 +1,4 @@
-"""docs/people.md says of each `*` in the templates' statements why it cannot be narrower, and of no other."""
+"""docs/reference/rights.md says of each `*` in the templates' statements why it cannot be narrower, and of no other."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Row = tuple[tuple[str, ...], tuple[str, ...], str]  # actions, texts, why
 
 
 def page_rows() -> list[Row]:
-    text = (ROOT / "docs/people.md").read_text()
-    table = text.partition("### Of what is deployed\n")[2].partition("\n## ")[0]
+    text = (ROOT / "docs/reference/rights.md").read_text()
+    table = text.partition("## Wildcards of what is deployed\n")[2].partition("\n## ")[0]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:2] == "| "]
     return [(words(actions), words(texts), why) for _, actions, texts, why in cells[1:]]
 

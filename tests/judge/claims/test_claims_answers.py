@@ -365,7 +365,7 @@ def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
 
 
 def test_the_rules_that_an_answer_names_are_rules(root):
-    rules = (root / "docs" / "rules.md").read_text()
+    rules = (root / "docs" / "reference" / "rules.md").read_text()
     assert all(f"| `{name}` |" in rules for name in ("tokenizer-equal", "vocabulary-equal", "draft-family"))
     assert all(name in answer("C14").why for name in ("tokenizer-equal", "vocabulary-equal", "draft-family"))
 

@@ -35,7 +35,7 @@ def test_claims_name_classes_and_metrics_of_ours_and_contradict_each_other_both_
 
 
 def test_the_page_has_every_claim_as_the_register_has_it(root):
-    page = (root / "docs" / "measurement.md").read_text()
+    page = (root / "docs" / "judgment.md").read_text()
     for claim in read_register().claim:
         classes = ", ".join(claim.classes) or ("all" if claim.metrics else "-")
         row = f"| {claim.id} | {claim.text} | {classes} | {claim.confirms} |"

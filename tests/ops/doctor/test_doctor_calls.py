@@ -94,14 +94,11 @@ def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
     assert exit_code(lines, strict=False) == 3
 
 
-def test_the_document_prints_the_policy_of_the_example() -> None:
+def test_the_reference_has_the_policy_of_the_example() -> None:
     example = workspace().environments["post-us-east-2"]
     assert example.record is not None
-    document = (ROOT / "docs/doctor.md").read_text()
-
-    printed = json.loads(document.partition("```json\n")[2].partition("```")[0])
-
-    assert printed == build_command_policy(example.record, "doctor")
+    document = json.loads((ROOT / "docs/reference/policies/doctor.json").read_text())
+    assert document == build_command_policy(example.record, "doctor")
 
 
 def test_the_document_has_a_row_for_each_check_in_its_order_and_says_which_are_needed() -> None:
