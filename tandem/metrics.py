@@ -19,7 +19,7 @@ class Metric:
     """One figure.
 
     Args:
-        definition: the formula and its known bias, in the words of docs/measurement.md.
+        definition: the formula and its known bias.
         title: of its graphs, without statistic and unit; empty: it is not published. What is drawn is published, and
             the reverse.
         sentence: what a graph of it shows and what it does not.
