@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof check render deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others site look-site clean
+.PHONY: help setup demo test proof check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others site look-site release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -65,6 +65,9 @@ test: setup ## style, types and the tests, but for those of make proof
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' tests/proofs
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests --ignore=tests/proofs
+
+golden: setup ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
+	$(BIN)/python tests/frozen/freeze.py --write
 
 lint: setup ## style, format, imports, sizes and names, types
 	$(BIN)/ruff check
@@ -151,6 +154,9 @@ record-real: setup ## record again what real vLLM servers send: tests/bench/stre
 
 others: setup .venv-others/.ready ## measure servers of others (llama.cpp, xpyd-sim, mock-llm); under ten minutes; RECORD=1
 	$(BIN)/python benchmarks/foreign_servers.py $(if $(RECORD),--record)
+
+release: setup ## write a release: VERSION=0.2.0 into pyproject.toml and CHANGELOG.md, checksums into build/release
+	$(BIN)/python -m supply.release "$(VERSION)"
 
 clean: ## remove what setup made
 	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build

@@ -1,0 +1,110 @@
+"""docs/extend.md: each addition is at most three files, and leaves the suite green in a copy of the repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTIONS = re.findall(
+    r"^## (.+?)$.*?^```diff\n(.*?)^```", (ROOT / "docs/extend.md").read_text(), re.DOTALL | re.MULTILINE
+)
+PATCHES = dict(SECTIONS)
+KINDS = {
+    "A model", "A runtime version", "A rule", "A field of the environment", "A metric of the bench", "A widget",
+    "An alarm", "A command",
+}  # fmt: skip
+SHORT = {"A model": "tests/spec/test_catalogue.py", "A rule": "tests/rules/test_examples.py"}
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    )
+
+
+def run_python(folder: Path, *arguments: str) -> None:
+    result = run(folder, sys.executable, *arguments)
+    assert result.returncode == 0, result.stdout[-4000:]
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The committed files, and what is changed of them, as a repository of its own."""
+    folder = tmp_path / "copy"
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    for name in names:
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    for name in (".venv", "node_modules"):
+        (folder / name).symlink_to(ROOT / name)
+    run(folder, "git", "init", "--quiet")
+    run(folder, "git", "add", "--all")
+    return folder
+
+
+def apply_patch(folder: Path, kind: str) -> None:
+    (folder.parent / "addition.patch").write_text(PATCHES[kind])
+    result = run(folder, "git", "apply", "../addition.patch")
+    assert result.returncode == 0, result.stdout
+    run(folder, "git", "add", "--all")
+
+
+def test_the_page_has_every_kind_of_addition() -> None:
+    assert set(PATCHES) == KINDS
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_addition_is_at_most_three_files_by_hand(kind: str) -> None:
+    files = {
+        *re.findall(r"^\+\+\+ b/(.+)$", PATCHES[kind], re.MULTILINE),
+        *re.findall(r"^diff .* b/(.+)$", PATCHES[kind], re.MULTILINE),
+    }
+    assert 1 <= len(files) <= 3
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_patch_fits_the_repository(kind: str) -> None:
+    result = subprocess.run(
+        ["git", "apply", "--check"], input=PATCHES[kind], cwd=ROOT, text=True, capture_output=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("kind", sorted(SHORT))
+def test_an_addition_leaves_its_own_tests_green(kind: str, copy: Path) -> None:
+    apply_patch(copy, kind)
+    run_python(copy, "-m", "pytest", "-q", "-p", "no:cacheprovider", SHORT[kind])
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_an_addition_leaves_the_whole_suite_green(kind: str, copy: Path) -> None:
+    apply_patch(copy, kind)
+    run_python(copy, "docs/write_pages.py")
+    run_python(copy, "-m", "tandem", "render")
+    run_python(copy, "tests/frozen/freeze.py", "--write")
+    run(copy, "git", "add", "--all")
+    run_python(
+        copy,
+        "-m",
+        "pytest",
+        "-q",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "--no-loadscope-reorder",
+        "--deselect",
+        "tests/extend",
+    )
