@@ -60,7 +60,8 @@ def check_release(root: Path, version: str) -> None:
         raise ValueError(f"VERSION: got {version!r}, allowed three numbers, {old_version} or later; write e.g. 0.2.0")
     if re.search(rf"^## {re.escape(version)} ", (root / "CHANGELOG.md").read_text(), re.MULTILINE):
         raise ValueError(f"CHANGELOG.md has {version} already: choose a later version")
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=root, capture_output=True, text=True, check=True)
+    status_command = ["git", "status", "--porcelain"]  # whichever git the caller has
+    status = subprocess.run(status_command, cwd=root, capture_output=True, text=True, check=True)
     if status.stdout:
         raise ValueError(f"the checkout has changes; commit them first:\n{status.stdout.rstrip()}")
     for words, problem, command in CHECKS:
