@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections.abc import Iterator
 from typing import TextIO
@@ -15,9 +16,11 @@ from typing import TextIO
 from tandem.bench.estimate import estimate_turn_s, format_duration
 from tandem.bench.plan import PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.terminal_text import PrintableStream
+from tandem.bench.terminal_text import PrintableStream, wrap_text
 
 TERMINAL_S, LOG_S = 0.5, 5.0
+BAR_COLUMNS = 20
+LOG_COLUMNS = 100  # where no terminal and no COLUMNS says another width
 CLEAR_LINE = "\r\x1b[K"
 
 
@@ -41,7 +44,8 @@ class RunProgress:
 
     def notify(self, sentence: str) -> None:
         """Write a sentence of its own."""
-        self._replace_line(f"{sentence}\n")
+        columns = shutil.get_terminal_size((LOG_COLUMNS, 0)).columns
+        self._replace_line("\n".join(wrap_text(sentence, columns, indent="    ")) + "\n")
 
     def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
         """Say which turn begins, and how many of its requests an earlier run has recorded."""
@@ -97,7 +101,13 @@ class RunProgress:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
             if self._turn_name:
-                self._replace_line(self.status_line() if self._terminal else f"{self.status_line()}\n")
+                self._replace_line(self._draw_bar() if self._terminal else f"{self.status_line()}\n")
+
+    def _draw_bar(self) -> str:
+        """Return the line of a terminal, which is no wider: how far the run is, then where it stands."""
+        share = self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
+        bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
+        return f"{bar}{self.status_line()}"[: shutil.get_terminal_size().columns - 1]
 
     def _replace_line(self, text: str) -> None:
         """Write `text` where the line stands; a run goes on when nobody reads any more."""

@@ -6,6 +6,7 @@ costs, refuses one whose watching costs more than it admits, and tells what no a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -63,7 +64,6 @@ def check(
     if selection.as_json:
         print_json(_build_document(inputs, old_snapshot, changes) | {"exit_code": int(code)})
         return code
-    print_spec_faults(inputs.faults, is_brief=not verbose, has_sources=why)
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
     environments = format_count(len(inputs.workspace.environments), "environment")
     experiments = format_count(len(inputs.workspace.experiments), "experiment")
@@ -71,6 +71,8 @@ def check(
     print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
     if not refusals:
         _print_files(inputs)
+    sys.stdout.flush()
+    print_spec_faults(inputs.faults, is_brief=not verbose, has_sources=why)
     if old_snapshot:
         recompile.print_changes(old_snapshot, changes)
     if verbose:
@@ -145,4 +147,4 @@ def _print_pins(inputs: CommandInputs) -> None:
         print_line(f"pins that move together, {add_ons} beside these (docs/upgrade.md):")
     for pin in component_pins:
         print_line(f"  {pin.component} {pin.value}")
-        print_line(f"    {pin.file}: {pin.key}")
+        print_rows([(f"{pin.file}: {pin.key}",)], indent=4)

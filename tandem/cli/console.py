@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tandem.bench.terminal_text import clean_text
+from tandem.bench.terminal_text import clean_text, wrap_text
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.spec.faults import SpecError, SpecFault
 
@@ -60,6 +60,18 @@ def print_line(text: str, *, style: str = "", stderr: bool = False) -> None:
     """Print one line that is never folded; its first word may have a style."""
     word, separator, rest = clean_text(text).partition(" ")
     open_console(stderr=stderr).print(Text.assemble((word, style), separator, rest), soft_wrap=True)
+
+
+def print_message(text: str, *, style: str = "", stderr: bool = False, is_brief: bool = False) -> None:
+    """Print a sentence; where a terminal or COLUMNS says how wide, folded below itself, or cut where it is brief."""
+    console, lines = open_console(stderr=stderr), [clean_text(text)]
+    if console.is_terminal or "COLUMNS" in os.environ:
+        lines = wrap_text(text, console.width, indent="  ")
+        if is_brief and len(lines) > 1:
+            lines = [f"{clean_text(text)[: console.width - 1].rstrip()}…"]
+    for line in lines:
+        print_line(line, style=style, stderr=stderr)
+        style = ""
 
 
 def print_rows(
@@ -144,7 +156,7 @@ def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str,
     else:
         location = f"{fault.where}: " if fault.where else ""
         for line in f"error: {location}{fault.problem.rstrip()}".splitlines():
-            print_line(line, style=STYLES["error"], stderr=True)
+            print_message(line, style=STYLES["error"], stderr=True)
         if fault.change:
             print(f"  change   {fault.change}", file=sys.stderr)
     return code
@@ -172,7 +184,7 @@ def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False, ha
             problem = f"`{first.path}` {first.got}. {first.change}"
         is_short = is_brief and word == "warning"
         more = f" (and {len(other_faults)} more)" if is_short and other_faults else ""
-        print_line(f"{word}: {first.place}: {problem}{more}", style=STYLES[word], stderr=True)
+        print_message(f"{word}: {first.place}: {problem}{more}", style=STYLES[word], stderr=True, is_brief=is_short)
         lines = [] if is_short else [f"  also     {fault.place}" for fault in other_faults]
         if first.allowed and not is_short:
             lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]

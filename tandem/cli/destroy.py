@@ -19,7 +19,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.filesize import decimal
 
-from tandem.cli.console import format_count, print_json, print_rows
+from tandem.cli.console import format_count, print_json, print_line, print_message, print_rows
 from tandem.cli.flags import EnvironmentName, require_range
 from tandem.cli.fleet import read_environment
 from tandem.cli.selection import DEFAULTS, Selection
@@ -30,7 +30,7 @@ from tandem.ops.destroy.stacks import DELETE_FAILED
 from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import TeardownSurvey, survey_teardown
 from tandem.ops.leftovers import LeftoverResource, search_leftovers
-from tandem.shell_command import clean_text, quote_command
+from tandem.shell_command import quote_command
 
 
 def destroy(
@@ -96,7 +96,8 @@ def destroy(
 
 
 def _print_progress(line: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S} {clean_text(line)}", file=sys.stderr, flush=True)
+    print_message(f"{datetime.now(UTC):%H:%M:%S} {line}", stderr=True)
+    sys.stderr.flush()
 
 
 def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
@@ -141,4 +142,5 @@ def _print_leftovers(leftovers: Sequence[LeftoverResource], failures: Mapping[st
         lines.append(f"{resource.kind} {resource.name}: {fate}")
     lines = lines or ["nothing"]
     lines += [f"not searched: {kind}: {why}" for kind, why in failures.items()]
-    print(head, *(clean_text(f"  {line}") for line in lines), sep="\n")
+    print_line(head)
+    print_rows((line,) for line in lines)

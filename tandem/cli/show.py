@@ -113,15 +113,13 @@ def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool
     for experiment in inputs.list_experiments(environment):
         title, serving = inputs.catalogue.runtimes[experiment.runtime].title, experiment.serving
         yield "experiment", f"{experiment.name}: {experiment.target} on {title}, TP {serving.tensor_parallel_size}"
-        texts = {variant.name: format_speculation(variant) for variant in experiment.all_variants()}
-        widths = [max(map(len, words)) for words in (texts, texts.values())]
+        width = max(len(variant.name) for variant in experiment.all_variants())
         for variant in experiment.all_variants():
-            key = compute_artifact_key(experiment, variant, inputs.catalogue).name
-            yield "", VerbatimText(f"{variant.name:<{widths[0]}}  {texts[variant.name]:<{widths[1]}}  {key}")
+            yield "", VerbatimText(f"{variant.name:<{width}}  {format_speculation(variant)}")
+            yield "", VerbatimText(f"  {compute_artifact_key(experiment, variant, inputs.catalogue).name}")
         yield "", "the only difference is what stands above; flags, image, devices and requests are equal"
-    faults = _list_faults(inputs, environment)
-    for text in dict.fromkeys(f"{fault.path}: {fault.got}; {fault.change}" for fault in faults):
-        yield "warning", text
+    if count := len(_list_faults(inputs, environment)):
+        yield "warnings", f"{count}: {quote_command('tandem', 'check', environment.name)}"
 
 
 def _list_stacks(environment: Environment) -> list[str]:

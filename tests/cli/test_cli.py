@@ -75,10 +75,9 @@ def test_show_names_the_only_difference_of_the_arms(specs, capsys):
     main(["show", "post-us-east-2", *folders(specs)])
 
     out = capsys.readouterr().out
-    assert [" ".join(line.split()[:-1]) for line in out.splitlines() if "b4-s1024" in line][:2] == [
-        "qwen-vllm none",
-        "qwen-sd-vllm fused Qwen/Qwen3-1.7B k=7",
-    ]
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    keys = [number for number, line in enumerate(lines) if "b4-s1024" in line][:2]
+    assert [lines[number - 1] for number in keys] == ["qwen-vllm none", "qwen-sd-vllm fused Qwen/Qwen3-1.7B k=7"]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -229,6 +230,54 @@ def freeze_mistakes() -> Golden:
     return {"mistakes_told.json": dump_json(results)}
 
 
+SCREENS = {  # the commonest ends that ask no account or meet no credentials; test_first_screens.py has others
+    "check": ["check", "post-us-east-2"],
+    "check_verbose": ["check", "post-us-east-2", "--verbose"],
+    "check_why": ["check", "post-us-east-2", "--why"],
+    "show": ["show", "post-us-east-2"],
+    "images": ["images", "post-us-east-2"],
+    "render": ["render", "post-us-east-2", "--check"],
+    "new": ["new", "prod"],
+    "doctor": ["doctor", "--env", "native-us-east-2"],
+    "status": ["status", "--env", "post-us-east-2"],
+    "start": ["start", "--env", "dev-trn2-3xlarge", "--hours", "1", "--experiment", "dev"],
+    "stop": ["stop", "--env", "post-us-east-2"],
+    "destroy": ["destroy", "--env", "dev-trn2-3xlarge"],
+    "run": ["run", "post", "--env", "post-us-east-2", "--hours", "8", "--dry-run"],
+    "run_dev": ["run", "dev", "--env", "dev-trn2-3xlarge", "--hours", "4", "--dry-run"],
+    "runs": ["runs", "--env", "post-us-east-2"],
+    "results": ["results", "RUN", "--env", "post-us-east-2"],
+    "artifacts_list": ["artifacts", "list", "--env", "post-us-east-2"],
+    "bench_run": ["bench", "run", "--baseline", "http://127.0.0.1:9", "--variant", "b=http://127.0.0.1:9", "--model",
+                  "m", "--out", "out"],
+    "bench_compare": ["bench", "compare", "run", "again"],
+}  # fmt: skip
+
+
+def freeze_screen(name: str, folder: Path) -> Golden:
+    """Return what a command of SCREENS prints, where copies lie of what is declared and rendered, and two runs."""
+    for source in ("environments", "experiments", "manifests"):
+        shutil.copytree(ROOT / source, folder / source)
+    for run in ("run", "again"):
+        shutil.copytree(RUNS["restarts"], folder / run)
+        convert_run(folder / run)
+    manifest = folder / "again" / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"created_utc": "2026', '"created_utc": "2027'))
+    result = run_command(SCREENS[name], folder)
+    head = f"$ {shlex.join(['tandem', *SCREENS[name]])}\n"
+    text = MOMENT.sub("<moment>", f"{result['out']}{result['err']}")
+    return {f"screens/{name}.txt": name_digests(f"{head}{text}exit code {result['exit_code']}\n")}
+
+
+def freeze_screens() -> Golden:
+    """Return every screen of SCREENS."""
+    files: Golden = {}
+    for name in SCREENS:
+        with tempfile.TemporaryDirectory() as folder:
+            files |= freeze_screen(name, Path(folder).resolve())
+    return files
+
+
 SECTIONS: dict[str, Callable[[], Golden]] = {
     "templates": synthesize,
     "manifests": freeze_manifests,
@@ -236,6 +285,7 @@ SECTIONS: dict[str, Callable[[], Golden]] = {
     "runs": freeze_runs,
     "help": freeze_help,
     "mistakes": freeze_mistakes,
+    "screens": freeze_screens,
 }
 
 
