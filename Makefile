@@ -68,6 +68,7 @@ proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats o
 
 golden: setup ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
 	$(BIN)/python tests/frozen/freeze.py --write
+	TANDEM_GOLDEN=write $(BIN)/pytest -q tests/cli/test_first_screens.py
 
 lint: setup ## style, format, imports, sizes and names, types
 	$(BIN)/ruff check

@@ -1,0 +1,86 @@
+"""First screens of an account's commands at 80 columns, as tests/frozen/screens has them; `make golden` writes them."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from run_records import RUN, STEPS, VERDICT, answering, fill_bucket, make_record, make_step, put_beat, put_run, tandem
+from test_runs_command import put_results
+
+pytestmark = pytest.mark.endpoint
+SCREENS = Path(__file__).parents[1] / "frozen" / "screens"
+CHANGING = (  # what differs from one time to the next, and what stands for it
+    (r"\d{2}:\d{2}:\d{2}", "HH:MM:SS"),
+    (r"\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}", "YYYY-MM-DD HH:MM"),
+    (r"\d{2}:\d{2} UTC \(in 6 h 00 min\)|\d{2}:\d{2} UTC \(in 5 h 59 min\)", "HH:MM UTC (in SPAN)"),
+    (r"looked [^,]+,", "looked SPAN,"),
+)
+ENDED_STEPS = tuple(make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS))
+
+
+@pytest.fixture
+def held(fleet, monkeypatch, capsys):
+    """Run a command at 80 columns, and hold what it prints against its file."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet"}))
+
+    def hold(name, words, *more):
+        capsys.readouterr()
+        code = tandem(fleet, words, *more)
+        out, err = capsys.readouterr()
+        text = f"$ tandem {words} --env ENV {' '.join(more)}".rstrip() + f"\n{out}{err}exit code {code}\n"
+        text = text.replace(fleet.name, "ENV")
+        for pattern, word in CHANGING:
+            text = re.sub(pattern, word, text)
+        path = SCREENS / f"{name}.txt"
+        if os.environ.get("TANDEM_GOLDEN") == "write":
+            path.write_text(text)
+        assert text == path.read_text()
+
+    return hold
+
+
+def test_status_of_a_parked_fleet(held):
+    held("status_parked", "status")
+
+
+def test_runs_that_were(fleet, held):
+    put_run(fleet, make_record(fleet, "old", state="judged", verdict=VERDICT))
+    held("runs_list", "runs")
+
+
+def test_a_run_that_was_judged(fleet, held):
+    put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), ENDED_STEPS)
+    held("runs_show_judged", f"runs show {RUN}")
+
+
+def test_a_run_that_failed(fleet, held):
+    put_run(fleet, make_record(fleet, state="failed", reason="the node never came"), ENDED_STEPS[:2])
+    held("runs_show_failed", f"runs show {RUN}")
+
+
+def test_results_of_a_run(fleet, held):
+    put_results(fleet)
+    held("results_judged", f"results {RUN}")
+
+
+def test_a_plan_and_a_run_to_its_verdict(fleet, held):
+    fill_bucket(fleet)
+    put_beat(fleet)
+    flags = ("--hours", "6", "--run", RUN)
+    held("run_dry_run", "run post", *flags, "--dry-run")
+
+    def finish(_):
+        put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), ENDED_STEPS)
+
+    with answering(fleet, finish):
+        held("run_judged", "run post", *flags, "--yes")
+
+
+def test_a_stop_of_a_parked_fleet(held):
+    held("stop_parked", "stop")
