@@ -20,6 +20,10 @@ DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "pages"),  # templates
 ]
+FOREIGN = {  # pages of other projects, named with theirs
+    "docs/CONFIGURATION.md", "docs/getting-started/quickstart-online-serving.md", "docs/spec/v1/ocirepositories.md",
+    "docs/tagging.md",
+}  # fmt: skip
 FOLDERS = "tandem|rehearsal|tests|docs|benchmarks|stacks|charts|lambdas|images|supply"
 
 
@@ -70,6 +74,19 @@ def test_every_link_of_a_document_leads_to_a_page_and_a_heading(path: Path) -> N
 def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
     files = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w/]+(?:\.\w+|(?=/)))", without_patches(path)))
     assert {file for file in files if file not in committed()} == set()
+
+
+def test_every_page_that_a_program_names_is_there() -> None:
+    listed = [
+        name for name in committed() if re.match(r"(tandem|stacks|charts|lambdas|images)/.*\.(py|j2|yaml)$", name)
+    ]
+    named_pages = {
+        (name, page)
+        for name in listed
+        for page in re.findall(r"(?<![\w./-])docs/[\w/-]+\.md", (ROOT / name).read_text())
+        if (ROOT / name).is_file()
+    }
+    assert {place for place in named_pages if not (ROOT / place[1]).is_file() and place[1] not in FOREIGN} == set()
 
 
 def commands(text: str) -> list[str]:

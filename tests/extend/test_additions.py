@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,26 @@ SHORT = {"A model": "tests/spec/test_catalogue.py", "A rule": "tests/rules/test_
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    return subprocess.run(
-        command, cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+    return subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+
+def make_interpreter(folder: Path) -> None:
+    """Give a copy a Python whose `tandem` is its own, in every process that it starts, and whose packages are ours."""
+    venv.create(folder / ".venv", symlinks=True)
+    own_packages = next((folder / ".venv/lib").glob("python3*")) / "site-packages"
+    (own_packages / "copy.pth").write_text(f"{folder}\n{sysconfig.get_path('purelib')}\n")
+    for program in Path(sys.executable).parent.iterdir():
+        if not program.name.startswith(("python", "tandem")) and not (folder / ".venv/bin" / program.name).exists():
+            (folder / ".venv/bin" / program.name).symlink_to(program)
+    script = folder / ".venv/bin/tandem"
+    script.write_text(
+        f"#!{folder}/.venv/bin/python\nimport sys\nfrom tandem.cli.program import main\nsys.exit(main())\n"
     )
+    script.chmod(0o755)
 
 
 def run_python(folder: Path, *arguments: str) -> None:
-    result = run(folder, sys.executable, *arguments)
+    result = run(folder, str(folder / ".venv/bin/python"), *arguments)
     assert result.returncode == 0, result.stdout[-4000:]
 
 
@@ -46,8 +59,8 @@ def copy(tmp_path: Path) -> Path:
         if (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    for name in (".venv", "node_modules"):
-        (folder / name).symlink_to(ROOT / name)
+    (folder / "node_modules").symlink_to(ROOT / "node_modules")
+    make_interpreter(folder)
     run(folder, "git", "init", "--quiet")
     run(folder, "git", "add", "--all")
     return folder
