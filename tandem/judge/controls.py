@@ -38,7 +38,7 @@ FAILURE_SHARE = 0.01
 """From so many failed requests of an arm on they are worth a caution."""
 
 _MS = 1000.0
-_NO_FLOOR = ": a small difference may be noise that no interval knows of"
+_NO_FLOOR = ": a small difference may be noise"
 
 
 def check_controls(table: RequestTable) -> RunControls:
@@ -130,7 +130,7 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
     loads = [load for load in read_round_loads(table.folder) if load.wall_s >= LEAST_S and load.client_cpu is not None]
     if not loads:
         reason = "no rounds.jsonl, or rounds of under 1 s"
-        return ("absent", f"nothing tells how busy the measuring machine was in each round: {reason}"), ()
+        return ("absent", f"the run does not say how busy the measuring machine was: {reason}"), ()
     reasons: dict[int, str] = {}
     for load in loads:
         reason = _explain_overload(table, load)
@@ -168,10 +168,8 @@ def _check_placement(table: RequestTable) -> CheckFinding:
     """Return whether what halves of a host differ by can be told from what variants differ by."""
     arm_codes = _group_codes(table, table.placement)
     if not any(arm_codes.values()):
-        return (
-            "absent",
-            "no record says where its server ran (--placement): no interval has how halves of a host differ",
-        )
+        reason = "the intervals do not include how halves of a host differ"
+        return "absent", f"no record says where its server ran (--placement): {reason}"
     sentence = "; ".join(
         f"{arm} ran at {' and '.join(table.placements[code] for code in codes) or 'no place that was recorded'}"
         for arm, codes in arm_codes.items()
@@ -180,7 +178,7 @@ def _check_placement(table: RequestTable) -> CheckFinding:
     if is_same or all(len(codes) > 1 for codes in arm_codes.values()):
         return "passed", sentence
     change = "swap the servers: `tandem run --starts 2` does it, a bench of your own says it with --placement"
-    return "caution", f"{sentence}; the interval leaves out how halves differ: {change}"
+    return "caution", f"{sentence}; the intervals do not include how halves differ: {change}"
 
 
 def _check_starts(pairing: RequestPairing) -> CheckFinding:
@@ -188,15 +186,15 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
     table, start_counts = pairing.table, []
     arm_codes = _group_codes(table, table.start)
     if not any(arm_codes.values()):
-        return "absent", "no record says which start of its server it met"
+        return "absent", "no record says in which start of its server it was measured"
     for cell, variant in product(pairing.known_cells(), table.variants):
         pairs = pairing.pairs((table.baseline, variant), cell, DECIDING_METRIC)
         if len(pairs.rounds):
             start_counts.append(len(set(pairs.starts.tolist()) - {UNKNOWN}))
-    counts = "; ".join(f"{arm} was met in {count_things(len(codes), 'start')}" for arm, codes in arm_codes.items())
+    counts = "; ".join(f"{arm} was measured in {count_things(len(codes), 'start')}" for arm, codes in arm_codes.items())
     least = min(start_counts, default=0)
     if least < FEWEST_STARTS:
-        reason = f"the interval leaves out how starts differ, {FEWEST_STARTS} starts of each arm put it in"
+        reason = f"the intervals do not include how starts differ; measure {FEWEST_STARTS} starts of each arm"
         return "absent", f"{counts}: {reason}"
     return "passed", f"{counts}: starts are a factor of the intervals, {least} or more that share no server's start"
 
@@ -225,5 +223,5 @@ def _check_errors(table: RequestTable) -> CheckFinding:
     if table.baseline in silent_texts or (table.variants and set(table.variants) <= silent_texts.keys()):
         return "failed", sentence
     if silent_texts or has_many:
-        return "caution", f"{sentence}; what failed is in no time"
+        return "caution", f"{sentence}; no time includes a failed request"
     return "passed", sentence or f"all {len(table)} requests were answered"

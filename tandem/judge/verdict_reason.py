@@ -35,7 +35,7 @@ def explain_absence(pairing: RequestPairing, arms: Sequence[str], cell: int, met
         if not (answers & pairing.table.arm_mask(arm)).any():
             return f"{arm} has no answer with {metric} here in a round that counts"
     prompts_text = count_things(prompt_count, "prompt")
-    return f"both arms answered {prompts_text}, and fewer than {FEWEST_PROMPTS} have no spread"
+    return f"both arms answered {prompts_text}; an interval needs {FEWEST_PROMPTS}"
 
 
 def explain_few_rounds(round_count: int) -> str:

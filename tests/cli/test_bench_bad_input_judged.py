@@ -140,7 +140,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "one prompt": (
         lambda run: run.drop([row for row in run.rows if row["prompt_id"] != "chat-0"]),
         0,
-        "both arms answered 1 prompt, and fewer than 3 have no spread",
+        "both arms answered 1 prompt; an interval needs 3",
     ),
     "a clock that was set back": (
         lambda run: run.change(run.rows[30:], start_s=3.0),

@@ -156,7 +156,7 @@ def why(seen, metric="e2e_ms", **of):
         ({}, None, "spec has no answer with e2e_ms here in a round that counts"),
         (None, {}, "base has no answer with e2e_ms here in a round that counts"),
         ({}, {"error": "closed"}, "spec has no answer with e2e_ms here in a round that counts"),
-        ({}, {"round": 1}, "both arms answered 0 prompts, and fewer than 3 have no spread"),
+        ({}, {"round": 1}, "both arms answered 0 prompts; an interval needs 3"),
     ],
 )
 def test_what_keeps_a_cell_from_an_estimate_is_named_and_keeps_no_other(base, spec, reason):
@@ -182,7 +182,7 @@ def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them()
 def test_one_prompt_has_its_speed_up_and_no_verdict():
     cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
     assert (cell.speed_up, cell.baseline, cell.measured) == (RatioEstimate(value=pytest.approx(2.0)), 100.0, 50.0)
-    assert cell.why == "both arms answered 1 prompt, and fewer than 3 have no spread"
+    assert cell.why == "both arms answered 1 prompt; an interval needs 3"
 
 
 def test_a_run_without_a_record_has_no_cell():

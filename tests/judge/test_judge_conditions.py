@@ -50,7 +50,7 @@ def test_every_check_stands_there_once():
         (
             [*both(), Asked(arm="spec", error="closed")],
             "caution",
-            "spec failed 1 of 5 requests; what failed is in no time",
+            "spec failed 1 of 5 requests; no time includes a failed request",
         ),
         (requests("base"), "failed", "spec was never asked"),
     ],

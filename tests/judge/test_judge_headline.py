@@ -206,6 +206,6 @@ def test_an_arm_without_a_request_has_a_sentence():
 def test_what_keeps_every_class_undecided_is_said():
     found = headline(table({name: {"base": [1000.0], "spec": [500.0]} for name in "ab"}))
     assert found.sentence == (
-        "There is no evidence whether spec is faster or slower than base: both arms answered 1 prompt, and fewer than "
-        "3 have no spread."
+        "There is no evidence whether spec is faster or slower than base: both arms answered 1 prompt; an interval "
+        "needs 3."
     )
