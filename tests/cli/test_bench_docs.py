@@ -70,7 +70,7 @@ def test_the_page_names_every_flag():
         f"then at most {warm_up.SHORT_TOKENS} tokens",
         f"by at most {warm_up.MAX_CHANGE:.0%}".replace("%", " %"),
         f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
-        f"to be back, at most {round_callback.ROUND_WAIT_S:.0f} s later",
+        f"may take {round_callback.ROUND_WAIT_S:.0f} s",
         f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s after an interrupt",
         f"| `/metrics` | {metrics_scraper.METRICS_BYTES >> 20} MiB |",
         f"| `/v1/models` | {client.PAGE_BYTES >> 20} MiB |",
