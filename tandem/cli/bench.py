@@ -91,7 +91,7 @@ def report(
     verbose: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Judge a run: every figure again, the verdict, and the page to open.
+    """Compute figures and verdict of a run again, and write its report.
 
     Args:
         folder: what a run wrote
@@ -113,7 +113,7 @@ def report(
 def compare(
     before: RunFolder, after: RunFolder, /, *, margin: Share | None = None, selection: Selection = DEFAULTS
 ) -> ExitCode:
-    """Hold two runs beside each other, such as before and after an upgrade.
+    """Compare two runs, such as before and after an upgrade.
 
     Args:
         before: folder of the earlier run
@@ -141,7 +141,7 @@ def verify(
     log: Annotated[tuple[Path, ...], Parameter(metavar="FILE", consume_multiple=1)],
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Print each figure beside what the servers themselves logged.
+    """Compare each figure with the log of the simulated servers.
 
     Args:
         folder: what a run wrote
@@ -168,7 +168,7 @@ def publish(
     simulated: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Send a run's figures to CloudWatch and its records to S3, as far as they are not there.
+    """Send a run's figures to CloudWatch and its records to S3; skip what is there.
 
     Args:
         folder: what a run wrote
@@ -183,7 +183,7 @@ def publish(
 
 @app.command
 def convert(folder: RunFolder, /, *, selection: Selection = DEFAULTS) -> ExitCode:
-    """Rewrite the records of an earlier Tandem in the form that this one reads.
+    """Convert the records of an earlier Tandem to the current schema.
 
     Args:
         folder: what a run wrote

@@ -37,7 +37,7 @@ def check(
     against: Annotated[Path | None, Parameter(metavar="PATH")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Check specs by schema and rules; what an edit recompiles and costs.
+    """Check the files; say what an edit recompiles and what it costs.
 
     Args:
         names: environments; all when none is named

@@ -31,20 +31,20 @@ ACTING_COMMANDS = {
 # group -> command -> what its help says in a line of 80 columns, and what is called
 COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Files only": {
-        "check": ("Check specs by schema and rules; what an edit recompiles and costs", "check:check"),
+        "check": ("Check the files; say what an edit recompiles and what it costs", "check:check"),
         "render": ("Write manifests/ from the specs", "render:render"),
-        "images": ("List what an environment pulls and what must be mirrored", "images:images"),
-        "show": ("Summarize: variants, artifact keys, cost, warnings, next commands", "show:show"),
-        "new": ("Write a commented starter of both files", "starter:new"),
+        "images": ("List the images of an environment, and which to mirror", "images:images"),
+        "show": ("Show variants, artifact keys, cost and the next commands", "show:show"),
+        "new": ("Write a commented environment file and experiment file", "starter:new"),
     },
     "Measures any servers": {
-        "bench": ("Measure servers; judge, compare, verify and publish runs", "bench:app"),
+        "bench": ("Measure servers; report, compare, verify and publish runs", "bench:app"),
         "simulate": ("Start simulated servers of an experiment, without accelerators", "simulate:simulate"),
     },
     "Asks your account": {
         "status": ("Show the fleet, what it has cost, and what will end it", "status:status"),
-        "doctor": ("Can an environment be deployed and raised; or prove its stop", "doctor:doctor"),
-        "artifacts": ("List, explain, import and delete what the bucket holds", "artifacts:app"),
+        "doctor": ("Check what would stop a deploy or a raise; or prove the stop", "doctor:doctor"),
+        "artifacts": ("List, explain, import and delete artifacts in the bucket", "artifacts:app"),
         "runs": ("List runs; show, follow, read the logs of, or cancel one", "runs:app"),
         "results": ("Print a run's verdict, and bring its records here", "results:results"),
     },
@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "run": ("Run an experiment: stage, compile, serve, measure, judge, end", "run:run"),
         "start": ("Raise the fleet for so many hours, behind an armed stop", "start:start"),
         "stop": ("Stop the fleet: fence it and set it to 0; or lift the fence", "stop:stop"),
-        "destroy": ("Take an environment down, and search for what is left", "destroy:destroy"),
+        "destroy": ("Delete an environment, and search for leftovers", "destroy:destroy"),
     },
 }
 
@@ -103,7 +103,7 @@ def print_help(*command: str) -> None:
 
 @app.command(group=app["--help"].group)
 def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
-    """Print what completes commands and flags in a shell.
+    """Print the completion script of a shell.
 
     Args:
         shell: which shell reads it
