@@ -114,7 +114,7 @@ def test_an_addition_leaves_the_whole_suite_green(kind: str, copy: Path) -> None
         "pytest",
         "-q",
         "-n",
-        "2",
+        "3",
         "--dist",
         "loadgroup",
         "--no-loadscope-reorder",
