@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others site look-site release clean
+.PHONY: help setup demo test proof check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff real record-real others site look-site release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -137,6 +137,9 @@ coverage: setup ## how often intervals hold, in virtual time: the table of docs/
 
 worlds: setup ## count false words of reports in 20 worlds, half an hour: the table of docs/coverage.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
+
+theory: setup ## hold the model of what speculation gives against published rows: docs/theory.md
+	$(BIN)/python benchmarks/theory.py --write
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1
 	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy) $(if $(KEEP),--keep)

@@ -1,7 +1,8 @@
 """Write the pages that say what the code says: `python docs/write_pages.py [--check]`.
 
 Each page is a template of docs/pages/ and the tables of one module; each policy is a file of JSON. `--check` writes
-nothing and exits 1 where a page is stale. Invariant: every key of a schema, every rule, metric, right and field of the verdict is one row.
+nothing and exits 1 where a page is stale. Invariant: every key of a schema, every rule, metric, right and field of the
+verdict is one row.
 """
 
 from __future__ import annotations

@@ -1,0 +1,60 @@
+"""What others measured of speculation on Neuron: one row a pair of servers, each figure with its source.
+
+Invariant: a row without a known or assumed acceptance fits nothing, and says why it is left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from tandem.plan.step_tokens import CommitLaw
+from tandem.spec.figure import DataFigure, DataFile, read_data_file
+from tandem.spec.record import SpecRecord
+
+PUBLISHED_FILE = Path(__file__).parent / "data" / "published.yaml"
+
+
+class PublishedRow(SpecRecord):
+    """Two servers that differ in speculation alone, as somebody measured them."""
+
+    name: str = Field(description="of the row")
+    setup: str = Field(description="models, mode, TP degree, machine, load")
+    tokens_per_step: CommitLaw = Field(description="most tokens that a step of window k commits")
+    window: int = Field(ge=1, description="num_speculative_tokens")
+    concurrency: int = Field(ge=1, description="requests at once")
+    tokens: float | None = Field(description="mean tokens of a step; null where no source says it")
+    assumed: str | None = Field(None, description="why `tokens` is taken as it is, where it was not measured")
+    baseline_tpot_ms: DataFigure[float] = Field(description="without speculation")
+    speculative_tpot_ms: DataFigure[float] = Field(description="with it")
+    left_out: str | None = Field(None, description="why the row is not used")
+
+    @model_validator(mode="after")
+    def _require_reason(self) -> PublishedRow:
+        if (self.tokens is None) != (self.left_out is not None):
+            raise ValueError("a row has either `tokens` or the reason why it is left out")
+        return self
+
+    @property
+    def speed_up(self) -> float:
+        """Return how many times as fast a token comes with speculation."""
+        return self.baseline_tpot_ms.value / self.speculative_tpot_ms.value
+
+
+class PublishedRows(DataFile):
+    """Every published row that was found."""
+
+    rows: tuple[PublishedRow, ...] = Field(min_length=1, description="the rows")
+
+
+def load_published(path: Path = PUBLISHED_FILE) -> tuple[PublishedRow, ...]:
+    """Return every published row, those that are left out too.
+
+    Args:
+        path: of the data file.
+
+    Raises:
+        SpecError: the file is malformed, or cites a source that it does not list.
+    """
+    return read_data_file(PublishedRows, path).rows

@@ -1,0 +1,96 @@
+"""What a speculative step costs beside a plain one, fitted to what was published; and the speed-up that follows.
+
+The model: a step of window k takes the time of a plain step and k times one draft forward. On Neuron a draft forward is
+bound by latency, not by the draft's size: heads of one layer and drafts of sixteen take about as many milliseconds
+(docs/theory.md). So one constant is fitted, in milliseconds; where a run has measured its own, that one counts.
+
+Invariant: no time is predicted without a measured plain TPOT: the constant alone says nothing of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from tandem.plan.measurement_rows import PublishedRow
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCost:
+    """Milliseconds of one draft forward.
+
+    Args:
+        mean_ms: of all rows that it was fitted to.
+        low_ms, high_ms: the least and the most that one of them implies.
+    """
+
+    mean_ms: float
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOutRow:
+    """A row, and what the model and two naive rules say of its speed-up when it is fitted to the others.
+
+    Args:
+        row: held out.
+        predicted: by the model.
+        mean_of_others: always the mean speed-up.
+        tokens_alone: tokens of a step, as if a step cost no more than a plain one.
+    """
+
+    row: PublishedRow
+    predicted: float
+    mean_of_others: float
+    tokens_alone: float
+
+
+def imply_draft_ms(row: PublishedRow) -> float:
+    """Return what one draft forward took, if a step is a plain step and k draft forwards.
+
+    Args:
+        row: with its tokens of a step.
+    """
+    assert row.tokens is not None, "a row that is left out implies nothing"
+    return (row.tokens * row.speculative_tpot_ms.value - row.baseline_tpot_ms.value) / row.window
+
+
+def fit_draft_cost(rows: Iterable[PublishedRow]) -> DraftCost:
+    """Return the cost of a draft forward over all rows that are not left out.
+
+    Raises:
+        ValueError: every row is left out.
+    """
+    implied_ms = [imply_draft_ms(row) for row in rows if row.left_out is None]
+    if not implied_ms:
+        raise ValueError("no published row has a known acceptance")
+    return DraftCost(fmean(implied_ms), min(implied_ms), max(implied_ms))
+
+
+def predict_speed_up(tokens: float, window: int, draft_ms: float, plain_tpot_ms: float) -> float:
+    """Return how many times as fast a token comes with speculation.
+
+    Args:
+        tokens: mean tokens of a step.
+        window: num_speculative_tokens.
+        draft_ms: of one draft forward.
+        plain_tpot_ms: measured, of the same target without speculation at the same load.
+    """
+    return tokens / (1 + window * draft_ms / plain_tpot_ms)
+
+
+def hold_rows_out(rows: Sequence[PublishedRow]) -> Iterator[HeldOutRow]:
+    """Yield each row that is not left out with what all others say of it."""
+    used = [row for row in rows if row.left_out is None]
+    for row in used:
+        others = [other for other in used if other is not row]
+        cost, tokens = fit_draft_cost(others), row.tokens or 0.0
+        predicted = predict_speed_up(tokens, row.window, cost.mean_ms, row.baseline_tpot_ms.value)
+        yield HeldOutRow(row, predicted, fmean(other.speed_up for other in others), tokens)
+
+
+def compute_error(predicted: float, measured: float) -> float:
+    """Return by which share a prediction is off."""
+    return abs(predicted / measured - 1)

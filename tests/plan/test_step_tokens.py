@@ -1,0 +1,60 @@
+"""Tokens of a step: closed forms, limits, simulation, and the acceptance that gives so many."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tandem.plan.step_tokens import count_drafted, expect_tokens, find_acceptance, sum_positions
+
+
+@pytest.mark.parametrize(("law", "acceptance", "window", "tokens"), [("k", 0.9, 7, 5.217), ("k+1", 0.858, 3, 3.226)])
+def test_the_mean_is_the_closed_form(law, acceptance, window, tokens):
+    assert expect_tokens(law, acceptance, window) == pytest.approx(tokens, abs=1e-3)
+
+
+@pytest.mark.parametrize("law", ["k", "k+1"])
+@pytest.mark.parametrize("acceptance", [0.3, 0.858])
+@pytest.mark.parametrize("window", [1, 7])
+def test_the_mean_is_that_of_steps_drawn_one_by_one(law, acceptance, window):
+    is_accepted = np.random.default_rng(7).random((400_000, count_drafted(law, window))) < acceptance
+    committed = 1 + np.cumprod(is_accepted, axis=1).sum(axis=1)
+    assert committed.mean() == pytest.approx(expect_tokens(law, acceptance, window), rel=4e-3)
+
+
+@pytest.mark.parametrize(("law", "most"), [("k", 7), ("k+1", 8)])
+def test_full_acceptance_commits_the_most_that_the_law_allows(law, most):
+    assert (expect_tokens(law, 1.0, 7), expect_tokens(law, 0.0, 7)) == (most, 1)
+
+
+@pytest.mark.parametrize("law", ["k", "k+1"])
+def test_more_acceptance_and_a_longer_window_never_commit_less(law):
+    shares = [step / 20 for step in range(21)]
+    for window in range(1, 15):
+        means = [expect_tokens(law, share, window) for share in shares]
+        assert means == sorted(means)
+        assert all(mean <= expect_tokens(law, share, window + 1) for mean, share in zip(means, shares, strict=True))
+
+
+def test_position_rates_are_summed_as_vllm_counts_them():
+    assert sum_positions("k+1", (0.8649, 0.7247, 0.6346), 3) == pytest.approx(3.2242)
+
+
+def test_a_position_that_was_not_measured_adds_nothing():
+    assert sum_positions("k+1", (0.8,), 5) == pytest.approx(1.8)
+
+
+@pytest.mark.parametrize("law", ["k", "k+1"])
+def test_the_acceptance_of_a_mean_gives_that_mean(law):
+    acceptance = find_acceptance(law, 2.33, 7)
+    assert acceptance is not None
+    assert expect_tokens(law, acceptance, 7) == pytest.approx(2.33)
+
+
+def test_break_even_at_a_draft_of_a_fifth_of_a_step_is_58_percent():
+    assert find_acceptance("k", 1 + 7 * 0.19, 7) == pytest.approx(0.58, abs=1e-3)
+
+
+@pytest.mark.parametrize("tokens", [0.9, 8.1])
+def test_a_mean_that_no_step_can_commit_has_no_acceptance(tokens):
+    assert find_acceptance("k+1", tokens, 7) is None
