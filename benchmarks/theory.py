@@ -1,4 +1,4 @@
-"""Hold the model of tandem/plan against every published row, each left out in turn: the table of docs/theory.md.
+"""Hold the model of tandem/plan against published rows, each left out in turn, and the kept real runs: docs/theory.md.
 
 python benchmarks/theory.py [--write]
 """
@@ -14,12 +14,13 @@ from statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
+import theory_real  # noqa: E402
 from between_marks import write_between  # noqa: E402
 
 from tandem.plan.measurement_rows import load_published  # noqa: E402
 from tandem.plan.step_cost import HeldOutRow, compute_error, fit_draft_cost, hold_rows_out, imply_draft_ms  # noqa: E402
 
-FIGURES = "published rows"
+FIGURES, REAL_FIGURES = "published rows", "real runs"
 RULES = {  # field of HeldOutRow -> how the table calls it
     "predicted": "model", "mean_of_others": "mean of the others", "tokens_alone": "tokens alone",
 }  # fmt: skip
@@ -58,12 +59,13 @@ def format_table() -> Iterator[str]:
 def main() -> int:
     """Print the table, or put it into its page; 0."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="put the table into docs/theory.md")
-    text = "\n".join(format_table())
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/theory.md")
+    text, real_text = "\n".join(format_table()), "\n".join(theory_real.format_table())
     if parser.parse_args().write:
         write_between(FIGURES, text)
+        write_between(REAL_FIGURES, real_text)
     else:
-        print(text)
+        print(text, real_text, sep="\n\n")
     return 0
 
 

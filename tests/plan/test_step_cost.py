@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import theory
+import theory_real
 import yaml
+from between_marks import marks
 
 from tandem.plan.measurement_rows import PUBLISHED_FILE, load_published
 from tandem.plan.step_cost import compute_error, fit_draft_cost, hold_rows_out, imply_draft_ms, predict_speed_up
@@ -32,9 +34,15 @@ def test_the_median_error_is_at_most_15_percent_and_below_both_naive_rules():
 
 
 def test_the_page_says_what_the_rows_say():
-    begin, end = (f"<!-- {theory.FIGURES}: {mark} -->" for mark in ("begin", "end"))
+    begin, end = marks(theory.FIGURES)
     page = (Path(theory.__file__).parents[1] / "docs/theory.md").read_text()
     assert page.partition(f"{begin}\n")[2].partition(f"\n{end}")[0] == "\n".join(theory.format_table())
+
+
+def test_the_page_says_what_the_kept_runs_say():
+    begin, end = marks(theory.REAL_FIGURES)
+    page = (Path(theory.__file__).parents[1] / "docs/theory.md").read_text()
+    assert page.partition(f"{begin}\n")[2].partition(f"\n{end}")[0] == "\n".join(theory_real.format_table())
 
 
 def test_every_row_is_used_or_says_why_not():
