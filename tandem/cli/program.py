@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "render": ("Write manifests/ from the specs", "render:render"),
         "images": ("List the images of an environment, and which to mirror", "images:images"),
         "show": ("Show variants, artifact keys, cost and the next commands", "show:show"),
+        "plan": ("Say what speculation can give, by draft, window and load", "plan:plan"),
         "new": ("Write a commented environment file and experiment file", "starter:new"),
     },
     "Measures any servers": {

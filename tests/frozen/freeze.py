@@ -235,6 +235,7 @@ SCREENS = {  # the commonest ends that ask no account or meet no credentials; te
     "check_verbose": ["check", "post-us-east-2", "--verbose"],
     "check_why": ["check", "post-us-east-2", "--why"],
     "show": ["show", "post-us-east-2"],
+    "plan": ["plan", "post", "--env", "post-us-east-2"],
     "images": ["images", "post-us-east-2"],
     "render": ["render", "post-us-east-2", "--check"],
     "new": ["new", "prod"],

@@ -1,0 +1,231 @@
+"""`tandem plan`: what each draft and window of an experiment can give, before anybody pays for a node.
+
+Exit codes: 0 planned; 2 a flag or a file is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from tandem.bench.terminal_text import wrap_text
+from tandem.cli.console import count_columns, print_result
+from tandem.cli.flags import EnvironmentName, Name, require_range
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.errors import ExitCode, InputError
+from tandem.judge import text_format as fmt
+from tandem.plan.forecast import (
+    ASSUMED_ACCEPTANCE,
+    DraftShare,
+    ForecastCell,
+    PlanLoad,
+    choose_window,
+    compute_core_gib,
+    fit_draft_share,
+    forecast_cells,
+)
+from tandem.plan.measurement_rows import load_published
+from tandem.plan.step_cost import fit_draft_cost
+from tandem.report.terminal import format_table
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
+WINDOW_LIMITS = (1, 15)
+BREAK_EVEN_LEGEND = "break-even: acceptance below which plain decoding is faster; -: it is always faster"
+
+
+def plan(
+    experiment: Name,
+    /,
+    *,
+    env: EnvironmentName,
+    acceptance: Annotated[float | None, Parameter(metavar="SHARE", validator=require_range(0, 1))] = None,
+    tpot: Annotated[float | None, Parameter(metavar="MS", validator=require_range(0.01, 10_000, "ms"))] = None,
+    window: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
+    concurrency: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Say what speculation can give an experiment, by draft, window and load.
+
+    Args:
+        experiment: its name
+        env: the environment that hosts it
+        acceptance: chance that a draft is accepted (default 0.8, assumed)
+        tpot: measured TPOT of the plain server, ms; narrows the range
+        window: num_speculative_tokens (default 3,5,7,10,15)
+        concurrency: requests at once (default 1 and max_num_seqs)
+
+    Raises:
+        TandemError: a file, a window or a load is refused, or the experiment drafts nothing.
+    """
+    inputs = read_legal_inputs(selection.narrow((env,)))
+    environment = inputs.environments()[0]
+    declared = inputs.find_experiment(environment, experiment)
+    windows = _read_counts(window, "--window", WINDOW_LIMITS) or WINDOWS
+    limit = declared.serving.max_num_seqs
+    loads = _read_counts(concurrency, "--concurrency", (1, limit)) or tuple(dict.fromkeys((1, limit)))
+    forecast = _forecast((inputs, environment), declared, acceptance, tpot, (windows, loads))
+    lines = _list_lines(forecast, environment)
+    print_result(_forecast_as_dict(forecast, environment), lines, as_json=selection.as_json)
+    return ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanForecast:
+    """What is printed.
+
+    Args:
+        experiment: as declared.
+        cells: each draft, window and load.
+        share: of a draft forward.
+        acceptance: what every cell rests on, and whether the user said it.
+        core_gib: draft to GiB on each logical core; None where unknown.
+        hbm_gib: of a logical core; None where unknown.
+    """
+
+    experiment: Experiment
+    cells: tuple[ForecastCell, ...]
+    share: DraftShare
+    acceptance: float
+    is_assumed: bool
+    core_gib: dict[str, float | None]
+    hbm_gib: float | None
+
+
+def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[int, ...]:
+    """Return the numbers of `1,4,16` or `1..15`, each once; empty where nothing is given.
+
+    Raises:
+        InputError: one is no whole number, or outside the limits.
+    """
+    numbers: list[int] = []
+    try:
+        for part in filter(None, (text or "").split(",")):
+            first, _, last = part.partition("..")
+            numbers += range(int(first), int(last or first) + 1)
+    except ValueError:
+        raise InputError(f"got {text}", where=flag, change="write whole numbers, as 1,4 or 1..15") from None
+    low, high = limits
+    wrong = [number for number in numbers if not low <= number <= high]
+    if wrong or (text is not None and not numbers):
+        raise InputError(f"got {text}", where=flag, change=f"write numbers from {low} to {high}, as {low},{high}")
+    return tuple(dict.fromkeys(numbers))
+
+
+def _forecast(
+    place: tuple[CommandInputs, Environment], experiment: Experiment, acceptance: float | None,
+    tpot_ms: float | None, ranges: tuple[Sequence[int], Sequence[int]],
+) -> PlanForecast:  # fmt: skip
+    """Compute what is printed.
+
+    Raises:
+        InputError: no variant drafts with a model.
+    """
+    inputs, environment = place
+    variants = experiment.all_variants()
+    drafts = tuple(dict.fromkeys(variant.draft for variant in variants if variant.draft is not None))
+    if not drafts:
+        change = "add a variant with a draft, or name another experiment"
+        raise InputError("no variant drafts with a model", where=f"experiment {experiment.name}", change=change)
+    catalogue, serving = inputs.catalogue, experiment.serving
+    target = catalogue.models[experiment.target]
+    load = PlanLoad(
+        law=catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value,
+        target=target,
+        context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
+        acceptance=ASSUMED_ACCEPTANCE if acceptance is None else acceptance,
+    )
+    rows = load_published()
+    share = fit_draft_share(rows)
+    if tpot_ms is not None:
+        cost = fit_draft_cost(rows)
+        mean, low, high = (value / tpot_ms for value in (cost.mean_ms, cost.low_ms, cost.high_ms))
+        share = DraftShare(mean, low, high, "published")
+    size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
+    cores = {
+        draft: compute_core_gib((target, catalogue.models[draft]), max_model_len=serving.max_model_len, **size)
+        for draft in drafts
+    }
+    return PlanForecast(
+        experiment=experiment,
+        cells=tuple(forecast_cells(load, share, drafts, *ranges)),
+        share=share,
+        acceptance=load.acceptance,
+        is_assumed=acceptance is None,
+        core_gib=cores,
+        hbm_gib=_find_core_hbm(inputs, environment, experiment),
+    )
+
+
+def _find_core_hbm(inputs: CommandInputs, environment: Environment, experiment: Experiment) -> float | None:
+    """Return GiB of memory that a logical core has; None where the data do not say it."""
+    instance = inputs.catalogue.instances.instances[environment.capacity.instance_type]
+    hbm_gib, cores = instance.hbm_gib_per_device.value, instance.physical_cores_per_device.value
+    return None if hbm_gib is None or cores is None else hbm_gib * experiment.serving.logical_neuron_core / cores
+
+
+def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[str]:
+    """Yield the recommendation, what rests on what, the table, memory and what trying costs."""
+    experiment, share, width = forecast.experiment, forecast.share, count_columns()
+    basis = "assumed: pass --acceptance" if forecast.is_assumed else "yours"
+    span = f"{share.low:.2f} to {share.high:.2f} ({share.basis}: docs/theory.md)"
+    texts = [
+        describe_recommendation(forecast),
+        f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain decoding",
+        f"acceptance {forecast.acceptance:g} ({basis}); a draft forward takes {share.mean:.2f} of a plain step, {span}",
+    ]
+    for text in texts:
+        yield from wrap_text(text, width, indent="  ")
+    yield ""
+    rows = []
+    for cell in forecast.cells:
+        figures = [str(cell.window), str(cell.concurrency), f"{cell.tokens:.2f}", f"{cell.speed_up:.2f}{fmt.TIMES}"]
+        break_even = fmt.ABSENT if cell.break_even is None else f"{cell.break_even:.2f}"
+        rows.append([cell.draft, *figures, f"{cell.low:.2f} to {cell.high:.2f}", break_even])
+    heads = ["draft", "window", "load", "tokens/step", "speed-up", "range", "break-even"]
+    yield from format_table(heads, rows, numbers=range(1, 7), width=width)
+    texts = [BREAK_EVEN_LEGEND, ""]
+    for draft, gib in forecast.core_gib.items():
+        size = "unknown" if gib is None else f"{gib:.1f} GiB"
+        limit = "" if forecast.hbm_gib is None else f" of {forecast.hbm_gib:g}"
+        texts.append(
+            f"memory of a logical core with {draft}: {size}{limit}, without compiled graphs (no size published)"
+        )
+    hours, price = experiment.compile.deadline_hours, environment.capacity.usd_per_hour
+    texts.append(f"each new window compiles an artifact: at most {hours} h, {hours * price:,.2f} USD a node")
+    for text in texts:
+        yield from wrap_text(text, width, indent="  ") or [""]
+
+
+def describe_recommendation(forecast: PlanForecast) -> str:
+    """Return what to try first and what that rests on, in one sentence."""
+    loads = [cell.concurrency for cell in forecast.cells]
+    best = [choose_window(forecast.cells, draft, min(loads)) for draft in forecast.core_gib]
+    cell = max(best, key=lambda entry: entry.low)
+    basis = "an assumed acceptance" if forecast.is_assumed else "your acceptance"
+    rest = f"at concurrency {cell.concurrency}, on {basis} and published draft costs"
+    if cell.high <= 1:
+        return f"Keep plain decoding: no window of these is faster {rest}."
+    if cell.low <= 1:
+        return f"Measure before you decide: {cell.draft} with window {cell.window} may be slower or faster {rest}."
+    return f"Try {cell.draft} with window {cell.window} first: {cell.low:.1f} to {cell.high:.1f} times as fast {rest}."
+
+
+def _forecast_as_dict(forecast: PlanForecast, environment: Environment) -> dict[str, object]:
+    return {
+        "experiment": forecast.experiment.name,
+        "environment": environment.name,
+        "acceptance": {"value": forecast.acceptance, "basis": "assumed" if forecast.is_assumed else "given"},
+        "draft_share": asdict(forecast.share),
+        "cells": [asdict(cell) for cell in forecast.cells],
+        "core_gib": forecast.core_gib,
+        "core_hbm_gib": forecast.hbm_gib,
+        "compile_hours_at_most": forecast.experiment.compile.deadline_hours,
+        "usd_per_node_hour": environment.capacity.usd_per_hour,
+        "recommendation": describe_recommendation(forecast),
+    }

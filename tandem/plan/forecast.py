@@ -1,0 +1,150 @@
+"""What each draft and window of an experiment can give at each load: tokens, speed-up, break-even, memory.
+
+Invariant: every figure carries where it comes from (`measured`, `published`, `assumed`), and the speed-up is a ratio.
+Batches: a plain step reads the weights once and the KV cache of each sequence, a draft forward is bound by latency. So
+it is a smaller share of a longer step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+from tandem.plan.measurement_rows import PublishedRow
+from tandem.plan.step_cost import imply_draft_ms
+from tandem.plan.step_tokens import CommitLaw, expect_tokens, find_acceptance
+from tandem.spec.model import ModelConfig
+
+FigureBasis = Literal["measured", "published", "assumed"]
+ASSUMED_ACCEPTANCE = 0.8  # between the break-even of the post's pair, 0.58, and what llmperf's copying prompts give
+BYTES_PER_VALUE = 2  # bfloat16 and float16
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True)
+class DraftShare:
+    """Time of one draft forward over a plain step at concurrency 1.
+
+    Args:
+        mean, low, high: the share, and its range.
+        basis: where it comes from.
+    """
+
+    mean: float
+    low: float
+    high: float
+    basis: FigureBasis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLoad:
+    """What is served, beside drafts and windows.
+
+    Args:
+        law: of the runtime.
+        target: the model served.
+        context_tokens: of a sequence in the middle of its answer.
+        acceptance: chance that a draft is accepted after all before it were.
+    """
+
+    law: CommitLaw
+    target: ModelConfig
+    context_tokens: int
+    acceptance: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastCell:
+    """One draft and window at one load.
+
+    Args:
+        draft: the model that drafts.
+        window: num_speculative_tokens.
+        concurrency: sequences decoded at once.
+        tokens: mean of a step.
+        speed_up, low, high: of the time per token, and its range by the range of the draft's share.
+        break_even: acceptance below which speculation is slower; None where even full acceptance is.
+    """
+
+    draft: str
+    window: int
+    concurrency: int
+    tokens: float
+    speed_up: float
+    low: float
+    high: float
+    break_even: float | None
+
+
+def fit_draft_share(rows: Iterable[PublishedRow]) -> DraftShare:
+    """Return a draft forward's share of a plain step over all published rows that are used.
+
+    Raises:
+        ValueError: every row is left out.
+    """
+    shares = [imply_draft_ms(row) / row.baseline_tpot_ms.value for row in rows if row.left_out is None]
+    if not shares:
+        raise ValueError("no published row has a known acceptance")
+    return DraftShare(sum(shares) / len(shares), min(shares), max(shares), "published")
+
+
+def count_kv_bytes(model: ModelConfig) -> int | None:
+    """Return the bytes of one token in the KV cache, keys and values of all layers; None where a figure is unknown."""
+    heads, dim = model.kv_heads.value, model.head_dim.value
+    return None if heads is None or dim is None else 2 * model.layers.value * heads * dim * BYTES_PER_VALUE
+
+
+def stretch_step(load: PlanLoad, concurrency: int) -> float:
+    """Return how much longer a plain step is at a load than at concurrency 1, by the bytes that it reads."""
+    kv_bytes, weight_bytes = count_kv_bytes(load.target), load.target.bytes.value
+    if kv_bytes is None or weight_bytes is None:
+        return 1.0
+    per_sequence = kv_bytes * load.context_tokens
+    return (weight_bytes + concurrency * per_sequence) / (weight_bytes + per_sequence)
+
+
+def forecast_cells(
+    load: PlanLoad, share: DraftShare, drafts: Sequence[str], windows: Sequence[int], concurrency: Sequence[int]
+) -> Iterator[ForecastCell]:
+    """Yield every draft, window and load, in this order.
+
+    Args:
+        load: what is served.
+        share: of a draft forward, of every draft alike: on Neuron it depends on latency, not on the draft's size.
+        drafts: ids of models.
+        windows: values of num_speculative_tokens.
+        concurrency: sequences at once.
+    """
+    for draft, window, count in product(drafts, windows, concurrency):
+        stretch, tokens = stretch_step(load, count), expect_tokens(load.law, load.acceptance, window)
+        costs = [1 + window * value / stretch for value in (share.mean, share.high, share.low)]
+        yield ForecastCell(
+            draft=draft, window=window, concurrency=count, tokens=tokens, speed_up=tokens / costs[0],
+            low=tokens / costs[1], high=tokens / costs[2], break_even=find_acceptance(load.law, costs[0], window),
+        )  # fmt: skip
+
+
+def compute_core_gib(models: Sequence[ModelConfig], *, cores: int, sequences: int, max_model_len: int) -> float | None:
+    """Return GiB of weights and KV cache on each logical core, without compiled graphs; None where a figure is unknown.
+
+    Args:
+        models: target, and draft where there is one.
+        cores: logical cores that share them, tensor_parallel_size.
+        sequences: max_num_seqs.
+        max_model_len: tokens of a sequence.
+    """
+    total = 0
+    for model in models:
+        kv_bytes = count_kv_bytes(model)
+        if kv_bytes is None or model.bytes.value is None:
+            return None
+        total += model.bytes.value + kv_bytes * sequences * max_model_len
+    return total / cores / GIB
+
+
+def choose_window(cells: Iterable[ForecastCell], draft: str, concurrency: int) -> ForecastCell:
+    """Return the cell of a draft at a load whose worst case is best, the shorter window of equals."""
+    own = [cell for cell in cells if (cell.draft, cell.concurrency) == (draft, concurrency)]
+    return max(own, key=lambda cell: (cell.low, -cell.window))

@@ -1,0 +1,64 @@
+"""`tandem plan` as its user meets it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.program import main
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAN = ("plan", "post", "--env", "post-us-east-2")
+
+
+def run(*words):
+    folders = ("--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments"))
+    return main([*words, *folders])
+
+
+def test_the_recommendation_comes_first_and_says_what_it_rests_on(capsys):
+    assert run(*PLAN) == 0
+    first = " ".join(capsys.readouterr().out.partition("\npost:")[0].split())
+    assert first.startswith("Try Qwen/Qwen3-1.7B with window 5 first: ")
+    assert first.endswith("on an assumed acceptance and published draft costs.")
+
+
+def test_a_low_acceptance_keeps_plain_decoding(capsys):
+    assert run(*PLAN, "--acceptance", "0.1") == 0
+    assert capsys.readouterr().out.startswith("Keep plain decoding")
+
+
+def test_json_has_every_cell_of_the_asked_ranges(capsys):
+    assert run(*PLAN, "--window", "1..15", "--concurrency", "1,4", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [(cell["window"], cell["concurrency"]) for cell in document["cells"]] == [
+        (window, load) for window in range(1, 16) for load in (1, 4)
+    ]
+    assert document["exit_code"] == 0
+
+
+def test_a_measured_tpot_narrows_the_range(capsys):
+    spans = []
+    for more in ((), ("--tpot", "45")):
+        assert run(*PLAN, *more, "--json") == 0
+        cell = json.loads(capsys.readouterr().out)["cells"][0]
+        spans.append(cell["high"] - cell["low"])
+    assert spans[1] < spans[0]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(("--acceptance", "1.2"), "from 0 to 1"), (("--window", "16"), "numbers from 1 to 15"),
+     (("--window", "x"), "whole numbers"), (("--window", "7..5"), "numbers from 1 to 15"),
+     (("--concurrency", "5"), "numbers from 1 to 4"), (("--tpot", "0"), "from 0.01")],
+)  # fmt: skip
+def test_bad_input_gives_2_and_what_to_write(flags, words, capsys):
+    assert run(*PLAN, *flags) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_experiment_of_another_environment_is_refused(capsys):
+    assert run("plan", "post", "--env", "native-us-east-2") == 2
+    assert "hosts no experiment 'post'" in capsys.readouterr().err

@@ -1,0 +1,91 @@
+"""What a draft and a window give: limits, monotony, memory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tandem.plan.forecast import (
+    DraftShare,
+    PlanLoad,
+    choose_window,
+    compute_core_gib,
+    count_kv_bytes,
+    fit_draft_share,
+    forecast_cells,
+    stretch_step,
+)
+from tandem.plan.measurement_rows import load_published
+from tandem.plan.step_tokens import expect_tokens
+from tandem.spec.catalogue import load_catalogue
+
+MODELS = load_catalogue().models
+TARGET, DRAFT = MODELS["Qwen/Qwen3-32B"], MODELS["Qwen/Qwen3-1.7B"]
+POST = DraftShare(0.19, 0.13, 0.4, "published")
+
+
+def make_load(acceptance=0.8):
+    return PlanLoad(law="k", target=TARGET, context_tokens=700, acceptance=acceptance)
+
+
+def forecast(acceptance=0.8, share=POST, windows=(7,), loads=(1,)):
+    return list(forecast_cells(make_load(acceptance), share, [DRAFT.id], windows, loads))
+
+
+def test_a_free_draft_gives_the_tokens_of_a_step():
+    (cell,) = forecast(share=DraftShare(0, 0, 0, "assumed"))
+    assert cell.speed_up == cell.tokens == expect_tokens("k", 0.8, 7)
+
+
+def test_break_even_of_the_posts_pair_is_58_percent():
+    assert forecast()[0].break_even == pytest.approx(0.58, abs=1e-3)
+
+
+def test_at_break_even_speculation_gains_nothing():
+    assert forecast(acceptance=forecast()[0].break_even)[0].speed_up == pytest.approx(1.0)
+
+
+def test_a_draft_that_costs_more_than_it_can_commit_has_no_break_even():
+    assert forecast(share=DraftShare(1.2, 1.0, 1.3, "assumed"))[0].break_even is None
+
+
+def test_more_acceptance_is_never_slower():
+    speed_ups = [forecast(acceptance=step / 20)[0].speed_up for step in range(21)]
+    assert speed_ups == sorted(speed_ups)
+
+
+def test_the_range_holds_the_mean():
+    cells = forecast(windows=range(1, 16), loads=(1, 4, 16))
+    assert [cell for cell in cells if not cell.low <= cell.speed_up <= cell.high] == []
+
+
+def test_a_larger_batch_makes_a_draft_forward_a_smaller_share():
+    one, many = forecast(loads=(1, 16))
+    assert many.speed_up > one.speed_up
+
+
+def test_a_plain_step_grows_with_the_caches_that_it_reads():
+    assert stretch_step(make_load(), 16) > stretch_step(make_load(), 1) == 1.0
+
+
+def test_the_cache_of_a_token_is_keys_and_values_of_every_layer():
+    assert count_kv_bytes(TARGET) == 2 * 64 * 8 * 128 * 2
+
+
+def test_memory_is_weights_and_cache_over_the_cores():
+    gib = compute_core_gib((TARGET,), cores=32, sequences=4, max_model_len=1024)
+    assert gib == pytest.approx((TARGET.bytes.value + 4 * 1024 * count_kv_bytes(TARGET)) / 32 / 2**30)
+
+
+def test_a_model_of_unknown_size_has_no_memory():
+    (unknown, *_) = [model for model in MODELS.values() if model.bytes.value is None]
+    assert compute_core_gib((unknown,), cores=8, sequences=1, max_model_len=1024) is None
+
+
+def test_the_choice_is_the_window_whose_worst_case_is_best():
+    cells = forecast(windows=range(1, 16))
+    assert choose_window(cells, DRAFT.id, 1).low == max(cell.low for cell in cells)
+
+
+def test_the_published_share_is_that_of_the_rows():
+    share = fit_draft_share(load_published())
+    assert (share.low < share.mean < share.high, share.basis) == (True, "published")
