@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import wrap_text
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, require_range
@@ -30,6 +32,7 @@ from tandem.plan.forecast import (
 )
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.step_cost import fit_draft_cost
+from tandem.plan.step_tokens import CommitLaw
 from tandem.report.terminal import format_table
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -46,6 +49,7 @@ def plan(
     env: EnvironmentName,
     acceptance: Annotated[float | None, Parameter(metavar="SHARE", validator=require_range(0, 1))] = None,
     tpot: Annotated[float | None, Parameter(metavar="MS", validator=require_range(0.01, 10_000, "ms"))] = None,
+    run: Annotated[Path | None, Parameter(name="--from", metavar="DIR")] = None,
     window: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     selection: Selection = DEFAULTS,
@@ -57,6 +61,7 @@ def plan(
         env: the environment that hosts it
         acceptance: chance that a draft is accepted (default 0.8, assumed)
         tpot: measured TPOT of the plain server, ms; narrows the range
+        run: folder of a run of this experiment: its own acceptance and draft cost
         window: num_speculative_tokens (default 3,5,7,10,15)
         concurrency: requests at once (default 1 and max_num_seqs)
 
@@ -69,10 +74,57 @@ def plan(
     windows = _read_counts(window, "--window", WINDOW_LIMITS) or WINDOWS
     limit = declared.serving.max_num_seqs
     loads = _read_counts(concurrency, "--concurrency", (1, limit)) or tuple(dict.fromkeys((1, limit)))
-    forecast = _forecast((inputs, environment), declared, acceptance, tpot, (windows, loads))
+    if run is not None and (acceptance is not None or tpot is not None):
+        change = "drop --acceptance and --tpot, or --from"
+        raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
+    law = inputs.catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
+    basis = _measure_basis(run, declared, law) if run else _assume_basis(acceptance, tpot)
+    forecast = _forecast((inputs, environment), declared, basis, (windows, loads))
     lines = _list_lines(forecast, environment)
     print_result(_forecast_as_dict(forecast, environment), lines, as_json=selection.as_json)
     return ExitCode.DONE
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBasis:
+    """What every figure rests on.
+
+    Args:
+        acceptance: chance that a draft is accepted after all before it were.
+        words: where the acceptance comes from.
+        share: of a draft forward.
+        is_simulated: whether it was measured on simulated servers.
+    """
+
+    acceptance: float
+    words: str
+    share: DraftShare
+    is_simulated: bool = False
+
+
+def _assume_basis(acceptance: float | None, tpot_ms: float | None) -> PlanBasis:
+    """Return the user's acceptance or the assumed one, and the cost of a draft forward as others published it."""
+    rows = load_published()
+    share = fit_draft_share(rows)
+    if tpot_ms is not None:
+        cost = fit_draft_cost(rows)
+        mean, low, high = (value / tpot_ms for value in (cost.mean_ms, cost.low_ms, cost.high_ms))
+        share = DraftShare(mean, low, high, "published")
+    if acceptance is None:
+        return PlanBasis(ASSUMED_ACCEPTANCE, "assumed", share)
+    return PlanBasis(acceptance, "given", share)
+
+
+def _measure_basis(folder: Path, experiment: Experiment, law: CommitLaw) -> PlanBasis:
+    """Return what a run measured.
+
+    Raises:
+        InputError: as of `read_run_figures`.
+    """
+    from tandem.cli.plan_run import read_run_figures  # noqa: PLC0415 - numpy
+
+    figures = read_run_figures(folder, experiment.name, law)
+    return PlanBasis(figures.acceptance, "measured", figures.share, figures.is_simulated)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,17 +134,14 @@ class PlanForecast:
     Args:
         experiment: as declared.
         cells: each draft, window and load.
-        share: of a draft forward.
-        acceptance: what every cell rests on, and whether the user said it.
+        basis: what every cell rests on.
         core_gib: draft to GiB on each logical core; None where unknown.
         hbm_gib: of a logical core; None where unknown.
     """
 
     experiment: Experiment
     cells: tuple[ForecastCell, ...]
-    share: DraftShare
-    acceptance: float
-    is_assumed: bool
+    basis: PlanBasis
     core_gib: dict[str, float | None]
     hbm_gib: float | None
 
@@ -118,8 +167,8 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
 
 
 def _forecast(
-    place: tuple[CommandInputs, Environment], experiment: Experiment, acceptance: float | None,
-    tpot_ms: float | None, ranges: tuple[Sequence[int], Sequence[int]],
+    place: tuple[CommandInputs, Environment], experiment: Experiment, basis: PlanBasis,
+    ranges: tuple[Sequence[int], Sequence[int]],
 ) -> PlanForecast:  # fmt: skip
     """Compute what is printed.
 
@@ -138,14 +187,8 @@ def _forecast(
         law=catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value,
         target=target,
         context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
-        acceptance=ASSUMED_ACCEPTANCE if acceptance is None else acceptance,
+        acceptance=basis.acceptance,
     )
-    rows = load_published()
-    share = fit_draft_share(rows)
-    if tpot_ms is not None:
-        cost = fit_draft_cost(rows)
-        mean, low, high = (value / tpot_ms for value in (cost.mean_ms, cost.low_ms, cost.high_ms))
-        share = DraftShare(mean, low, high, "published")
     size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
     cores = {
         draft: compute_core_gib((target, catalogue.models[draft]), max_model_len=serving.max_model_len, **size)
@@ -153,10 +196,8 @@ def _forecast(
     }
     return PlanForecast(
         experiment=experiment,
-        cells=tuple(forecast_cells(load, share, drafts, *ranges)),
-        share=share,
-        acceptance=load.acceptance,
-        is_assumed=acceptance is None,
+        cells=tuple(forecast_cells(load, basis.share, drafts, *ranges)),
+        basis=basis,
         core_gib=cores,
         hbm_gib=_find_core_hbm(inputs, environment, experiment),
     )
@@ -171,13 +212,17 @@ def _find_core_hbm(inputs: CommandInputs, environment: Environment, experiment: 
 
 def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[str]:
     """Yield the recommendation, what rests on what, the table, memory and what trying costs."""
-    experiment, share, width = forecast.experiment, forecast.share, count_columns()
-    basis = "assumed: pass --acceptance" if forecast.is_assumed else "yours"
-    span = f"{share.low:.2f} to {share.high:.2f} ({share.basis}: docs/theory.md)"
+    experiment, basis, width = forecast.experiment, forecast.basis, count_columns()
+    share = basis.share
+    words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
+    source = "published: docs/theory.md" if share.basis == "published" else share.basis
+    span = f"{share.low:.2f} to {share.high:.2f} ({source})"
+    if basis.is_simulated:
+        yield SIMULATED_BAND
     texts = [
         describe_recommendation(forecast),
         f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain decoding",
-        f"acceptance {forecast.acceptance:g} ({basis}); a draft forward takes {share.mean:.2f} of a plain step, {span}",
+        f"acceptance {basis.acceptance:.3g} ({words}); a draft forward takes {share.mean:.2f} of a plain step, {span}",
     ]
     for text in texts:
         yield from wrap_text(text, width, indent="  ")
@@ -207,8 +252,11 @@ def describe_recommendation(forecast: PlanForecast) -> str:
     loads = [cell.concurrency for cell in forecast.cells]
     best = [choose_window(forecast.cells, draft, min(loads)) for draft in forecast.core_gib]
     cell = max(best, key=lambda entry: entry.low)
-    basis = "an assumed acceptance" if forecast.is_assumed else "your acceptance"
-    rest = f"at concurrency {cell.concurrency}, on {basis} and published draft costs"
+    basis, article = forecast.basis, "an" if forecast.basis.words == "assumed" else "a"
+    rest = (
+        f"at concurrency {cell.concurrency}, on {article} {basis.words} acceptance and {basis.share.basis} draft costs"
+    )
+    rest += " of simulated servers" if basis.is_simulated else ""
     if cell.high <= 1:
         return f"Keep plain decoding: no window of these is faster {rest}."
     if cell.low <= 1:
@@ -220,8 +268,9 @@ def _forecast_as_dict(forecast: PlanForecast, environment: Environment) -> dict[
     return {
         "experiment": forecast.experiment.name,
         "environment": environment.name,
-        "acceptance": {"value": forecast.acceptance, "basis": "assumed" if forecast.is_assumed else "given"},
-        "draft_share": asdict(forecast.share),
+        "acceptance": {"value": forecast.basis.acceptance, "basis": forecast.basis.words},
+        "draft_share": asdict(forecast.basis.share),
+        "simulated": forecast.basis.is_simulated,
         "cells": [asdict(cell) for cell in forecast.cells],
         "core_gib": forecast.core_gib,
         "core_hbm_gib": forecast.hbm_gib,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from real_records import restore_records
 
 from tandem.cli.program import main
 
@@ -62,3 +63,62 @@ def test_bad_input_gives_2_and_what_to_write(flags, words, capsys):
 def test_an_experiment_of_another_environment_is_refused(capsys):
     assert run("plan", "post", "--env", "native-us-east-2") == 2
     assert "hosts no experiment 'post'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A kept run of a real vLLM, as if it were of the experiment qwen3-native; the changes go into its manifest."""
+
+    def write(**changes):
+        folder = restore_records(tmp_path / "kept") / "self-draft"
+        path = folder / "manifest.json"
+        manifest = json.loads(path.read_text()) | {"experiment": "qwen3-native"} | changes
+        manifest["arms"][1]["speculation"] = {"method": "draft_model", "num_speculative_tokens": 4}
+        path.write_text(json.dumps(manifest))
+        return folder
+
+    return write
+
+
+NATIVE = ("plan", "qwen3-native", "--env", "native-us-east-2")
+
+
+def test_a_run_gives_its_own_acceptance_and_draft_cost(measured, capsys):
+    assert run(*NATIVE, "--from", str(measured()), "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["acceptance"] == {"value": pytest.approx(1.0), "basis": "measured"}
+    assert document["draft_share"]["basis"] == "measured"
+    assert 0.7 < document["draft_share"]["mean"] < 1.0  # the target drafts for itself
+
+
+def test_a_simulated_run_is_said_to_be_one_in_every_sentence(measured, capsys):
+    assert run(*NATIVE, "--from", str(measured(simulated=True))) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("SIMULATED SERVERS")
+    assert "of simulated servers" in " ".join(out.partition("qwen3-native:")[0].split())
+
+
+def test_a_run_of_another_experiment_is_refused(measured, capsys):
+    assert run(*NATIVE, "--from", str(measured(experiment="post"))) == 2
+    assert "the run is of the experiment post" in capsys.readouterr().err
+
+
+def test_a_run_without_counters_is_refused(measured, capsys):
+    folder = measured()
+    (folder / "counters.jsonl").unlink()
+    assert run(*NATIVE, "--from", str(folder)) == 2
+    assert "the run counted no acceptance of self-draft" in capsys.readouterr().err
+
+
+def test_a_run_that_names_no_draft_is_refused(measured, capsys):
+    folder = measured()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["arms"][1]["speculation"] = None
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert run(*NATIVE, "--from", str(folder)) == 2
+    assert "which arm drafts with which window" in capsys.readouterr().err
+
+
+def test_a_run_and_an_acceptance_of_ones_own_are_refused_together(measured, capsys):
+    assert run(*NATIVE, "--from", str(measured()), "--acceptance", "0.5") == 2
+    assert "drop --acceptance and --tpot, or --from" in capsys.readouterr().err

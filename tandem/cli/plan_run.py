@@ -1,0 +1,83 @@
+"""A run's own figures for `tandem plan --from DIR`: acceptance as its server counted it, and what a draft forward took.
+
+Invariant: a figure of a simulated run is never taken for one of an accelerator; who prints it says simulated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.bench.manifest import read_manifest
+from tandem.bench.summary import ALL_CLASSES, RecordSummary, summarize_run
+from tandem.errors import InputError
+from tandem.plan.forecast import DraftShare
+from tandem.plan.step_tokens import CommitLaw, find_acceptance
+
+DRAFTLESS = {None, "ngram", "suffix"}  # methods that run no draft model
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """What a run measured.
+
+    Args:
+        acceptance: chance that a draft is accepted after all before it were.
+        share: of a draft forward; its range is that of the classes.
+        is_simulated: whether an arm was.
+    """
+
+    acceptance: float
+    share: DraftShare
+    is_simulated: bool
+
+
+def read_run_figures(folder: Path, experiment: str, law: CommitLaw) -> RunFigures:
+    """Return what a run measured of speculation.
+
+    Args:
+        folder: of `tandem bench run`, or of `tandem results --out`.
+        experiment: whose run it must be.
+        law: of the runtime.
+
+    Raises:
+        InputError: it is no run, or another experiment's; no arm drafts with a model; nothing was counted.
+    """
+    manifest, where = read_manifest(folder), str(folder)
+    if manifest.experiment is not None and manifest.experiment != experiment:
+        change = f"name a run of {experiment}, or plan {manifest.experiment}"
+        raise InputError(f"the run is of the experiment {manifest.experiment}", where=where, change=change)
+    arms = [arm for arm in manifest.arms if arm.speculation and arm.speculation.method not in DRAFTLESS]
+    arm = next((arm for arm in arms if arm.speculation and arm.speculation.num_speculative_tokens), None)
+    if arm is None or arm.speculation is None or arm.speculation.num_speculative_tokens is None:
+        change = "measure with --experiment, which writes each arm's draft and window"
+        raise InputError("the run does not say which arm drafts with which window", where=where, change=change)
+    summary, window = summarize_run(folder), arm.speculation.num_speculative_tokens
+    names = (manifest.arms[0].name, arm.name)
+    points = {class_: _measure_class(summary, class_, names, (law, window)) for class_ in _list_classes(summary)}
+    found = {class_: point for class_, point in points.items() if point is not None}
+    pooled = found.get(ALL_CLASSES) or (next(iter(found.values())) if len(found) == 1 else None)
+    if pooled is None:
+        change = "use a run whose server counts drafts (docs/measurement.md), or pass --acceptance"
+        raise InputError(f"the run counted no acceptance of {arm.name}", where=where, change=change)
+    shares = [share for _, share in found.values()]
+    share = DraftShare(pooled[1], min(shares), max(shares), "measured")
+    return RunFigures(pooled[0], share, bool(summary.simulated))
+
+
+def _list_classes(summary: RecordSummary) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(cell.class_ for cell in summary.cells))
+
+
+def _measure_class(
+    summary: RecordSummary, class_: str, names: tuple[str, str], rule: tuple[CommitLaw, int]
+) -> tuple[float, float] | None:
+    """Return acceptance and a draft forward's share of a plain step in one class; None where it was not counted."""
+    means = {(cell.arm, cell.metric): cell.mean for cell in summary.cells if cell.class_ == class_}
+    (baseline, variant), (law, window) = names, rule
+    tokens = means.get((variant, "acceptance_length"))
+    times = [means.get((name, "tpot_ms")) for name in (baseline, variant)]
+    acceptance = None if tokens is None else find_acceptance(law, tokens, window)
+    if acceptance is None or tokens is None or times[0] is None or times[1] is None:
+        return None
+    return acceptance, max(0.0, (tokens * times[1] / times[0] - 1) / window)
