@@ -10,7 +10,7 @@ from hosted import ROOT, asking, changed, watched
 from recorded import events, sample
 
 from tandem.bench.datapoints import read_rounds
-from tandem.metrics import CONTAINER_INSIGHTS, list_published_metrics
+from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, VLLM_SCRAPE, list_published_metrics
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, count_bench_series
@@ -41,6 +41,9 @@ def variants(count: int) -> MonitoringScope:
 # worked by hand
 
 
+SCRAPED = [name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE]
+
+
 def test_a_case_worked_by_hand() -> None:
     """`dev` has one arm with a draft and one without, six classes, one concurrency; 200 USD buy 100 hours at 2."""
     scope = changed(DEV, capacity={"usd_per_hour": 2.0}, guard={"budget_usd": 200})
@@ -55,7 +58,7 @@ def test_a_case_worked_by_hand() -> None:
             "metrics of the bench": (13 * 7 + 4 + 12 * 7 + 3) * share,
             # 24 + 2 nodes x 8 + 3 namespaces x 7 + 5 services x 7 + 12 workloads x 9; a node, a namespace, 2 servers
             "metrics of Container Insights": 204 + (8 + 7 + 2 * 16) * share,
-            "metrics of the servers": 2 * 8 * share,
+            "metrics of the servers": 2 * len(SCRAPED) * share,
             "metrics of the log-filter": 1,
             "metrics of the guard": 6,
             "dashboards": 0,  # three small ones, and three are free
