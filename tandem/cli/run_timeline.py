@@ -105,11 +105,14 @@ class RunTimeline:
             self._print_once("runner", f"the runner has not written for {format_span(age)}: look at its pod")
         return record
 
-    def _print_once(self, key: str, line: str, version: tuple[Any, ...] = ()) -> None:
-        """Print a line, unless the last one of its key was of this version."""
+    def _print_once(self, key: str, line: str, version: tuple[Any, ...] = (), *, is_brief: bool = False) -> None:
+        """Print a line, unless the last one of its key was of this version; a brief one is cut where it is too wide."""
         if self._printed.get(key) != version:
             self._printed[key] = version
-            for row in wrap_text(line, self.console.width, first="  ", indent=NOTE_INDENT):
+            rows = wrap_text(line, self.console.width, first="  ", indent=NOTE_INDENT)
+            if is_brief and len(rows) > 1:
+                rows = [f"  {clean_text(line)}"[: self.console.width - 1].rstrip() + "…"]
+            for row in rows:
                 self.console.print(row, soft_wrap=True)
 
     def _print_step(self, step: StepRecord, *, left: str) -> None:
@@ -121,7 +124,8 @@ class RunTimeline:
         state, note = "begins" if is_running else step.state, "; ".join(filter(None, (step.note.rstrip("."), left)))
         version = (step.state, *((step.attempts, step.note) if self.verbose else ()))
         line = f"{moment:%H:%M:%S}  {step.step:<12} {state:<8}{span:>11}  {note}"
-        self._print_once(f"step {step.step}", line, version)
+        is_brief = not self.verbose and step.state in {"running", "done"}  # how the run came out is said at its end
+        self._print_once(f"step {step.step}", line, version, is_brief=is_brief)
 
     def _describe_now(self) -> str:
         """Return the line of a terminal that is written anew."""
