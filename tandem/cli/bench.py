@@ -111,25 +111,33 @@ def report(
 
 @app.command(help_epilogue=COMPARE_CODES)
 def compare(
-    before: RunFolder, after: RunFolder, /, *, margin: Share | None = None, selection: Selection = DEFAULTS
+    before: RunFolder,
+    after: RunFolder,
+    /,
+    *later: RunFolder,
+    margin: Share | None = None,
+    selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Compare two runs, such as before and after an upgrade.
+    """Compare two runs, or each run of a series with its first.
 
     Args:
         before: folder of the earlier run
         after: folder of the later run
+        later: folders of still later runs: acceptance over time
         margin: a difference within it is `same` (default 0.05)
     """
     import msgspec  # noqa: PLC0415 - loaded when a run is read
 
-    from tandem.judge.compare.comparison import compare_runs  # noqa: PLC0415 - numpy, scipy
+    from tandem.judge.compare.comparison import compare_series  # noqa: PLC0415 - numpy, scipy
     from tandem.judge.schema import MARGIN  # noqa: PLC0415
-    from tandem.report.comparison_table import render_lines  # noqa: PLC0415
+    from tandem.report.comparison_table import render_lines, render_series  # noqa: PLC0415
 
-    comparison = compare_runs(before, after, margin=MARGIN if margin is None else margin)
-    lines = render_lines(comparison, width=count_columns())
-    code = ExitCode.VOID if comparison.before.void or comparison.after.void else ExitCode.DONE
-    print_result(msgspec.to_builtins(comparison), lines, as_json=selection.as_json, code=code)
+    series = compare_series((before, after, *later), margin=MARGIN if margin is None else margin)
+    comparison, width = series.comparisons[0], count_columns()
+    is_void = any(entry.before.void or entry.after.void for entry in series.comparisons)
+    code = ExitCode.VOID if is_void else ExitCode.DONE
+    lines = render_series(series, width=width) if later else render_lines(comparison, width=width)
+    print_result(msgspec.to_builtins(series if later else comparison), lines, as_json=selection.as_json, code=code)
     return code
 
 

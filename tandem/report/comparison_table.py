@@ -1,4 +1,4 @@
-"""A comparison of two runs for a terminal.
+"""A comparison of two runs, or of a series, for a terminal.
 
 Invariant: a figure that is absent is a dash, never a zero; no line is wider than the width asked for; notes are whole.
 """
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
-from tandem.judge.compare.schema import ComparisonRow, RunComparison
+from tandem.judge.compare.schema import ComparisonRow, RunComparison, RunSeries
 from tandem.judge.pairs import DECIDING_METRIC
 from tandem.report.terminal import MARKS, MARKS_LEGEND, WIDTH, format_table
 
@@ -30,6 +30,40 @@ def render_lines(comparison: RunComparison, *, width: int = WIDTH) -> Iterator[s
     """
     for line in _render_comparison(comparison, width):
         yield from wrap_text(line, width, indent="  ") or [""]
+
+
+def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
+    """Yield how each later run differs from the first in acceptance and in E2E, and the answer to the claim.
+
+    Args:
+        series: of runs.
+        width: of a line, in columns.
+    """
+    first = series.comparisons[0].before
+    if first.simulated or any(comparison.after.simulated for comparison in series.comparisons):
+        yield SIMULATED_BAND
+    texts = [f"{series.claim}: {series.answer}", f"against {first.folder} ({first.run}), begun {first.created_utc}"]
+    for text in texts:
+        yield from wrap_text(text, width, indent="  ")
+    yield ""
+    rows = []
+    for comparison in series.comparisons:
+        day, names = comparison.after.created_utc[:10], comparison.after.folder
+        for drift in comparison.acceptance:
+            lengths = [fmt.format_number(drift.before), fmt.format_number(drift.after)]
+            ratio = fmt.format_times(drift.ratio.value) if drift.ratio else fmt.ABSENT
+            rows.append([names, day, drift.arm, *lengths, ratio, fmt.format_interval(drift.ratio), drift.word])
+    heads = ("run", "begun", "arm", "first", "later", "ratio", "95 %", "acceptance")
+    yield from format_table(heads, rows, numbers=(3, 4, 5, 6), width=width)
+    yield ""
+    for comparison in series.comparisons:
+        words = Counter(row.verdict for row in comparison.rows if (row.kind, row.metric) == ("gain", DECIDING_METRIC))
+        counts = ", ".join(f"{count} {word}" for word, count in words.items()) or "no gain to compare"
+        yield from wrap_text(f"{comparison.after.folder}: speed-up by E2E in each class: {counts}", width, indent="  ")
+        for reason in (*comparison.before.void, *comparison.after.void):
+            yield from wrap_text(f"void: {comparison.after.folder}: {reason}", width, indent="  ")
+    yield ""
+    yield from wrap_text("every figure of two of them: tandem bench compare FIRST LATER", width, indent="  ")
 
 
 def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
@@ -62,6 +96,10 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
 
 
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:
+    for drift in comparison.acceptance:
+        lengths = f"{fmt.format_number(drift.before)} to {fmt.format_number(drift.after)} tokens a step"
+        ratio = f", {fmt.format_times(drift.ratio.value)} ({fmt.format_interval(drift.ratio)})" if drift.ratio else ""
+        yield f"{drift.arm}: acceptance {drift.word}: {lengths}{ratio}"
     for agreement in comparison.outputs:
         share, counts = agreement.identical, f"{agreement.identical.n} of {agreement.identical.of}"
         yield f"{agreement.arm}: {counts} outputs are identical ({fmt.format_percent(share.n / share.of)})"

@@ -208,7 +208,7 @@ def with_figures(seen: RequestTable, **figures: Any) -> RequestTable:
     return replace(seen, figures={**seen.figures, **figures})
 
 
-_NAMES = ("e2e_ms", "ttft_ms", "tpot_ms", "output_tokens_per_s", "completion_tokens")
+_NAMES = ("e2e_ms", "ttft_ms", "tpot_ms", "output_tokens_per_s", "completion_tokens", "tokens_per_chunk")
 
 
 def _run(arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any) -> manifest.RunManifest:
@@ -228,6 +228,7 @@ def _figures(request: Asked) -> dict[str, float]:
         "tpot_ms": (request.e2e_ms - request.ttft_ms) / (request.tokens - 1) if request.tokens > 1 else np.nan,
         "output_tokens_per_s": 1e3 * request.tokens / request.e2e_ms if request.e2e_ms > 0 else np.nan,
         "completion_tokens": request.tokens,
+        "tokens_per_chunk": np.nan,
         **request.figures,
     }
 

@@ -27,8 +27,9 @@ from tandem.bench.request_table import UNKNOWN, RequestTable, read_request_table
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge import verdict_reason
 from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
+from tandem.judge.compare.acceptance_drift import CHUNK_METRIC, join_series, measure_drift
 from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
-from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSummary
+from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSeries, RunSummary
 from tandem.judge.controls import check_controls
 from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up
 from tandem.judge.equality.output_pairs import build_matcher
@@ -104,9 +105,27 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
         differences=differences,
         rows=tuple(rows),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
+        acceptance=()
+        if block_reason
+        else tuple(
+            measure_drift(merged_run, [(side.prefix, side.table) for side in sides], common.arms, margin=margin)
+        ),
         margin=margin,
         notes=tuple(_list_notes(sides, common, estimates)),
     )
+
+
+def compare_series(folders: Sequence[Path], *, margin: float) -> RunSeries:
+    """Compare each run of a series with the earliest one; else as `compare_runs`.
+
+    Args:
+        folders: two or more; runs are ordered by when they began, two as they are given.
+        margin: as of `compare_runs`.
+    """
+    tables = [read_request_table(folder) for folder in folders]
+    if len(tables) > 2:  # noqa: PLR2004 - of two, the caller says which is earlier
+        tables.sort(key=lambda table: table.run.created_utc)
+    return join_series([compare_tables(tables[0], table, margin=margin) for table in tables[1:]])
 
 
 @dataclass(frozen=True)
@@ -168,7 +187,7 @@ def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
         )
     figures = {
         metric: join_columns([table.figures.get(metric, np.full(len(table), np.nan)) for table in tables])
-        for metric in (*JUDGED_METRICS, LENGTH_METRIC)
+        for metric in (*JUDGED_METRICS, LENGTH_METRIC, CHUNK_METRIC)
     }
     zeros = np.zeros(len(columns["arm"]), np.intp)
     columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros) | {"hit_token_limit": zeros.astype(bool)}

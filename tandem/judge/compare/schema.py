@@ -81,6 +81,28 @@ class OutputAgreement(msgspec.Struct, frozen=True, kw_only=True):
     identical: ShareEstimate
 
 
+DriftWord = Literal["higher", "lower", "same", "no evidence"]
+
+
+class AcceptanceDrift(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a target step gave in both runs, of an arm over all classes.
+
+    Args:
+        arm: which.
+        before, after: acceptance length, the target's own token included.
+        methods: where each comes from.
+        ratio: later over earlier, with its interval over prompts; None where streams do not show steps.
+        word: what may be said of the later run.
+    """
+
+    arm: str
+    before: float | None
+    after: float | None
+    methods: tuple[str, str]
+    ratio: RatioEstimate | None = None
+    word: DriftWord
+
+
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     """All of a comparison.
 
@@ -89,6 +111,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
         differences: between their manifests.
         rows: every compared figure and gain.
         outputs: of each arm; only where both runs decoded greedily.
+        acceptance: of each arm that speculates.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every interval.
         notes: what a reader must know.
     """
@@ -99,6 +122,21 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     differences: tuple[ManifestDifference, ...]
     rows: tuple[ComparisonRow, ...]
     outputs: tuple[OutputAgreement, ...] = ()
+    acceptance: tuple[AcceptanceDrift, ...] = ()
     margin: float
     level: float = 0.95
     notes: tuple[str, ...] = ()
+
+
+class RunSeries(msgspec.Struct, frozen=True, kw_only=True):
+    """Three runs or more: each later one against the first.
+
+    Args:
+        comparisons: in the order of time.
+        claim: of the post that a series answers. answer: in a sentence.
+    """
+
+    schema: int = SCHEMA
+    comparisons: tuple[RunComparison, ...]
+    claim: str
+    answer: str

@@ -1,0 +1,99 @@
+"""Whether the acceptance of an arm drifted between two runs, and over a series of them: what claim C16 asks.
+
+Invariant: the interval is over prompts, from the tokens of each chunk, so it needs no counter; a server that streams
+each token by itself has no interval and gets no word. Greedy acceptance depends on models and prompts and not on the
+day, so no noise floor bars a row. Lengths that are printed come from counters where they live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from tandem.bench.quantiles import Values
+from tandem.bench.request_table import RequestTable
+from tandem.bench.summary import ALL_CLASSES
+from tandem.judge.acceptance import compute_acceptance
+from tandem.judge.compare.schema import AcceptanceDrift, DriftWord, RunComparison, RunSeries
+from tandem.judge.decision import adjust_single_p, decide_speed_up
+from tandem.judge.interval import estimate_log_ratio
+from tandem.judge.pairs import RequestPairing
+
+STEP_METRIC = "tokens_per_step"
+CHUNK_METRIC = "tokens_per_chunk"
+
+_WORDS: dict[str, DriftWord] = {"faster": "higher", "slower": "lower", "same": "same"}
+
+
+def add_step_metric(table: RequestTable) -> RequestTable:
+    """Return a table with each answer's tokens a step, by the chunks after its first; NaN where it has none."""
+    per_chunk = table.figures.get(CHUNK_METRIC, np.full(len(table), np.nan))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chunks = np.rint(table.tokens / per_chunk)
+        steps: Values = np.where(chunks > 1, (table.tokens - 1) / (chunks - 1), np.nan)
+    return replace(table, figures={**table.figures, STEP_METRIC: steps})
+
+
+def measure_drift(
+    merged_run: RequestTable, sides: Sequence[tuple[str, RequestTable]], arms: Sequence[str], *, margin: float
+) -> Iterator[AcceptanceDrift]:
+    """Yield how the acceptance of each arm that speculates changed.
+
+    Args:
+        merged_run: both runs as one, each arm twice.
+        sides: what the merged run puts before an arm's name, and the run; the earlier one first.
+        arms: names that both runs have.
+        margin: a ratio within 1 / (1 + margin) to 1 + margin is `same`.
+
+    Raises:
+        InputError: a line of a run's counters is no scrape.
+    """
+    pairing = RequestPairing(add_step_metric(merged_run))
+    lengths = [
+        {row.arm: row for row in compute_acceptance(table) if row.class_ == ALL_CLASSES and row.acceptance_length}
+        for _, table in sides
+    ]
+    drifting = [arm for arm in arms if all(arm in by_arm for by_arm in lengths)]
+    for arm in drifting:
+        names = (sides[0][0] + arm, sides[1][0] + arm)
+        pairs = [pairing.pairs(names, cell, STEP_METRIC) for cell in pairing.known_cells()]
+        logs = np.concatenate([cell.logs for cell in pairs])
+        # a run in which every chunk of every answer has one token does not show its steps
+        shows_steps = all(
+            any((medians > 1).any() for medians in side)
+            for side in zip(*((cell.baseline_medians, cell.variant_medians) for cell in pairs), strict=True)
+        )
+        before, after = (by_arm[arm] for by_arm in lengths)
+        estimate = estimate_log_ratio(-logs) if shows_steps else None
+        p = adjust_single_p(estimate.p, len(drifting)) if estimate else None
+        word = _WORDS.get(decide_speed_up(estimate, p, floor=None, margin=margin).word, "no evidence")
+        yield AcceptanceDrift(
+            arm=arm,
+            before=before.acceptance_length,
+            after=after.acceptance_length,
+            methods=(before.method, after.method),
+            ratio=estimate.convert() if estimate else None,
+            word=word,
+        )
+
+
+def join_series(comparisons: Sequence[RunComparison]) -> RunSeries:
+    """Return a series: each later run against the first, and what it says of C16.
+
+    Args:
+        comparisons: all of the same earliest run, at least one.
+    """
+    words = {drift.word for comparison in comparisons for drift in comparison.acceptance}
+    if words & {"higher", "lower"}:
+        answer = "acceptance drifted: see the runs and arms marked higher or lower"
+    elif "same" in words:
+        answer = "acceptance did not drift in any row that could be judged"
+    else:
+        answer = "no evidence: acceptance was not counted in every run, or too few prompts answered"
+    return RunSeries(
+        comparisons=tuple(comparisons),
+        claim="C16",
+        answer=answer,
+    )
