@@ -46,7 +46,7 @@ deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, ado
 demo: setup ## the main job: check, deploy to a local account, run EXPERIMENT on simulated servers, judge, end at zero
 	@mkdir -p $(dir $(CHECKED)); $(BIN)/tandem check $(ENV) > $(CHECKED) 2>&1 || { cat $(CHECKED); exit 2; }
 	@echo "==> 1/2 tandem check $(ENV): $$(grep ' errors, ' $(CHECKED)) ($(CHECKED))"
-	@echo "==> 2/2 deploy to a made-up account of this machine, run, judge: about two minutes; open the page on the last line"
+	@echo "==> 2/2 deploy to a made-up account of this machine, run, judge: about two minutes; the report is on the last line"
 	@rm -rf $(REHEARSED)
 	@$(REHEARSE) --time-scale 25 --out $(REHEARSED) -- --quick || test $$? -eq 4
 

@@ -95,13 +95,14 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
     fleet, has_fence = world.list_fleet(), world.has_object(FENCE_KEY)
     states = ", ".join(f"{row.id} {row.state}" for row in fleet) or "none"
     print(f"EC2 lists of the fleet: {states}; fence: {'stands' if has_fence else 'none'}; ", end="")
-    print(f"{world.count_node_minutes():.1f} node-minutes as the local endpoint counts them")
+    print(f"the local endpoint itself counts {world.count_node_minutes():.1f} node-minutes")
     if code not in EXPECTED_CODES:
         result = world.account.run_tandem("runs", "logs", RUN_NAME, *place, stdout=subprocess.PIPE)
         print(*result.stdout.splitlines()[-LOG_LINES:], sep="\n")
     elif options.out:
         words = ["results", RUN_NAME, *place, "--out", str(options.out)]
         result = world.account.run_tandem(*words, stdout=subprocess.DEVNULL)
+        print("this account of one machine is gone now, and `tandem results` with it; the report stays:")
         print(options.out / "report.html" if result.returncode in EXPECTED_CODES else "no results could be had")
     return code if not fleet and not has_fence else ExitCode.EXTERNAL_FAILURE
 
@@ -110,7 +111,9 @@ def _hold_world(world: RunWorld) -> int:
     kubeconfig = world.folder / "kubeconfig.yaml"
     kubeconfig.write_text(yaml.safe_dump(world.build_kubeconfig()))
     print(
-        "for a shell of yours, so that aws, tandem and clients of the Kubernetes API speak to it; stop it with Ctrl-C"
+        "for a shell of yours (source .venv/bin/activate), so that aws and tandem speak to it; stop it with Ctrl-C. "
+        "kubectl does not work here: it needs TLS and discovery. Give every command the --environments and "
+        "--experiments of the last line."
     )
     print("\n".join([*list_exports(world.account.endpoint), quote_command("export", f"KUBECONFIG={kubeconfig}")]))
     settings = world.settings

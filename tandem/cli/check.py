@@ -25,6 +25,7 @@ from tandem.monitoring.alarms import list_coverage_gaps
 from tandem.shell_command import build_tandem_command
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
+from tandem.spec.record import FILL_IN
 
 NEXT_COLUMNS = 6
 
@@ -65,15 +66,21 @@ def check(
         print_json(_build_document(inputs, old_snapshot, changes) | {"exit_code": int(code)})
         return code
     refusals = sum(fault.severity == "refusal" for fault in inputs.faults)
-    environments = format_count(len(inputs.workspace.environments), "environment")
-    experiments = format_count(len(inputs.workspace.experiments), "experiment")
     warnings = format_count(len(inputs.faults) - refusals, "warning")
-    print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
+    to_fill_in = sum(fault.got == FILL_IN for fault in inputs.faults)
+    if to_fill_in:
+        print_line(f"{format_count(to_fill_in, 'value')} to fill in, {refusals - to_fill_in} other errors, {warnings}")
+    else:
+        environments = format_count(len(inputs.workspace.environments), "environment")
+        experiments = format_count(len(inputs.workspace.experiments), "experiment")
+        print_line(f"{environments}, {experiments}: {format_count(refusals, 'error')}, {warnings}")
+    if code == ExitCode.STALE:
+        print_line(f"refused by --strict: {warnings}")
     if not refusals:
         _print_files(inputs)
     sys.stdout.flush()
     print_spec_faults(inputs.faults, is_brief=not verbose, has_sources=why)
-    if old_snapshot:
+    if old_snapshot and not to_fill_in:
         recompile.print_changes(old_snapshot, changes)
     if verbose:
         _print_gaps(inputs)

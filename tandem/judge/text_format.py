@@ -147,7 +147,10 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
             "Show whether the outputs are the same: measure again with --record token-ids, or report with --tokenizer."
         )
     if headline.finding == "faster" and headline.evidence == "one-start":
-        return f"Measure 6 starts of each arm (tandem run --starts 6) before you rely on {variant}."
+        return (
+            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or, five times, "
+            "interrupt bench run, restart both servers and give --resume."
+        )
     return _NEXT_STEPS[headline.finding].format(variant=variant, baseline=shorten_text(baseline))
 
 

@@ -98,6 +98,7 @@ def _find_missing_reservation(context: EnvironmentContext) -> Iterable[RuleFindi
     capacity = context.environment.capacity
     if capacity.awaits_reservation:
         got = "null" if capacity.reservation_id is None else "the placeholder"
+        got += ": no Fleet stack, no node"
         legal, change = f"the id of your {capacity.kind}, cr-...", "write it; until then the Fleet stack is left out"
         yield RuleFinding("capacity.reservation_id", got, legal, change)
 

@@ -71,7 +71,8 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
     memory = own or context.experiment.serving.memory_gib
     parameters = (target.bytes.value or 0) // VALUE_BYTES.get(target.dtype.value or "", 2) / 10**9
     if memory < LARGE_COMPILE_GIB and parameters >= LARGE_TARGET_B:
-        got = f"{memory} for a target of {parameters:.0f} B parameters" + ("" if own else ", a server's")
+        kind = "" if own else ", the memory of a server,"
+        got = f"{memory}{kind} to compile a target of {parameters:.0f} B parameters"
         legal = f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure is published"
         change = f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write that"
         yield RuleFinding("compile.memory_gib", got, legal, change)

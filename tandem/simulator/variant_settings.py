@@ -66,8 +66,9 @@ def build_variant_settings(
         figures.drafts.keys() & figures.acceptance.keys()
     )
     if absent_ids:
-        got, change = ", ".join(sorted(absent_ids)), "add their figures, with their source"
-        raise SpecError([SpecFault(f"tandem/simulator/data/{CALIBRATION_FILE.name}", "", got, "every model", change)])
+        got, legal = f"no figures of {', '.join(sorted(absent_ids))}", "figures of each model that is simulated"
+        change = "add a target's step time, or a draft's share and acceptance, each with its source"
+        raise SpecError([SpecFault(f"tandem/simulator/data/{CALIBRATION_FILE.name}", "", got, legal, change)])
     runtime, cost = catalogue.runtimes[experiment.runtime], figures.targets[experiment.target]
     law: AcceptanceModelName = "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm"
     plain = SimulatorSettings(
