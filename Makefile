@@ -50,8 +50,8 @@ demo: setup ## the main job: check, deploy to a local account, run EXPERIMENT on
 	@rm -rf $(REHEARSED)
 	@$(REHEARSE) --time-scale 25 --out $(REHEARSED) -- --quick || test $$? -eq 4
 
-rehearse-run: setup ## the run alone, as demo runs it; HOLD=1 keeps the world for commands of yours
-	@rm -rf $(REHEARSED)
+rehearse-run: setup ## the run alone, as demo runs it; HOLD=1: a fresh world like the demo's, held for commands of yours
+	@$(if $(HOLD),:,rm -rf $(REHEARSED))
 	@$(REHEARSE) $(if $(HOLD),--hold,--out $(REHEARSED) -- --quick)
 
 # `make lint` holds the source against benchmarks/house.py too; here that comes in once every limit holds.

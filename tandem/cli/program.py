@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "images": ("List the images of an environment, and which to mirror", "images:images"),
         "show": ("Show variants, artifact keys, cost and the next commands", "show:show"),
         "plan": ("Say what speculation can give, by draft, window and load", "plan:plan"),
+        "migrate": ("Say what changes on another runtime; write the experiment", "migrate:migrate"),
         "new": ("Write a commented environment file and experiment file", "starter:new"),
     },
     "Measures any servers": {

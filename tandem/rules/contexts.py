@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from tandem.rules.rule import RuleFinding, index_paths
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.experiment import DRAFT_KINDS, Experiment, Variant
 from tandem.spec.figure import DataFigure
 from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
@@ -24,9 +24,6 @@ from tandem.spec.runtime import ModeSupport, Runtime, RuntimeSpelling
 
 K = TypeVar("K")
 V = TypeVar("V")
-
-# what each mode drafts with; the others have no draft
-DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
 
 
 def look_up(entries: Mapping[K, V], name: K) -> V:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.rules.contexts import DRAFT_KINDS, ArmContext, ExperimentContext
+from tandem.rules.contexts import ArmContext, ExperimentContext
 from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values, suggest_nearest
+from tandem.spec.experiment import DRAFT_KINDS
 from tandem.spec.model import ModelConfig
 
 HOW_TO_ADD = "or add its figures to tandem/spec/data/models"

@@ -17,6 +17,8 @@ from tandem.spec.names import model_slug
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
+# what each mode drafts with; the others have no draft
+DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
 _MODEL_WORDS = "a model id, organisation/name, that has a file in tandem/spec/data/models"
 ModelId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+$", _MODEL_WORDS)]
 Tokens = Annotated[int, Field(ge=1, le=1_048_576)]

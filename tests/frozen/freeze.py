@@ -250,6 +250,7 @@ SCREENS = {  # the commonest ends that ask no account or meet no credentials; te
     "check_why": ["check", "post-us-east-2", "--why"],
     "show": ["show", "post-us-east-2"],
     "plan": ["plan", "post", "--env", "post-us-east-2"],
+    "migrate": ["migrate", "post", "--runtime", "native"],
     "images": ["images", "post-us-east-2"],
     "render": ["render", "post-us-east-2", "--check"],
     "new": ["new", "prod"],

@@ -1,0 +1,145 @@
+"""`tandem migrate EXPERIMENT --runtime NAME`: the experiment on another runtime, what changes, and what to prove first.
+
+Invariant: the command writes only with --write, overwrites no file, and writes no experiment that the rules refuse.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import yaml
+from cyclopts import Parameter
+
+from tandem.bench.terminal_text import wrap_text
+from tandem.cli.console import count_columns, print_result
+from tandem.cli.selection import DEFAULTS, Selection
+from tandem.errors import ExitCode, InputError
+from tandem.plan.migration import ExperimentMigration, migrate_experiment
+from tandem.rules import check_workspace
+from tandem.shell_command import quote_command
+from tandem.spec.catalogue import Catalogue, load_catalogue
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecError, SpecFault
+from tandem.spec.workspace import load_workspace
+
+
+def migrate(
+    experiment: str,
+    /,
+    *,
+    runtime: Annotated[str, Parameter(metavar="NAME")],
+    write: bool = False,
+    verbose: bool = False,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Say what an experiment becomes on another runtime, and write it.
+
+    Args:
+        experiment: its name
+        runtime: the other runtime, such as native
+        write: write it as EXPERIMENT-RUNTIME
+        verbose: also each flag and each variable of the server
+
+    Raises:
+        SpecError: a file or the new experiment is refused, or the file to write exists.
+        InputError: there is no such experiment, or the runtime cannot serve it; the message names the nearest.
+    """
+    catalogue = load_catalogue()
+    migration = migrate_experiment(_find_experiment(experiment, selection), runtime, catalogue)
+    text = format_experiment(migration.experiment, experiment)
+    path = selection.experiments / f"{migration.experiment.name}.yaml"
+    refusals = [fault for fault in _check_text(text, path, catalogue) if fault.severity == "refusal"]
+    if refusals:
+        raise SpecError(refusals)
+    if write:
+        if path.exists():
+            raise InputError("the file exists", where=str(path), change="rename or delete it, then migrate again")
+        path.write_text(text)
+    command = quote_command("tandem", "migrate", experiment, "--runtime", runtime, "--write")
+    width = count_columns()
+    lines = _list_lines(migration, experiment, verbose=verbose)
+    folded = [part for line in lines for part in wrap_text(line, width, indent="    ")]
+    if write:
+        folded += [f"wrote {path}", "next  list it under `experiments` of an environment, then tandem check"]
+    else:
+        folded += [f"next  {command}"]
+    print_result(_migration_as_dict(migration, text, path if write else None), folded, as_json=selection.as_json)
+    return ExitCode.DONE
+
+
+def _find_experiment(name: str, selection: Selection) -> Experiment:
+    """Return a declared experiment of good form, whoever hosts it.
+
+    Raises:
+        SpecError: its file is malformed.
+        InputError: there is none.
+    """
+    workspace = load_workspace(selection.environments, selection.experiments)
+    if name in workspace.experiments:
+        return workspace.experiments[name].record
+    faults = [fault for fault in workspace.faults if Path(fault.file).stem == name]
+    if faults:
+        raise SpecError(faults)
+    change = f"name one of: {', '.join(workspace.experiments)}"
+    raise InputError(f"there is no experiment {name!r}", where=str(selection.experiments), change=change)
+
+
+def format_experiment(experiment: Experiment, source: str) -> str:
+    """Return the file of an experiment, without the values that are defaults.
+
+    Args:
+        experiment: to be written.
+        source: the experiment that it was made of, for the file's first line.
+    """
+    values = experiment.model_dump(mode="json", exclude_defaults=True, exclude={"name"})
+    head = f"# {source} on the runtime {experiment.runtime}, by `tandem migrate`.\n"
+    return head + yaml.safe_dump(values, sort_keys=False)
+
+
+def _check_text(text: str, path: Path, catalogue: Catalogue) -> tuple[SpecFault, ...]:
+    """Return what form and rules say of the new file alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("environments", "experiments"):
+            (Path(folder) / name).mkdir()
+        (Path(folder) / "experiments" / path.name).write_text(text)
+        workspace = load_workspace(Path(folder) / "environments", Path(folder) / "experiments")
+        return workspace.faults + check_workspace(workspace, catalogue)
+
+
+def _list_lines(migration: ExperimentMigration, source: str, *, verbose: bool) -> Iterator[str]:
+    """Yield the answer, the variants, what is lost, what differs, and what to prove first."""
+    experiment = migration.experiment
+    count = len(experiment.all_variants())
+    yield f"{source} on {experiment.runtime}: {count} variants, and each compiles again"
+    for change in migration.changes:
+        if change.topic == "variant" and change.before == change.after:
+            yield f"  {change.subject}: {change.before}, unchanged"
+        elif change.topic == "variant":
+            reason = f" ({change.reason})" if change.reason else ""
+            yield f"  {change.subject}: {change.before or 'nothing'} -> {change.after or 'dropped'}{reason}"
+    yield "prove first, on one node"
+    yield from (f"  {sentence}" for sentence in migration.evidence)
+    yield "lost"
+    yield from ([f"  {sentence}" for sentence in migration.losses] or ["  nothing"])
+    yield "differs"
+    for change in migration.changes:
+        if change.topic in {"image", "driver", "counters", "artifact"} or (verbose and change.topic != "variant"):
+            yield f"  {change.topic} {change.subject}: {change.before or '-'} -> {change.after or '-'}"
+    flags = sum(change.topic in {"flag", "variable"} for change in migration.changes)
+    if flags and not verbose:
+        yield f"  {flags} flags and variables of the servers: --verbose"
+
+
+def _migration_as_dict(migration: ExperimentMigration, text: str, path: Path | None) -> dict[str, object]:
+    return {
+        "experiment": migration.experiment.name,
+        "runtime": migration.experiment.runtime,
+        "changes": [change._asdict() for change in migration.changes],
+        "losses": list(migration.losses),
+        "evidence": list(migration.evidence),
+        "file": text,
+        "written": str(path) if path else None,
+    }

@@ -1,0 +1,100 @@
+"""An experiment on another runtime: legal, complete, and the nearest that can be had."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.program import main
+from tandem.errors import InputError
+from tandem.plan.migration import migrate_experiment
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.workspace import load_workspace
+
+ROOT = Path(__file__).parents[2]
+MOVES = [
+    ("post", "native"), ("dev", "native"), ("post-drafts-windows", "native"), ("qwen3-native", "nxdi-v0"),
+    ("llama-eagle3", "nxdi-v0"),
+]  # fmt: skip
+
+
+def declared(name):
+    return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].record
+
+
+def migrated(name, runtime):
+    return migrate_experiment(declared(name), runtime, load_catalogue())
+
+
+@pytest.mark.parametrize(("name", "runtime"), MOVES)
+def test_written_experiment_is_legal(name, runtime, capsys):
+    words = ["--experiments", str(ROOT / "experiments"), "--environments", str(ROOT / "environments")]
+    assert main(["migrate", name, "--runtime", runtime, *words]) == 0
+    assert "each compiles again" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "runtime"), MOVES)
+def test_every_artifact_key_changes(name, runtime):
+    keys = [
+        change for change in migrated(name, runtime).changes if change.topic == "artifact" and "-tp" in change.after
+    ]
+    assert keys
+    assert all(change.before != change.after for change in keys)
+
+
+def test_a_plain_draft_becomes_the_head_of_the_target():
+    variant = migrated("post", "native").experiment.variants[1]
+    assert (variant.mode, variant.draft) == ("eagle3", "RedHatAI/Qwen3-32B-speculator.eagle3")
+
+
+def test_a_head_becomes_the_largest_draft_of_the_same_tokenizer():
+    variant = migrated("qwen3-native", "nxdi-v0").experiment.variants[1]
+    assert (variant.mode, variant.draft, variant.num_speculative_tokens) == ("fused", "Qwen/Qwen3-1.7B", 7)
+
+
+def test_a_mode_without_a_documented_run_asks_for_proof():
+    migration = migrated("post", "native")
+    assert migration.experiment.accept_unproven
+    assert any("no documented run" in sentence for sentence in migration.evidence)
+
+
+def test_what_is_proven_accepts_nothing_unproven():
+    assert not migrated("qwen3-native", "nxdi-v0").experiment.accept_unproven
+
+
+def test_a_setting_that_the_runtime_does_not_read_is_lost():
+    experiment = declared("post")
+    tuning = experiment.serving.tuning.model_copy(update={"fused_qkv": True})
+    tuning.model_fields_set.add("fused_qkv")
+    serving = experiment.serving.model_copy(update={"tuning": tuning})
+    migration = migrate_experiment(experiment.model_copy(update={"serving": serving}), "native", load_catalogue())
+    assert "serving.tuning.fused_qkv: native reads no such setting" in migration.losses
+    assert migration.experiment.serving.tuning.fused_qkv is None
+
+
+def test_a_variant_without_any_draft_is_dropped_with_the_nearest():
+    catalogue = load_catalogue()
+    models = {name: model for name, model in catalogue.models.items() if model.head_of is None}
+
+    migration = migrate_experiment(declared("post"), "native", replace(catalogue, models=models))
+    assert [variant.name for variant in migration.experiment.variants] == ["qwen-vllm"]
+    assert any("qwen-sd-vllm" in loss and "nearest:" in loss for loss in migration.losses)
+
+
+@pytest.mark.parametrize("runtime", ["nxdi-v1", "nowhere", "nxdi-v0"])
+def test_a_runtime_that_cannot_be_had_names_the_nearest(runtime):
+    with pytest.raises(InputError) as caught:
+        migrated("post", runtime)
+    assert caught.value.change == "name one of: native"
+
+
+def test_write_makes_a_file_once(tmp_path):
+    for name in ("environments", "experiments"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "experiments" / "post.yaml").write_text((ROOT / "experiments" / "post.yaml").read_text())
+    folders = [f"--{name}={tmp_path / name}" for name in ("environments", "experiments")]
+    assert main(["migrate", "post", "--runtime", "native", "--write", *folders]) == 0
+    assert (tmp_path / "experiments" / "post-native.yaml").read_text().startswith("# post on the runtime native")
+    assert main(["migrate", "post", "--runtime", "native", "--write", *folders]) == 2
