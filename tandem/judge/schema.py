@@ -353,6 +353,51 @@ class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
 
 
+RoutingWord = Literal["saves", "costs", "no evidence"]
+
+
+class ClassRoute(msgspec.Struct, frozen=True, kw_only=True):
+    """Which arm serves a class.
+
+    Args:
+        class_: which. arm: that serves it.
+        prompts: that both arms answered.
+        speed_up: of the variant by E2E; None of too few prompts.
+    """
+
+    class_: str = msgspec.field(name="class")
+    arm: str
+    prompts: int
+    speed_up: RatioEstimate | None = None
+
+
+class RoutingSaving(msgspec.Struct, frozen=True, kw_only=True):
+    """What routing by class saves against one arm for all classes, on prompts that did not choose the route.
+
+    Args:
+        against: the arm.
+        mean, p90: time of that arm over time of the route, by the mean and the 90th percentile of E2E over prompts.
+        usd_per_1000_requests: saved, with each arm charged an equal share of the price; None without a price, and in an
+            open loop.
+        word: by the interval of the mean.
+    """
+
+    against: str
+    mean: RatioEstimate
+    p90: RatioEstimate
+    usd_per_1000_requests: float | None = None
+    word: RoutingWord
+
+
+class LoadRouting(msgspec.Struct, frozen=True, kw_only=True):
+    """Which class to which arm at a load, and what that saves against each arm alone."""
+
+    variant: str
+    load: LoadLevel
+    routes: tuple[ClassRoute, ...]
+    savings: tuple[RoutingSaving, ...]
+
+
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     """All of verdict.json.
 
@@ -367,6 +412,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         headlines: one a variant.
         cells: every judged metric.
         controls, equality, acceptance, claims, cost: as their names say.
+        routing: of each variant at each load; empty where the run is void.
         claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
         notes: what a reader must know beside.
         recompute: commands that make this file again.
@@ -392,5 +438,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[ClaimVerdict, ...] = ()
     claims_unasked: str | None = None
     cost: tuple[TokenCost, ...] = ()
+    routing: tuple[LoadRouting, ...] = ()
     notes: tuple[str, ...] = ()
     recompute: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
+from tandem.judge.routing import route_classes
 from tandem.judge.schema import FILE, MARGIN, Verdict
 from tandem.shell_command import quote_command
 
@@ -93,6 +94,10 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
         acceptance=acceptance, headlines=build_headlines(table, cells, controls, equality, margin=margin),
         claims=claims, claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
+        routing=() if controls.void else tuple(
+            row for variant in table.variants
+            for row in route_classes(table, variant, usd_per_hour=price, controls=controls)
+        ),
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )  # fmt: skip

@@ -103,6 +103,7 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield from _render_outputs(verdict)
         yield from _render_acceptance(verdict, width)
         yield from _render_cost(verdict)
+        yield from _render_routing(verdict, width)
         yield from _render_claims(verdict, width)
         yield from (f"note: {note}" for note in verdict.notes)
 
@@ -198,6 +199,26 @@ def _render_cost(verdict: Verdict) -> Iterator[str]:
     if verdict.cost and not rows:
         yield f"cost: {verdict.cost[0].sentence}"
     if verdict.cost:
+        yield ""
+
+
+def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
+    for row in verdict.routing:
+        variant = fmt.shorten_text(row.variant, 40)
+        yield f"routing between {fmt.shorten_text(verdict.baseline, 40)} and {variant} at {fmt.format_load(row.load)}"
+        for arm in dict.fromkeys(route.arm for route in row.routes):
+            classes = ", ".join(route.class_ for route in row.routes if route.arm == arm)
+            yield f"  {fmt.shorten_text(arm, 40)}: {classes}"
+        rows = []
+        for saving in row.savings:
+            usd = saving.usd_per_1000_requests
+            cost = fmt.ABSENT if usd is None else f"{usd:.4f}"
+            figures = [fmt.format_times(saving.mean.value), fmt.format_interval(saving.mean)]
+            figures += [fmt.format_times(saving.p90.value), fmt.format_interval(saving.p90), cost]
+            rows.append([f"all on {fmt.shorten_text(saving.against, 30)}", *figures, saving.word])
+        level = fmt.format_level(verdict)
+        heads = ["against", "mean", level, "p90", level, "USD/1,000", "routing"]
+        yield from format_table(heads, rows, numbers=range(1, 6), width=width)
         yield ""
 
 

@@ -1,0 +1,74 @@
+"""Routing: a class goes to the arm that is faster for it, and a choice that is chance saves nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from observed import Truth, drawn, table
+
+from tandem.judge.routing import PromptTimes, hold_out_arms, route_classes
+from tandem.judge.schema import RunControls
+
+MIXED = Truth(ratio={"spec": {"repeat": 2.0, "json": 1.6, "open": 0.5, "creative": 0.6}}, prompts=16)
+
+
+def routed(seen, **changes):
+    return route_classes(seen, "spec", **{"usd_per_hour": None, "controls": RunControls(), **changes})[0]
+
+
+def permuted(truth, seed):
+    """The same requests with their prompts' classes permuted."""
+    seen = drawn(truth, seed)
+    classes = np.zeros(len(seen.prompts), np.intp)
+    classes[seen.prompt] = seen.class_
+    return dataclasses.replace(seen, class_=np.random.default_rng(seed).permutation(classes)[seen.prompt])
+
+
+def test_each_class_goes_to_its_faster_arm():
+    routes = {route.class_: route.arm for route in routed(drawn(MIXED)).routes}
+    assert routes == {"repeat": "spec", "json": "spec", "open": "base", "creative": "base"}
+
+
+@pytest.mark.parametrize("against", ["base", "spec"])
+def test_routing_saves_where_classes_differ(against):
+    saving = next(row for row in routed(drawn(MIXED)).savings if row.against == against)
+    assert (saving.word, saving.mean.low > 1) == ("saves", True)
+
+
+def test_permuted_labels_save_nothing_against_the_better_arm():
+    words = []
+    for seed in range(40):
+        savings = routed(permuted(MIXED, seed)).savings
+        words.append(min(savings, key=lambda row: row.mean.value).word)
+    assert words.count("saves") <= 2
+
+
+def test_one_arm_better_in_every_class_saves_nothing_against_it():
+    seen = drawn(Truth(ratio={"spec": {"repeat": 2.0, "open": 1.5}}))
+    saving = next(row for row in routed(seen).savings if row.against == "spec")
+    assert (saving.word, saving.mean.value) == ("no evidence", 1.0)
+
+
+def test_a_class_of_few_prompts_goes_with_all_others():
+    stated = {
+        "repeat": {"base": [1000.0] * 8, "spec": [500.0] * 8},
+        "open": {"base": [1000.0, 1100.0], "spec": [1500.0, 1600.0]},
+    }
+    assert {route.class_: route.arm for route in routed(table(stated)).routes} == {"repeat": "spec", "open": "spec"}
+
+
+def test_money_is_the_time_that_a_request_holds_its_share_of_the_price():
+    seen = table({"repeat": {"base": [2000.0] * 12, "spec": [1000.0] * 12}})
+    saving = routed(seen, usd_per_hour=36.0).savings[0]
+    assert saving.usd_per_1000_requests == pytest.approx(1000 * 18 / 3600 / 4 * 1.0)
+
+
+def test_no_price_gives_no_money():
+    assert [saving.usd_per_1000_requests for saving in routed(drawn(MIXED)).savings] == [None, None]
+
+
+def test_a_prompt_never_chooses_its_own_route():
+    times_ms = np.array([[1.0, 2.0], [2.0, 1.0]] * 8)  # places 0, 2, ... want the baseline, the others the variant
+    assert hold_out_arms(PromptTimes(np.zeros(16, np.intp), times_ms)).tolist() == [1, 0] * 8
