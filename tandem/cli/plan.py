@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -39,6 +40,7 @@ from tandem.spec.experiment import Experiment
 
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)
+NO_PRICE = "no cost: `capacity.usd_per_hour` is 0, write your price of a node-hour"
 BREAK_EVEN_LEGEND = "break-even: acceptance below which plain decoding is faster; -: it is always faster"
 
 
@@ -52,6 +54,7 @@ def plan(
     run: Annotated[Path | None, Parameter(name="--from", metavar="DIR")] = None,
     window: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
+    page: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Say what speculation can give an experiment, by draft, window and load.
@@ -64,6 +67,7 @@ def plan(
         run: folder of a run of this experiment: its own acceptance and draft cost
         window: num_speculative_tokens (default 3,5,7,10,15)
         concurrency: requests at once (default 1 and max_num_seqs)
+        page: write charts of it, and of the run's own points, as one HTML file
 
     Raises:
         TandemError: a file, a window or a load is refused, or the experiment drafts nothing.
@@ -80,9 +84,14 @@ def plan(
     law = inputs.catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
     basis = _measure_basis(run, declared, law) if run else _assume_basis(acceptance, tpot)
     forecast = _forecast((inputs, environment), declared, basis, (windows, loads))
-    lines = _list_lines(forecast, environment)
-    print_result(_forecast_as_dict(forecast, environment), lines, as_json=selection.as_json)
-    return ExitCode.DONE
+    lines = list(_list_lines(forecast, environment))
+    if page is not None:
+        _write_page(forecast, environment, run, page)
+        lines.append(str(page))
+    # what can be planned is planned, and the exit code says that a part is missing
+    code = ExitCode.DONE if environment.capacity.usd_per_hour else ExitCode.BAD_INPUT
+    print_result(_forecast_as_dict(forecast, environment), lines, as_json=selection.as_json, code=code)
+    return code
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +103,14 @@ class PlanBasis:
         words: where the acceptance comes from.
         share: of a draft forward.
         is_simulated: whether it was measured on simulated servers.
+        position_rates: share of drafts accepted at each position, where a run counted them.
     """
 
     acceptance: float
     words: str
     share: DraftShare
     is_simulated: bool = False
+    position_rates: tuple[float, ...] = ()
 
 
 def _assume_basis(acceptance: float | None, tpot_ms: float | None) -> PlanBasis:
@@ -124,7 +135,7 @@ def _measure_basis(folder: Path, experiment: Experiment, law: CommitLaw) -> Plan
     from tandem.cli.plan_run import read_run_figures  # noqa: PLC0415 - numpy
 
     figures = read_run_figures(folder, experiment.name, law)
-    return PlanBasis(figures.acceptance, "measured", figures.share, figures.is_simulated)
+    return PlanBasis(figures.acceptance, "measured", figures.share, figures.is_simulated, figures.position_rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,6 +199,7 @@ def _forecast(
         target=target,
         context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
         acceptance=basis.acceptance,
+        position_rates=basis.position_rates,
     )
     size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
     cores = {
@@ -213,17 +225,9 @@ def _find_core_hbm(inputs: CommandInputs, environment: Environment, experiment: 
 def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[str]:
     """Yield the recommendation, what rests on what, the table, memory and what trying costs."""
     experiment, basis, width = forecast.experiment, forecast.basis, count_columns()
-    share = basis.share
-    words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
-    source = "published: docs/theory.md" if share.basis == "published" else share.basis
-    span = f"{share.low:.2f} to {share.high:.2f} ({source})"
     if basis.is_simulated:
         yield SIMULATED_BAND
-    texts = [
-        describe_recommendation(forecast),
-        f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain decoding",
-        f"acceptance {basis.acceptance:.3g} ({words}); a draft forward takes {share.mean:.2f} of a plain step, {span}",
-    ]
+    texts = [describe_recommendation(forecast), *_list_bases(forecast)]
     for text in texts:
         yield from wrap_text(text, width, indent="  ")
     yield ""
@@ -242,9 +246,47 @@ def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[st
             f"memory of a logical core with {draft}: {size}{limit}, without compiled graphs (no size published)"
         )
     hours, price = experiment.compile.deadline_hours, environment.capacity.usd_per_hour
-    texts.append(f"each new window compiles an artifact: at most {hours} h, {hours * price:,.2f} USD a node")
+    cost = f"{hours * price:,.2f} USD a node" if price else NO_PRICE
+    texts.append(f"each new window compiles an artifact: at most {60 * hours} minutes, {cost}")
     for text in texts:
         yield from wrap_text(text, width, indent="  ") or [""]
+
+
+def _write_page(forecast: PlanForecast, environment: Environment, run: Path | None, path: Path) -> None:
+    """Write charts of every cell, and of a run's own points.
+
+    Raises:
+        TandemError: the run cannot be judged, or the file cannot be written.
+    """
+    from tandem.cli.plan_run import read_run_points  # noqa: PLC0415 - numpy, scipy
+    from tandem.report.plan_page import PlanLinePoint, PlanPage, write_plan_page  # noqa: PLC0415 - vl-convert
+
+    experiment = forecast.experiment
+    content = PlanPage(
+        title=describe_recommendation(forecast),
+        eyebrow=f"Tandem plan of {experiment.name} on {environment.name}",
+        sentences=tuple(_list_bases(forecast)),
+        lines=tuple(PlanLinePoint(**asdict(cell)) for cell in forecast.cells),
+        points=read_run_points(run) if run else (),
+        is_simulated=forecast.basis.is_simulated,
+        version=version("tandem"),
+    )
+    write_plan_page(content, path)
+
+
+def _list_bases(forecast: PlanForecast) -> Iterator[str]:
+    """Yield what is planned, and what every figure rests on."""
+    experiment, basis, share = forecast.experiment, forecast.basis, forecast.basis.share
+    words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
+    source: str = "published: docs/theory.md" if share.basis == "published" else share.basis
+    source += " on simulated servers" if basis.is_simulated else ""
+    span = f"{share.low:.2f} to {share.high:.2f} ({source})"
+    place = f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain decoding"
+    yield place + (", from simulated servers" if basis.is_simulated else "")
+    simulated = " of simulated servers" if basis.is_simulated else ""
+    rates = ", ".join(f"{rate:.2f}" for rate in basis.position_rates)
+    words += simulated + (f", by position {rates}" if rates else "")
+    yield f"acceptance {basis.acceptance:.3g} ({words}); a draft forward takes {share.mean:.2f} of a plain step, {span}"
 
 
 def describe_recommendation(forecast: PlanForecast) -> str:

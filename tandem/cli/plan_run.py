@@ -6,13 +6,17 @@ Invariant: a figure of a simulated run is never taken for one of an accelerator;
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count, takewhile
 from pathlib import Path
 
 from tandem.bench.manifest import read_manifest
+from tandem.bench.request_table import read_request_table
 from tandem.bench.summary import ALL_CLASSES, RecordSummary, summarize_run
 from tandem.errors import InputError
+from tandem.metrics import acceptance_position
 from tandem.plan.forecast import DraftShare
 from tandem.plan.step_tokens import CommitLaw, find_acceptance
+from tandem.report.plan_page import MeasuredPoint
 
 DRAFTLESS = {None, "ngram", "suffix"}  # methods that run no draft model
 
@@ -25,11 +29,13 @@ class RunFigures:
         acceptance: chance that a draft is accepted after all before it were.
         share: of a draft forward; its range is that of the classes.
         is_simulated: whether an arm was.
+        position_rates: share of drafts accepted at each position; empty where nobody counted.
     """
 
     acceptance: float
     share: DraftShare
     is_simulated: bool
+    position_rates: tuple[float, ...] = ()
 
 
 def read_run_figures(folder: Path, experiment: str, law: CommitLaw) -> RunFigures:
@@ -62,7 +68,43 @@ def read_run_figures(folder: Path, experiment: str, law: CommitLaw) -> RunFigure
         raise InputError(f"the run counted no acceptance of {arm.name}", where=where, change=change)
     shares = [share for _, share in found.values()]
     share = DraftShare(pooled[1], min(shares), max(shares), "measured")
-    return RunFigures(pooled[0], share, bool(summary.simulated))
+    return RunFigures(pooled[0], share, bool(summary.simulated), _list_position_rates(summary, arm.name))
+
+
+def _list_position_rates(summary: RecordSummary, arm: str) -> tuple[float, ...]:
+    """Return the rates of an arm over all classes at its first load, position by position."""
+    cells = [cell for cell in summary.cells if (cell.arm, cell.class_) == (arm, ALL_CLASSES)]
+    means = {cell.metric: cell.mean for cell in reversed(cells)}
+    rates = (means.get(acceptance_position(position)) for position in count(1))
+    return tuple(rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None)
+
+
+def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
+    """Return the speed-up by TPOT that a run measured of each arm that drafts with a model, by class and load.
+
+    Args:
+        folder: as of `read_run_figures`.
+
+    Raises:
+        InputError: it is no run, or names no arm to judge.
+    """
+    from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: PLC0415 - scipy
+
+    table = read_request_table(folder)
+    verdict, arms = judge_run(table, JudgeOptions()), {arm.name: arm for arm in table.run.arms}
+    points = []
+    for cell in verdict.cells:
+        speculation, speed_up = arms[cell.variant].speculation, cell.speed_up
+        if speculation is None or speculation.method in DRAFTLESS or not speculation.num_speculative_tokens:
+            continue
+        if cell.metric == "tpot_ms" and speed_up is not None and cell.load.concurrency is not None:
+            points.append(
+                MeasuredPoint(
+                    class_=cell.class_, draft=cell.variant, window=speculation.num_speculative_tokens,
+                    concurrency=cell.load.concurrency, speed_up=speed_up.value, low=speed_up.low, high=speed_up.high,
+                )
+            )  # fmt: skip
+    return tuple(points)
 
 
 def _list_classes(summary: RecordSummary) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from tandem.plan.measurement_rows import PublishedRow
 from tandem.plan.step_cost import imply_draft_ms
-from tandem.plan.step_tokens import CommitLaw, expect_tokens, find_acceptance
+from tandem.plan.step_tokens import CommitLaw, expect_tokens, extend_positions, find_acceptance
 from tandem.spec.model import ModelConfig
 
 FigureBasis = Literal["measured", "published", "assumed"]
@@ -47,12 +47,14 @@ class PlanLoad:
         target: the model served.
         context_tokens: of a sequence in the middle of its answer.
         acceptance: chance that a draft is accepted after all before it were.
+        position_rates: share of drafts accepted at each position, where a server counted them: used instead.
     """
 
     law: CommitLaw
     target: ModelConfig
     context_tokens: int
     acceptance: float
+    position_rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +66,8 @@ class ForecastCell:
         window: num_speculative_tokens.
         concurrency: sequences decoded at once.
         tokens: mean of a step.
-        speed_up, low, high: of the time per token, and its range by the range of the draft's share.
+        speed_up, low, high: of the time per token, and its range by the range of the draft's share; beyond the
+            positions that a server counted, the low end takes no later token for accepted.
         break_even: acceptance below which speculation is slower; None where even full acceptance is.
     """
 
@@ -119,10 +122,13 @@ def forecast_cells(
     """
     for draft, window, count in product(drafts, windows, concurrency):
         stretch, tokens = stretch_step(load, count), expect_tokens(load.law, load.acceptance, window)
+        least = tokens
+        if load.position_rates:
+            least, tokens = extend_positions(load.law, load.position_rates, window)
         costs = [1 + window * value / stretch for value in (share.mean, share.high, share.low)]
         yield ForecastCell(
             draft=draft, window=window, concurrency=count, tokens=tokens, speed_up=tokens / costs[0],
-            low=tokens / costs[1], high=tokens / costs[2], break_even=find_acceptance(load.law, costs[0], window),
+            low=least / costs[1], high=tokens / costs[2], break_even=find_acceptance(load.law, costs[0], window),
         )  # fmt: skip
 
 

@@ -46,6 +46,20 @@ def sum_positions(law: CommitLaw, position_rates: Sequence[float], window: int) 
     return 1 + sum(position_rates[: count_drafted(law, window)])
 
 
+def extend_positions(law: CommitLaw, position_rates: Sequence[float], window: int) -> tuple[float, float]:
+    """Return the least tokens of a step, and the expected ones with the last conditional rate at every later position.
+
+    Args:
+        law, window: as of `sum_positions`.
+        position_rates: as of `sum_positions`, one at least.
+    """
+    previous = position_rates[-2] if len(position_rates) > 1 else 1.0
+    rates, conditional = list(position_rates), position_rates[-1] / previous if previous else 0.0
+    while len(rates) < window:
+        rates.append(rates[-1] * min(conditional, 1.0))
+    return sum_positions(law, position_rates, window), sum_positions(law, rates, window)
+
+
 def find_acceptance(law: CommitLaw, tokens: float, window: int) -> float | None:
     """Return the acceptance at which a step commits so many tokens on average; None where no acceptance gives so many.
 

@@ -17,7 +17,7 @@ from tandem.report.markup import build_sentence, build_table, render_template
 
 MAX_ROWS = 20
 _BAR_PX = 16
-_LOOKS = (
+LINE_LOOKS = (
     ("var(--text)", [1, 0], "circle"),
     ("var(--arm-1)", [6, 3], "square"),
     ("var(--same)", [2, 2], "diamond"),
@@ -99,7 +99,7 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
     rows = [row for row in all_rows if row.per_position]
     if not rows:
         return []
-    chart_rows = [row for row in rows if row.arm == rows[0].arm][: len(_LOOKS)]
+    chart_rows = [row for row in rows if row.arm == rows[0].arm][: len(LINE_LOOKS)]
     omitted_count = len(rows) - len(chart_rows)
     note = f" {omitted_count:,} more lines are in the table of {FILE}." if omitted_count else ""
     caption = "Share of drafts whose token at this position was accepted, by the server's counters; it cannot rise, "
@@ -128,4 +128,4 @@ def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpe
     y_axis = {"format": ".0%", "tickCount": 5, "title": None}
     x = {"field": "position", "type": "quantitative", "scale": {"zero": False, "nice": False}, "axis": x_axis}
     y = {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": y_axis}
-    return charts.build_line_spec(width, values, {"x": x, "y": y}, dict(zip(names, _LOOKS, strict=False)), legend)
+    return charts.build_line_spec(width, values, {"x": x, "y": y}, dict(zip(names, LINE_LOOKS, strict=False)), legend)

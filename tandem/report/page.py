@@ -53,6 +53,7 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
         header=header.build_header(verdict, requests.run),
         sections=sections,
         version=verdict.version,
+        source="the records of the run",
     )
     parts = [part for section in sections for part in section.parts]
     html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER

@@ -122,3 +122,43 @@ def test_a_run_that_names_no_draft_is_refused(measured, capsys):
 def test_a_run_and_an_acceptance_of_ones_own_are_refused_together(measured, capsys):
     assert run(*NATIVE, "--from", str(measured()), "--acceptance", "0.5") == 2
     assert "drop --acceptance and --tpot, or --from" in capsys.readouterr().err
+
+
+def test_a_price_of_zero_is_planned_without_cost_and_gives_2(tmp_path, capsys):
+    text = (ROOT / "environments" / "post-us-east-2.yaml").read_text()
+    price = next(line for line in text.splitlines() if line.strip().startswith("usd_per_hour:"))
+    text = text.replace(price, "  usd_per_hour: 0").replace("monthly_limit_usd: 300", "monthly_limit_usd: 3000")
+    (tmp_path / "post-us-east-2.yaml").write_text(text)
+    code = main([*PLAN, "--environments", str(tmp_path), "--experiments", str(ROOT / "experiments")])
+    out = " ".join(capsys.readouterr().out.split())
+    assert (code, "`capacity.usd_per_hour` is 0" in out, "Qwen/Qwen3-1.7B" in out) == (2, True, True)
+
+
+def test_a_draft_with_another_vocabulary_is_refused(tmp_path, capsys):
+    text = (ROOT / "experiments" / "post.yaml").read_text()
+    (tmp_path / "post.yaml").write_text(text.replace("Qwen/Qwen3-1.7B", "meta-llama/Llama-3.2-1B-Instruct"))
+    for name in ("post-drafts-windows", "dev"):
+        (tmp_path / f"{name}.yaml").write_text((ROOT / "experiments" / f"{name}.yaml").read_text())
+    code = main([*PLAN, "--environments", str(ROOT / "environments"), "--experiments", str(tmp_path)])
+    assert (code, "meta-llama/Llama-3.2-1B-Instruct" in capsys.readouterr().err) == (2, True)
+
+
+def test_the_page_has_the_recommendation_a_chart_a_load_and_no_script(tmp_path, capsys):
+    path = tmp_path / "plan.html"
+    assert run(*PLAN, "--concurrency", "1,4", "--page", str(path)) == 0
+    assert capsys.readouterr().out.endswith(f"{path}\n")
+    page = path.read_text()
+    assert ("<h1>Try Qwen/Qwen3-1.7B" in page, page.count("<figure"), "<script" in page) == (True, 2, False)
+
+
+def test_the_page_of_a_simulated_run_says_so_and_has_its_points(measured, tmp_path):
+    path = tmp_path / "plan.html"
+    words = ("--from", str(measured(simulated=True)), "--concurrency", "1", "--page", str(path))
+    assert run(*NATIVE, *words) == 0
+    page = path.read_text()
+    assert ("SIMULATED SERVERS" in page, "Points are classes of the run" in page) == (True, True)
+
+
+def test_a_page_that_cannot_be_written_gives_3(tmp_path, capsys):
+    assert run(*PLAN, "--page", str(tmp_path / "absent" / "plan.html")) == 3
+    assert "the page cannot be written" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.plan.step_tokens import count_drafted, expect_tokens, find_acceptance, sum_positions
+from tandem.plan.step_tokens import count_drafted, expect_tokens, extend_positions, find_acceptance, sum_positions
 
 
 @pytest.mark.parametrize(("law", "acceptance", "window", "tokens"), [("k", 0.9, 7, 5.217), ("k+1", 0.858, 3, 3.226)])
@@ -58,3 +58,13 @@ def test_break_even_at_a_draft_of_a_fifth_of_a_step_is_58_percent():
 @pytest.mark.parametrize("tokens", [0.9, 8.1])
 def test_a_mean_that_no_step_can_commit_has_no_acceptance(tokens):
     assert find_acceptance("k+1", tokens, 7) is None
+
+
+def test_positions_beyond_the_counted_ones_go_on_as_the_last():
+    low, mean = extend_positions("k+1", (0.8, 0.4), 4)
+    assert (low, mean) == (pytest.approx(2.2), pytest.approx(1 + 0.8 + 0.4 + 0.2 + 0.1))
+
+
+def test_counted_positions_of_a_constant_acceptance_are_the_closed_form():
+    rates = [0.9**position for position in range(1, 4)]
+    assert extend_positions("k", rates, 7)[1] == pytest.approx(expect_tokens("k", 0.9, 7))

@@ -1,0 +1,199 @@
+"""The page of `tandem plan --page`: speed-up by window for each draft at each load, and a run's own points upon it.
+
+Invariant: speed-ups are relative to plain decoding at the same load, as the post's Figure 1 is not; a point that a run
+measured has its interval and its class; the page of simulated servers says so. One file, no script, nothing outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from markupsafe import Markup
+
+from tandem.bench.simulation import SIMULATED_BAND
+from tandem.errors import ExternalError, convert_os_errors
+from tandem.judge.text_format import format_number, format_times, shorten_text
+from tandem.report.acceptance import LINE_LOOKS
+from tandem.report.charts import (
+    HALF_PX,
+    ReportChart,
+    ReportSection,
+    VegaSpec,
+    build_fit_spec,
+    build_layer,
+    encode_nominal,
+)
+from tandem.report.colors import build_css_variables
+from tandem.report.markup import TEMPLATES, build_table, render_template
+
+_SPREAD = 0.08  # of a window, between measured points that would stand upon each other
+_MAX_DRAFTS = len(LINE_LOOKS)
+_ABSENT = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanLinePoint:
+    """What the model says of one draft and window at one load.
+
+    Args:
+        draft, window, concurrency: which.
+        tokens: of a step.
+        speed_up, low, high: over plain decoding, and its range.
+        break_even: acceptance below which speculation loses; None where even full acceptance does.
+    """
+
+    draft: str
+    window: int
+    concurrency: int
+    tokens: float
+    speed_up: float
+    low: float
+    high: float
+    break_even: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPoint:
+    """What a run measured of one class at one load: the speed-up by TPOT, with its 95 % interval."""
+
+    class_: str
+    draft: str
+    window: int
+    concurrency: int
+    speed_up: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPage:
+    """All that the page shows.
+
+    Args:
+        title: the recommendation. eyebrow: what was planned. sentences: what the figures rest on.
+        lines: of the model. points: of a run.
+        is_simulated: whether an arm of the run was.
+        version: of Tandem.
+    """
+
+    title: str
+    eyebrow: str
+    sentences: tuple[str, ...]
+    lines: tuple[PlanLinePoint, ...]
+    points: tuple[MeasuredPoint, ...]
+    is_simulated: bool
+    version: str
+
+
+def write_plan_page(page: PlanPage, path: Path) -> None:
+    """Write the page.
+
+    Args:
+        page: all of it.
+        path: of the file.
+
+    Raises:
+        ExternalError: the file cannot be written.
+    """
+    loads = sorted({line.concurrency for line in page.lines})
+    charts = tuple(_build_load_chart(page, load) for load in loads)
+    table = render_template("card", summary=None, table=_build_lines_table(page.lines), sentences=(), note=None)
+    sections = [
+        ReportSection(name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts),
+        ReportSection(name="figures", short="Figures", title="Every figure", parts=(table,)),
+    ]
+    band = SIMULATED_BAND if page.is_simulated else None
+    style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
+    text = render_template(
+        "report",
+        title=f"{'Simulated: ' if page.is_simulated else ''}{page.eyebrow}",
+        style=Markup(style),  # noqa: S704 - ours
+        header=render_template(
+            "plan_header", band=band, eyebrow=page.eyebrow, title=page.title, sentences=page.sentences
+        ),
+        sections=sections,
+        version=page.version,
+        source="the files of the experiment, published figures and the named run",
+    )
+    with convert_os_errors("the page cannot be written", path, "name another file", ExternalError):
+        path.write_text(text, encoding="utf-8")
+
+
+def _build_load_chart(page: PlanPage, load: int) -> ReportChart:
+    lines = [line for line in page.lines if line.concurrency == load]
+    points = [point for point in page.points if point.concurrency == load]
+    measured = " Points are classes of the run, with their 95 % intervals." if points else ""
+    return ReportChart(
+        name=f"plan-{load}",
+        title=f"Speed-up over plain decoding at concurrency {load}",
+        caption="A line a draft, the band its range by the cost of a draft forward. Below 1 speculation is slower."
+        + measured,
+        spec=lambda width: _build_window_spec(lines, points, width),
+        table=_build_points_table(points) if points else _build_lines_table(lines),
+        width_px=HALF_PX,
+        has_slide=False,
+    )
+
+
+def _build_window_spec(lines: Sequence[PlanLinePoint], points: Sequence[MeasuredPoint], width: int) -> VegaSpec:
+    drafts = list(dict.fromkeys(line.draft for line in lines))[:_MAX_DRAFTS]
+    names = {draft: shorten_text(draft.rpartition("/")[2]) for draft in drafts}
+    looks = dict(zip(names.values(), LINE_LOOKS, strict=False))
+    color, dash = (
+        encode_nominal("series", {name: look[place] for name, look in looks.items()}, sort=None, title=None)
+        for place in (0, 1)
+    )
+    x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
+    x = {"field": "window", "type": "quantitative", "scale": {"zero": False, "nice": False, "padding": 12}}
+    x["axis"] = x_axis
+    y = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": None, "format": ".1f", "tickCount": 6}}
+    values = [
+        {"series": names[line.draft], "window": line.window, "value": line.speed_up, "low": line.low, "high": line.high}
+        for line in lines
+        if line.draft in names
+    ]
+    middle = (len(points) - 1) / 2
+    measured = [
+        {
+            "window": point.window + (place - middle) * _SPREAD, "value": point.speed_up,
+            "low": point.low or point.speed_up, "high": point.high or point.speed_up,
+        }
+        for place, point in enumerate(points)
+    ]  # fmt: skip
+    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    layers = [
+        build_layer("area", {"x": x, "color": color, **ends}, opacity=0.12),
+        build_layer("line", {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}}, strokeWidth=2),
+        build_layer("rule", {"y": {**y, "field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]),
+    ]
+    if measured:
+        layers += [
+            build_layer("rule", {"x": x, **ends}, measured, color="var(--text)"),
+            build_layer("point", {"x": x, "y": {**y, "field": "value"}}, measured, filled=True, color="var(--text)"),
+        ]
+    return build_fit_spec(width, 260, data={"values": values}, layer=layers)
+
+
+def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:
+    rows = [
+        (point.class_, str(point.window), format_times(point.speed_up),
+         f"{format_number(point.low)} to {format_number(point.high)}" if point.low is not None else _ABSENT)
+        for point in points
+    ]  # fmt: skip
+    return build_table("Measured", ["Class", "Window", "Speed-up", "95 %"], rows, numbers=(1, 2))
+
+
+def _build_lines_table(lines: Sequence[PlanLinePoint]) -> Markup:
+    rows = [
+        (
+            line.draft, str(line.window), str(line.concurrency), format_number(line.tokens),
+            format_times(line.speed_up),
+            f"{format_number(line.low)} to {format_number(line.high)}",
+            _ABSENT if line.break_even is None else f"{line.break_even:.2f}",
+        )
+        for line in lines
+    ]  # fmt: skip
+    heads = ["Draft", "Window", "Concurrency", "Tokens a step", "Speed-up", "Range", "Break-even acceptance"]
+    return build_table("Every draft, window and load", heads, rows, numbers=(1, 2, 3, 4, 6))
