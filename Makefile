@@ -140,6 +140,7 @@ worlds: setup ## count false words of reports in 20 worlds, half an hour: the ta
 
 theory: setup ## hold the model of what speculation gives against published rows: docs/theory.md
 	$(BIN)/python benchmarks/theory.py --write
+	$(BIN)/python benchmarks/tuning.py --write
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1
 	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy) $(if $(KEEP),--keep)

@@ -1,8 +1,9 @@
 """What each draft and window of an experiment can give at each load: tokens, speed-up, break-even, memory.
 
 Invariant: every figure carries where it comes from (`measured`, `published`, `assumed`), and the speed-up is a ratio.
-Batches: a plain step reads the weights once and the KV cache of each sequence, a draft forward is bound by latency. So
-it is a smaller share of a longer step.
+Batches: a plain step reads the weights once and the KV cache of each sequence, and a draft forward is bound by latency,
+so it is a smaller share of a longer step. A step that verifies more tokens than the chip computes while it reads the
+weights is bound by arithmetic and takes longer: there speculation loses what it gains at small batches.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Literal
 
 from tandem.plan.measurement_rows import PublishedRow
 from tandem.plan.step_cost import imply_draft_ms
-from tandem.plan.step_tokens import CommitLaw, expect_tokens, extend_positions, find_acceptance
+from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, extend_positions, find_acceptance
 from tandem.spec.model import ModelConfig
 
 FigureBasis = Literal["measured", "published", "assumed"]
 ASSUMED_ACCEPTANCE = 0.8  # between the break-even of the post's pair, 0.58, and what llmperf's copying prompts give
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 GIB = 2**30
+# tokens that Trainium2 computes while it reads each 2-byte weight once: 667 BF16 TFLOPS over 2.9 TB/s, 2 FLOP a weight
+# and token (awsdocs-neuron v2.29.0 about-neuron/arch/neuron-hardware/trainium2.rst; nki/arch/trainium2_arch.html)
+TOKENS_PER_READ = 230
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +112,21 @@ def stretch_step(load: PlanLoad, concurrency: int) -> float:
     return (weight_bytes + concurrency * per_sequence) / (weight_bytes + per_sequence)
 
 
+def compute_step_cost(load: PlanLoad, share: float, window: int, concurrency: int) -> float:
+    """Return the time of a speculative step over a plain one at the same load.
+
+    Args:
+        load: what is served.
+        share: of a draft forward in a plain step at concurrency 1.
+        window: num_speculative_tokens.
+        concurrency: sequences at once.
+    """
+    stretch, verified = stretch_step(load, concurrency), 1 + count_drafted(load.law, window)
+    plain = max(stretch, concurrency / TOKENS_PER_READ)
+    verify = max(stretch, concurrency * verified / TOKENS_PER_READ)
+    return (verify + window * share) / plain
+
+
 def forecast_cells(
     load: PlanLoad, share: DraftShare, drafts: Sequence[str], windows: Sequence[int], concurrency: Sequence[int]
 ) -> Iterator[ForecastCell]:
@@ -121,11 +140,10 @@ def forecast_cells(
         concurrency: sequences at once.
     """
     for draft, window, count in product(drafts, windows, concurrency):
-        stretch, tokens = stretch_step(load, count), expect_tokens(load.law, load.acceptance, window)
-        least = tokens
+        least = tokens = expect_tokens(load.law, load.acceptance, window)
         if load.position_rates:
             least, tokens = extend_positions(load.law, load.position_rates, window)
-        costs = [1 + window * value / stretch for value in (share.mean, share.high, share.low)]
+        costs = [compute_step_cost(load, value, window, count) for value in (share.mean, share.high, share.low)]
         yield ForecastCell(
             draft=draft, window=window, concurrency=count, tokens=tokens, speed_up=tokens / costs[0],
             low=least / costs[1], high=tokens / costs[2], break_even=find_acceptance(load.law, costs[0], window),

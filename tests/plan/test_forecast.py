@@ -9,6 +9,7 @@ from tandem.plan.forecast import (
     PlanLoad,
     choose_window,
     compute_core_gib,
+    compute_step_cost,
     count_kv_bytes,
     fit_draft_share,
     forecast_cells,
@@ -89,3 +90,13 @@ def test_the_choice_is_the_window_whose_worst_case_is_best():
 def test_the_published_share_is_that_of_the_rows():
     share = fit_draft_share(load_published())
     assert (share.low < share.mean < share.high, share.basis) == (True, "published")
+
+
+def test_a_step_that_verifies_more_than_the_chip_computes_takes_longer():
+    costs = [compute_step_cost(make_load(), 0.19, 7, concurrency) for concurrency in (16, 32, 64, 128)]
+    assert costs[1] < costs[0] < costs[2] < costs[3]
+
+
+def test_speculation_of_a_large_batch_loses_what_it_gains_at_a_small_one():
+    small, large = forecast(loads=(4, 128))
+    assert small.speed_up > 1.5 > large.speed_up

@@ -1,0 +1,106 @@
+"""Compute the tables of docs/tuning.md: windows, acceptance, load and length of answers, by the model of tandem/plan.
+
+python benchmarks/tuning.py [--write]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+from between_marks import write_between  # noqa: E402
+
+from tandem.plan.forecast import PlanLoad, compute_step_cost, fit_draft_share, stretch_step  # noqa: E402
+from tandem.plan.measurement_rows import load_published  # noqa: E402
+from tandem.plan.step_tokens import CommitLaw, expect_tokens, find_acceptance  # noqa: E402
+from tandem.spec.catalogue import load_catalogue  # noqa: E402
+
+WINDOWS, ACCEPTANCES, LOADS = (3, 5, 7, 10, 15), (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), (1, 4, 16, 32, 64, 128)
+LAWS: dict[CommitLaw, str] = {"k": "NxD Inference", "k+1": "native"}
+ANSWER_TOKENS = (1, 16, 64, 256, 600, 1500)
+LONG_ROW_TTFT_MS = (814.0, 870.0)  # of the row llama-3.3-70b-fused, plain and speculative (its source, 2026-11-22)
+
+
+def format_windows() -> Iterator[str]:
+    """Yield the speed-up by acceptance and window of a runtime that commits at most k tokens, best of each row bold."""
+    share = fit_draft_share(load_published())
+    yield f"| acceptance | {' | '.join(f'k = {window}' for window in WINDOWS)} |"
+    yield "|---|" + "---|" * len(WINDOWS)
+    for acceptance in ACCEPTANCES:
+        values = [expect_tokens("k", acceptance, window) / (1 + window * share.mean) for window in WINDOWS]
+        cells = [f"**{value:.2f}**" if value == max(values) else f"{value:.2f}" for value in values]
+        yield f"| {acceptance:g} | {' | '.join(cells)} |"
+    yield ""
+    yield (
+        f"A draft forward costs {share.mean:.2f} of a plain step here, the mean of the published rows "
+        f"({share.low:.2f} to {share.high:.2f})."
+    )
+
+
+def format_break_even() -> Iterator[str]:
+    """Yield the acceptance below which speculation is slower, by runtime and window."""
+    share = fit_draft_share(load_published())
+    yield f"| runtime | most tokens a step | {' | '.join(f'k = {window}' for window in WINDOWS)} |"
+    yield "|---|---|" + "---|" * len(WINDOWS)
+    for law, name in LAWS.items():
+        points = [find_acceptance(law, 1 + window * share.mean, window) for window in WINDOWS]
+        cells = ["always slower" if point is None else f"{point:.2f}" for point in points]
+        yield f"| {name} | {law} | {' | '.join(cells)} |"
+
+
+def format_loads() -> Iterator[str]:
+    """Yield how the batch changes the cost of a draft and the speed-up of the post's pair at window 7."""
+    share, target = fit_draft_share(load_published()), load_catalogue().models["Qwen/Qwen3-32B"]
+    load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
+    tokens = expect_tokens(load.law, load.acceptance, 7)
+    yield "| concurrency | a plain step reads | speculative step over plain, k = 7 | speed-up at acceptance 0.8 |"
+    yield "|---|---|---|---|"
+    for concurrency in LOADS:
+        cost = compute_step_cost(load, share.mean, 7, concurrency)
+        yield f"| {concurrency} | {stretch_step(load, concurrency):.2f} times | {cost:.2f} | {tokens / cost:.2f} |"
+
+
+def format_lengths() -> Iterator[str]:
+    """Yield what an answer's length leaves of the speed-up of a token, by the published TTFT and TPOT of one pair."""
+    row = next(row for row in load_published() if row.name == "llama-3.3-70b-fused")
+    yield "| output tokens | E2E plain, ms | E2E speculative, ms | speed-up |"
+    yield "|---|---|---|---|"
+    for tokens in ANSWER_TOKENS:
+        plain, speculative = (
+            ttft_ms + (tokens - 1) * tpot_ms
+            for ttft_ms, tpot_ms in zip(
+                LONG_ROW_TTFT_MS, (row.baseline_tpot_ms.value, row.speculative_tpot_ms.value), strict=True
+            )
+        )
+        yield f"| {tokens:,} | {plain:,.0f} | {speculative:,.0f} | {plain / speculative:.2f} |"
+
+
+TABLES: dict[str, Callable[[], Iterator[str]]] = {
+    "tuning windows": format_windows,
+    "tuning break-even": format_break_even,
+    "tuning loads": format_loads,
+    "tuning lengths": format_lengths,
+}
+
+
+def main() -> int:
+    """Print the tables, or put them into their page; 0."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/tuning.md")
+    should_write = parser.parse_args().write
+    for name, format_table in TABLES.items():
+        text = "\n".join(format_table())
+        if should_write:
+            write_between(name, text)
+        else:
+            print(text, end="\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
