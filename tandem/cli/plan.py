@@ -23,11 +23,12 @@ from tandem.errors import ExitCode, InputError
 from tandem.judge import text_format as fmt
 from tandem.plan.forecast import (
     ASSUMED_ACCEPTANCE,
+    CoreMemory,
     DraftShare,
     ForecastCell,
     PlanLoad,
     choose_window,
-    compute_core_gib,
+    compute_core_memory,
     fit_draft_share,
     forecast_cells,
 )
@@ -146,14 +147,14 @@ class PlanForecast:
         experiment: as declared.
         cells: each draft, window and load.
         basis: what every cell rests on.
-        core_gib: draft to GiB on each logical core; None where unknown.
+        core_memory: draft to what each logical core holds; None where unknown.
         hbm_gib: of a logical core; None where unknown.
     """
 
     experiment: Experiment
     cells: tuple[ForecastCell, ...]
     basis: PlanBasis
-    core_gib: dict[str, float | None]
+    core_memory: dict[str, CoreMemory | None]
     hbm_gib: float | None
 
 
@@ -203,14 +204,14 @@ def _forecast(
     )
     size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
     cores = {
-        draft: compute_core_gib((target, catalogue.models[draft]), max_model_len=serving.max_model_len, **size)
+        draft: compute_core_memory(target, catalogue.models[draft], max_model_len=serving.max_model_len, **size)
         for draft in drafts
     }
     return PlanForecast(
         experiment=experiment,
         cells=tuple(forecast_cells(load, basis.share, drafts, *ranges)),
         basis=basis,
-        core_gib=cores,
+        core_memory=cores,
         hbm_gib=_find_core_hbm(inputs, environment, experiment),
     )
 
@@ -239,17 +240,23 @@ def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[st
     heads = ["draft", "window", "load", "tokens/step", "speed-up", "range", "break-even"]
     yield from format_table(heads, rows, numbers=range(1, 7), width=width)
     texts = [BREAK_EVEN_LEGEND, ""]
-    for draft, gib in forecast.core_gib.items():
-        size = "unknown" if gib is None else f"{gib:.1f} GiB"
-        limit = "" if forecast.hbm_gib is None else f" of {forecast.hbm_gib:g}"
-        texts.append(
-            f"memory of a logical core with {draft}: {size}{limit}, without compiled graphs (no size published)"
-        )
+    texts += [_describe_memory(draft, memory, forecast.hbm_gib) for draft, memory in forecast.core_memory.items()]
     hours, price = experiment.compile.deadline_hours, environment.capacity.usd_per_hour
     cost = f"{hours * price:,.2f} USD a node" if price else NO_PRICE
     texts.append(f"each new window compiles an artifact: at most {60 * hours} minutes, {cost}")
     for text in texts:
         yield from wrap_text(text, width, indent="  ") or [""]
+
+
+def _describe_memory(draft: str, memory: CoreMemory | None, hbm_gib: float | None) -> str:
+    """Return what a logical core holds with a draft, and whether that fits."""
+    limit = "" if hbm_gib is None else f" of {hbm_gib:g}"
+    if memory is None:
+        return f"memory of a logical core with {draft}: unknown{limit}: the model's bytes or heads are not known"
+    parts = f"target {memory.target_gib:.2f}, draft {memory.draft_gib:.2f}, KV cache {memory.kv_gib:.2f}"
+    fit = "" if hbm_gib is None or memory.total_gib <= hbm_gib else " - IT DOES NOT FIT"
+    total = f"{memory.total_gib:.1f} GiB{limit}"
+    return f"memory of a logical core with {draft}: {total} ({parts}; compiled graphs: no size published){fit}"
 
 
 def _write_page(forecast: PlanForecast, environment: Environment, run: Path | None, path: Path) -> None:
@@ -292,7 +299,7 @@ def _list_bases(forecast: PlanForecast) -> Iterator[str]:
 def describe_recommendation(forecast: PlanForecast) -> str:
     """Return what to try first and what that rests on, in one sentence."""
     loads = [cell.concurrency for cell in forecast.cells]
-    best = [choose_window(forecast.cells, draft, min(loads)) for draft in forecast.core_gib]
+    best = [choose_window(forecast.cells, draft, min(loads)) for draft in forecast.core_memory]
     cell = max(best, key=lambda entry: entry.low)
     basis, article = forecast.basis, "an" if forecast.basis.words == "assumed" else "a"
     rest = (
@@ -314,7 +321,7 @@ def _forecast_as_dict(forecast: PlanForecast, environment: Environment) -> dict[
         "draft_share": asdict(forecast.basis.share),
         "simulated": forecast.basis.is_simulated,
         "cells": [asdict(cell) for cell in forecast.cells],
-        "core_gib": forecast.core_gib,
+        "core_memory": {draft: memory and asdict(memory) for draft, memory in forecast.core_memory.items()},
         "core_hbm_gib": forecast.hbm_gib,
         "compile_hours_at_most": forecast.experiment.compile.deadline_hours,
         "usd_per_node_hour": environment.capacity.usd_per_hour,

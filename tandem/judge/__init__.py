@@ -1,5 +1,5 @@
-"""From the records of a run to a verdict: what may be concluded of a variant against its baseline, and what may not.
+"""The judge: computes the verdict on each variant against its baseline from the records of a run.
 
-Invariant: everything is recomputed from the folder of a run; the unit of inference is the prompt, never the request;
-what cannot be concluded is called no evidence, with what would decide it.
+Invariant: the judge recomputes everything from the folder of a run. The unit of inference is the prompt, never the
+request. A question that the records do not decide gets `no evidence`, with what would decide it.
 """

@@ -1,9 +1,9 @@
-"""How many tokens a step of the target gave, of each arm in each class: from counters where they live, else derived.
+"""Tokens per step of the target, for each arm in each class: from the server's counters if it has them, else derived.
 
-Invariant: each figure names the method it is from and which way that errs; counters are read by the functions of the
-summary, so that both say the same; what no method can say is None with the reason. A turn is that of the summary: what
-one server counted between two scrapes, held against the records of the same turn. Loads are summed and not averaged, so
-that a figure is that of all steps. The control arm is the baseline's server once more and has none of its own.
+Invariant: each figure names its method and the direction in which the method errs. The functions of the summary read
+the counters, so both give the same figures. A figure that no method gives is None, with the reason. A turn is that of
+the summary: the counts of one server between two scrapes, compared with the records of the same turn. Loads are summed,
+not averaged, so a figure covers all steps. The control arm is the baseline's server again, so it has no figure.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
 
 
 def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
-    """Return what was counted, by arm and class, under loads without concurrency and rate; what limits it, by arm."""
+    """Return the counts by arm and class, under loads without concurrency and rate, and their limits by arm."""
     changes, drop_reasons = counters.pair_scrapes(counters.read_scrapes(table.folder / counters.FILE))
     numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
 
     def strip_load(turn: TurnKey) -> TurnKey:
-        """Return a turn as one of its arm and class at no load in particular; its number keeps it apart from others."""
+        """Return a turn without its load; its round becomes a number, so that turns stay apart."""
         number = numbers.setdefault(turn, len(numbers))
         return turn._replace(concurrency=None, rate_per_s=None, round=number, slot=0)
 
@@ -75,7 +75,7 @@ def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
 def _estimate_class(
     table: RequestTable, arm: str, class_: str | None, spreads: Spreads, remarks: Sequence[str]
 ) -> ClassAcceptance:
-    """Return the acceptance of one class, of all where it is None: by the counters, else by chunks."""
+    """Return the acceptance of one class (None: of all), by the counters, else by chunks."""
     load = ArmLoad(arm, class_, None, None)
 
     def read_mean(name: str) -> float | None:
@@ -105,7 +105,7 @@ def _estimate_class(
 
 
 def _estimate_by_chunks(table: RequestTable, arm: str, class_: str | None, remarks: Sequence[str]) -> ClassAcceptance:
-    """Return the acceptance by what streams held: tokens a chunk, without each answer's first."""
+    """Return the acceptance from the streams: tokens per chunk, without each answer's first."""
     per_chunk = table.figures.get("tokens_per_chunk", np.full(len(table), np.nan))
     usable_mask: BoolArray = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)  # a failed request has neither
     reasons = [*remarks, "no counters of its turns"]

@@ -1,9 +1,9 @@
 """The verdict on every cell: one metric of one variant in one class at one load.
 
-Invariant: each word is of `decide_speed_up`, with every test of the report taken into account (Holm), so at a true
-speed-up of 1 no more than 1 - level of whole reports say faster or slower anywhere. Nothing is said of survivors, nor
-where neither arm gives text, nor of fewer than FEWEST_ROUNDS rounds. Of E2E the mean and the 90th percentile are tested
-too: where the median is faster and one of these slower, the cell is `mixed`. A cell that cannot be judged says why.
+Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report (Holm). So at a true speed-up
+of 1 at most 1 - level of whole reports say faster or slower anywhere. A cell is `no evidence` if only survivors could
+be compared, if neither arm gives text, or below FEWEST_ROUNDS rounds. The mean and the 90th percentile of E2E are
+tested too: if the median is faster and one of these slower, the cell is `mixed`. A cell that is not judged says why.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def judge_cells(
         table: the run.
         controls: which rounds are left out, and the noise floors.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
-        level: of the intervals; 1 - level is how often a whole report may call a difference that is none.
+        level: of the intervals; 1 - level is the share of whole reports that may call a difference where there is none.
     """
     pairing = RequestPairing(table, controls.marked_rounds)
     cells = [cell for variant in table.variants for cell in _estimate_cells(pairing, variant, controls, level)]
@@ -44,10 +44,10 @@ def judge_cells(
 
 @dataclass(frozen=True, kw_only=True)
 class _CellEstimate:
-    """A cell with an interval before it is held against the others.
+    """A cell with an interval, before its p-value is adjusted for the other cells.
 
-    `draft` is its verdict as far as it is known alone. `bar_reason` is why nothing may be said of it; empty where it
-    may.
+    `draft` is the verdict as far as the cell alone decides it. `bar_reason` says why the cell must not be judged; empty
+    if it may be.
     """
 
     draft: CellVerdict
@@ -62,7 +62,7 @@ class _CellEstimate:
         return math.log(self.draft.noise_floor or 1.0)
 
     def decide(self, estimate: LogRatioEstimate, adjusted_p: float, margin: float, level: float) -> SpeedUpDecision:
-        """Return what may be said of the cell, or of its mean or percentile, by an estimate of it."""
+        """Return the decision on the cell, or on its mean or percentile, from an estimate."""
         allowed_estimate = None if self.bar_reason else estimate
         return decide_speed_up(allowed_estimate, adjusted_p, floor=self.draft.noise_floor, margin=margin, level=level)
 
@@ -124,7 +124,7 @@ def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -
     targets = power.DecisionTargets(
         logs=np.array([estimate.log for estimate in estimates]),
         floors=np.array([cell.log_floor for cell in cells]),
-        # where Holm's procedure would hold this p, the others as they are
+        # the level at which Holm's procedure tests this p, the other p-values as they are
         alpha=(1 - level) / np.maximum(np.sum(~is_significant) + is_significant, 1),
         margin=math.log1p(margin),
         level=level,
@@ -172,7 +172,7 @@ def _judge_tails(
     tail_speed_ups: Sequence[Sequence[TailSpeedUp]],
     targets: power.DecisionTargets,
 ) -> list[TailVerdict]:
-    """Return the words that are left once means and 90th percentiles were looked at."""
+    """Return the word of each cell after a look at its mean and 90th percentile."""
     entries = [(cell, word) for cell, word in zip(cells, words, strict=True) if cell.tails]
     pooled_tails: dict[tuple[str, CellWord], tuple[TailEstimate, ...]] = {}
     for variant, word in {(cell.draft.variant, word) for cell, word in entries if word != "no evidence"}:
@@ -202,7 +202,7 @@ def _judge_tails(
 def _plan_samples(
     cells: Sequence[_CellEstimate], tail_verdicts: Sequence[TailVerdict], targets: power.DecisionTargets
 ) -> dict[int, tuple[int | None, int | None]]:
-    """Return how many prompts, and how many rounds, would decide each cell that is open; no number mends a tail."""
+    """Return how many prompts, and how many rounds, would decide each open cell; no number decides a contrary tail."""
     places = [
         place
         for place, verdict in enumerate(tail_verdicts)

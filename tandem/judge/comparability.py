@@ -1,14 +1,14 @@
-"""Whether the answers of two arms may be compared at all: none may where survivors are compared, or no text.
+"""Whether the answers of two arms may be compared: not if only survivors are left, and not if the answers are no text.
 
-Invariant: counted are the requests of rounds that count and in which both arms were asked, failed ones too. An arm that
-drops what it would be slow at looks fast; no figure of the answers that are left can show it, so the counts of failures
-decide. A speed is worth nothing where the text is none: what one arm alone breaks is for equality to find; here both
-do, as where model files are damaged, and then outputs may well be identical. A refusal or a loop may be how a small
-model answers, so they are told and bar nothing.
+Invariant: the counts cover rounds that count and in which both arms got requests, failed requests included. An arm
+that drops its slow requests looks fast. The answers that are left cannot show this, so the counts of failures decide.
+A speed is worth nothing if the answers are no text. Equality finds text that one arm alone breaks. Here both arms break
+it, for example with damaged model files, and outputs may be identical. A small model may answer with refusals and
+loops, so the report names these and they bar nothing.
 
-Two arms fail differently when chance alone would part them so far in fewer than RARE_P of runs (Fisher's exact
-test, one side at half of it), or when one fails FAR_SHARE more of its requests and at least FEWEST_FAILURES more: the
-test sees little in a class of a dozen requests. The figures but Fisher's are Tandem's own choice.
+Two arms fail differently if chance alone would part them so far in fewer than RARE_P of runs (Fisher's exact test, one
+side at half of RARE_P). They also do if one fails FAR_SHARE more of its requests and at least FEWEST_FAILURES more: the
+test sees little in a class of a dozen requests. All figures but Fisher's are Tandem's own choice.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ BROKEN_CONTENT = ("empty", "garbage", "loop", "refusal")
 """Words of the content check that no limit explains (tandem.bench.suites.content)."""
 
 NO_TEXT = ("empty", "garbage")
-"""Words of the content check of what no model that works would say to most prompts."""
+"""Words of the content check for answers that no working model gives to most prompts."""
 
 
 class FailureCounts(NamedTuple):
-    """Requests of both arms that were asked side by side, and those of them that failed."""
+    """Requests of both arms in the same rounds, and how many of them failed."""
 
     baseline_requests: int
     baseline_failures: int
@@ -43,7 +43,7 @@ class FailureCounts(NamedTuple):
 
     @property
     def is_biased(self) -> bool:
-        """Whether the arms failed so differently that survivors are compared."""
+        """Whether the arms failed so differently that only survivors are compared."""
         baseline, variant = self[1::-1], self[:1:-1]
         return is_more_frequent(*variant, *baseline) or is_more_frequent(*baseline, *variant)
 
@@ -74,7 +74,7 @@ class CellFailures:
     failure_counts: IntArray
 
     def count(self, cell: int | None = None) -> FailureCounts:
-        """Return the counts of one class at one load; of the whole run where none is named."""
+        """Return the counts of one class at one load; of the whole run if `cell` is None."""
         rows = slice(None) if cell is None else slice(cell, cell + 1)
         requests, failures = (
             counts[rows].sum(axis=0).tolist() for counts in (self.request_counts, self.failure_counts)
@@ -82,7 +82,7 @@ class CellFailures:
         return FailureCounts(requests[0], failures[0], requests[1], failures[1])
 
     def explain_bias(self, cell: int, baseline: str, variant: str) -> str:
-        """Return why nothing may be said of a cell's survivors, or of those of the whole run; empty where it may."""
+        """Return why the survivors of a cell, or of the whole run, must not be compared; empty if they may."""
         for failures in (self.count(cell), self.count()):
             if failures.is_biased:
                 return f"only survivors could be compared: {failures.describe(baseline, variant)}"
@@ -90,7 +90,7 @@ class CellFailures:
 
 
 def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:
-    """Return what two arms were asked in the same rounds, and what of it failed."""
+    """Count the requests that two arms got in the same rounds, and how many of them failed."""
     table, variant_mask = pairing.table, pairing.table.arm_mask(variant)
     rows = np.flatnonzero(pairing.row_mask() & (variant_mask | table.arm_mask(baseline)))
     cell, arm = pairing.cell_codes()[rows], variant_mask[rows].astype(np.intp)
@@ -107,7 +107,7 @@ def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> Cell
 
 
 class ContentCounts(NamedTuple):
-    """Answers of an arm that were checked, and how many of them the content check gave which word of BROKEN_CONTENT."""
+    """Checked answers of an arm, and how many of them got each word of BROKEN_CONTENT."""
 
     arm: str
     answer_count: int
@@ -115,7 +115,7 @@ class ContentCounts(NamedTuple):
 
 
 def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
-    """Return what the content check refused of an arm."""
+    """Count the answers of an arm that the content check refused."""
     table = pairing.table
     mask = pairing.row_mask() & ~table.failed & (table.content != UNKNOWN) & table.arm_mask(arm)
     words = [table.contents[code] for code in table.content[mask].tolist()]
@@ -123,7 +123,7 @@ def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
 
 
 def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> str:
-    """Return why no speed of these arms is worth anything; empty where their answers are text."""
+    """Return why the speed of these arms is worth nothing; empty if their answers are text."""
     arm_counts = [count_content(pairing, arm) for arm in (variant, baseline)]
     no_text_counts = [sum(counts.broken[word] for word in NO_TEXT) for counts in arm_counts]
     if not all(2 * count > counts.answer_count for count, counts in zip(no_text_counts, arm_counts, strict=True)):

@@ -1,14 +1,14 @@
-"""All controls of a run: may anything be concluded from it, and what limits that.
+"""All controls of a run: whether Tandem may conclude anything from it, and what limits the verdict.
 
-Invariant: every check is there once, whether it could be done or not; a check that failed voids the run, one that
-cautions says in its sentence what the verdict leaves out; rounds that are marked are in no figure of the others.
-Nothing is decided by a figure that a record, the manifest or rounds.jsonl does not have: then the check is absent.
+Invariant: every check appears once, even if Tandem could not do it. A failed check voids the run. The sentence of a
+caution says what the verdict leaves out. No figure of the other checks includes marked rounds. If the records, the
+manifest or rounds.jsonl lack a figure, its check is absent.
 
-The baseline against itself: a server is no faster than itself, so whatever an interval says there is noise that no
-interval knows of; the noise floor of a cell is the end of its interval farther from 1, never the middle. The run is
-void where the interval of some cell lies wholly beyond the margin. Its level is such that a run whose noise the
-intervals know of is void in less than one of a hundred, all its cells taken together (Bonferroni). A time to the first
-token must besides differ by more than MAX_LAG_S, below which the client speaks.
+The baseline against itself: a server is no faster than itself, so the interval there shows noise that no other interval
+includes. The noise floor of a cell is the end of that interval farther from 1, never the middle. The run is void if the
+interval of a cell lies wholly beyond the margin. All cells share the level (Bonferroni), so that a run whose noise the
+intervals include is void in less than one of a hundred. A time to the first token must also differ by more than
+MAX_LAG_S, because the client itself may be so late.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tandem.judge.text_format import count_things, format_load, format_metric
 from tandem.judge.time_effects import build_timeline, check_drift, check_order, check_warm_up
 
 FALSE_VOID_RATE = 0.01
-"""Most healthy runs that the baseline against itself may void."""
+"""Largest share of healthy runs that the baseline against itself may void."""
 
 LEAST_S = 1.0
-"""A part of a round that was watched for less says nothing of it."""
+"""Shortest part of a round that counts, in seconds; shorter parts are skipped."""
 
 FAILURE_SHARE = 0.01
-"""From so many failed requests of an arm on they are worth a caution."""
+"""If more than this share of an arm's requests failed, the check cautions."""
 
 _MS = 1000.0
 _NO_FLOOR = ": a small difference may be noise"
@@ -72,7 +72,7 @@ def check_controls(table: RequestTable) -> RunControls:
 
 
 def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFloor, ...]]:
-    """Return whether the baseline is itself, and what it differs from itself by in every cell."""
+    """Return whether the baseline equals itself, and by how much it differs from itself in every cell."""
     table = pairing.table
     if table.control is None:
         return (
@@ -123,9 +123,10 @@ def _estimate_control_cells(
 def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[BottleneckRound, ...]]:
     """Return whether the measuring machine kept up, and the rounds in which it did not.
 
-    A round is marked where the client took more than MAX_CLIENT_CPU of a CPU, for its event loop has no more than one;
-    or where one time in ten the loop woke late by more than MAX_LAG_S and by more than the margin of the round's median
-    e2e_ms. What comes less often touches few requests, of both arms alike: it is in the intervals and the noise floor.
+    A round is marked if the client took more than MAX_CLIENT_CPU of a CPU, because its event loop has no more than one.
+    A round is also marked if the loop woke late one time in ten, by more than MAX_LAG_S and by more than the margin of
+    the round's median e2e_ms. Rarer delays touch few requests, of both arms alike: they are in the intervals and the
+    noise floor.
     """
     loads = [load for load in read_round_loads(table.folder) if load.wall_s >= LEAST_S and load.client_cpu is not None]
     if not loads:
@@ -165,7 +166,7 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
 
 
 def _check_placement(table: RequestTable) -> CheckFinding:
-    """Return whether what halves of a host differ by can be told from what variants differ by."""
+    """Return whether differences between halves of a host can be separated from those between variants."""
     arm_codes = _group_codes(table, table.placement)
     if not any(arm_codes.values()):
         reason = "the intervals do not include how halves of a host differ"
@@ -182,7 +183,7 @@ def _check_placement(table: RequestTable) -> CheckFinding:
 
 
 def _check_starts(pairing: RequestPairing) -> CheckFinding:
-    """Return whether what starts differ by is in the intervals; where it is not, the word itself says so."""
+    """Return whether the intervals include differences between starts; if not, the word itself says so."""
     table, start_counts = pairing.table, []
     arm_codes = _group_codes(table, table.start)
     if not any(arm_codes.values()):
@@ -200,7 +201,7 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
 
 
 def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
-    """Return what each arm but the control had, as codes that are known; arms that were never asked are left out."""
+    """Return the known codes of each arm but the control, without arms that got no request."""
     return {
         arm: [code for code in np.unique(codes[table.arm_mask(arm)]).tolist() if code != UNKNOWN]
         for arm in (table.baseline, *table.variants)

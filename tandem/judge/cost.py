@@ -1,7 +1,7 @@
-"""What a million good output tokens cost, of each arm at each load.
+"""Cost of a million good output tokens, for each arm at each load.
 
-Invariant: tokens that are worth nothing (of a failed, garbled or late answer) are paid for and not counted; time in
-which an arm was not asked is not charged to it; without a price there is no cost, and a sentence says so.
+Invariant: worthless tokens (of a failed, garbled or late answer) are paid for and not counted. An arm is not charged
+for time in which it got no request. Without a price there is no cost, and a sentence says so.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tandem.bench.throughput import compute_busy_s
 from tandem.judge.schema import RunControls, TokenCost
 
 GOOD_CONTENT = ("ok", "truncated")
-"""Words of the content check whose tokens count: a text that max_tokens cut was wanted as far as it goes."""
+"""Words of the content check whose tokens count: a text that max_tokens cut is good as far as it goes."""
 
 _HOUR_S = 3600.0
 _MILLION = 1_000_000
 
 
 class ArmWork(NamedTuple):
-    """What one arm did at one load.
+    """Work of one arm at one load.
 
     Args:
-        request_count: that were asked.
+        request_count: requests that the arm got.
         good_tokens: good output tokens.
         busy_s: seconds in which at least one of the requests ran.
         bad_answers: requests that succeeded and whose tokens are not good.
@@ -43,7 +43,7 @@ class ArmWork(NamedTuple):
 
 
 def compute_costs(table: RequestTable, *, usd_per_hour: float | None, controls: RunControls) -> tuple[TokenCost, ...]:
-    """Return one cost for each load and arm, the control left out: it is the baseline's server.
+    """Return one cost for each load and arm, except the control, which is the baseline's server.
 
     Args:
         table: the run.
@@ -76,9 +76,9 @@ def compute_costs(table: RequestTable, *, usd_per_hour: float | None, controls: 
 
 
 def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
-    """Return what was done in some requests of one arm.
+    """Return the work of some requests of one arm.
 
-    Tokens are good of requests that succeeded, hold a text that is one, and kept every stated limit.
+    Good tokens are those of requests that succeeded, gave good text and kept every stated limit.
     """
     good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
     good_mask = rows & table.limit_masks()[0] & np.isin(table.content, [*good_codes, UNKNOWN])

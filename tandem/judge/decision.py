@@ -1,9 +1,9 @@
 """Faster, slower, same or no evidence: the one place where a speed-up gets its word.
 
-Invariant: `same` is said only where the whole interval lies inside the margin; `faster` and `slower` only of what
-chance does not explain with every other test of the report taken into account, and only beyond what the baseline
-differs from itself by. A cell, its mean and percentile, a claim and a row of two runs are decided here alike; they
-differ in which tests their p-value is adjusted for, and each caller says so.
+Invariant: a speed-up is `same` only if the whole interval lies inside the margin. It is `faster` or `slower` only if
+chance does not explain it, adjusted for every other test of the report, and only beyond the noise floor of the
+baseline. This module decides a cell, its mean and percentile, a claim and a row of two runs alike. They differ only in
+the tests that their p-value is adjusted for; each caller names these.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def decide_speed_up(
     margin: float,
     level: float = LEVEL,
 ) -> SpeedUpDecision:
-    """Return what may be said of a speed-up.
+    """Decide the word of a speed-up.
 
     Args:
         estimate: of its logarithm, with the interval at `level`; None where there are too few units for one.
         adjusted_p: of the test that the speed-up is 1, adjusted for every other test that could have been reported: by
             `adjust_p_values` where all p-values are at hand, by `adjust_single_p` where only their number is.
-        floor: the noise floor as a ratio of 1 or more; None where the baseline was not asked against itself.
+        floor: the noise floor as a ratio of 1 or more; None if the baseline was not measured against itself.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
-        level: of the interval; 1 - level is how often a report may call a difference that is none.
+        level: of the interval; 1 - level is the share of reports that may call a difference where there is none.
     """
     if estimate is None or adjusted_p is None:
         return SpeedUpDecision("no evidence", "absent")
@@ -75,7 +75,7 @@ def adjust_single_p(p: float, test_count: int) -> float:
 
 
 def is_beyond_margin(estimate: LogRatioEstimate, false_alarm_rate: float, test_count: int) -> bool:
-    """Return whether a control's change surely lies beyond MARGIN; of so many tests, chance alone says so that rarely.
+    """Return whether a control's change surely lies beyond MARGIN, at a level that all tests share.
 
     Args:
         estimate: of the logarithm of the change.
@@ -87,7 +87,7 @@ def is_beyond_margin(estimate: LogRatioEstimate, false_alarm_rate: float, test_c
 
 
 def compare_lengths(ratio: RatioEstimate, margin: float) -> Literal["shorter", "longer", "alike"]:
-    """Return whether answers are of another length: whether their ratio lies beyond the margin, interval and all."""
+    """Return whether answers have another length: whether the interval of their ratio lies wholly beyond the margin."""
     if (ratio.high or ratio.value) < 1 / (1 + margin):
         return "shorter"
     return "longer" if (ratio.low or ratio.value) > 1 + margin else "alike"

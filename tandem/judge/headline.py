@@ -1,11 +1,11 @@
-"""The verdict on a variant: one word and one sentence for whoever has to decide, and what limits it.
+"""The verdict on a variant: one word and one sentence for the person who decides, and the limits of both.
 
-Invariant: the first that holds: a failed control makes it void; failures that the other arm did not have make it not
-comparable; only then do the cells decide, by the time that a user waits (DECIDING_METRIC). An arm whose output is not
-the baseline's is never called faster without that in the same breath, and equal times of answers of other lengths are
-not called the same. What was measured within one start of the servers is called so. A sentence says no more than the
-cells it is made of: a range is from the lowest to the highest end of their intervals, and what is left open is named.
-What each word rests on: docs/bench.md#the-verdict.
+Invariant: the first of these decides. A failed control makes the verdict void. Failures that the other arm did not have
+make it not comparable. Else the cells decide, by the time that a user waits (DECIDING_METRIC). If a faster arm's output
+is not the baseline's, the same sentence says so. Equal times of answers of other lengths are not called the same. The
+word names a measurement within one start of the servers as such. A sentence says no more than its cells: a range goes
+from the lowest to the highest end of their intervals, and open classes are named. docs/bench.md#the-verdict says what
+each word rests on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OUTPUT_TEXTS: Mapping[OutputFinding, tuple[str, str]] = {
     "not shown": (", output not shown to be the same", "; that outputs are the same is not shown"),
     "not the same": (" but not the same output", ", but its outputs are not the same"),
 }
-"""What is added to the word faster, and to a sentence."""
+"""Text to add to the word faster, and to a sentence."""
 
 
 def build_headlines(
@@ -50,7 +50,7 @@ def build_headlines(
         cells: all of them, judged.
         controls: what voids the run, and what limits it.
         equality: of the outputs; a variant without one is not shown to give the baseline's output.
-        margin: within which a speed-up is `same`, and a ratio of lengths none to speak of.
+        margin: a speed-up within it is `same`; a ratio of lengths within it is no difference.
     """
     pairing = RequestPairing(table, controls.marked_rounds)
     headlines = []
@@ -89,7 +89,7 @@ def combine_verdict(
 
 @dataclass(frozen=True)
 class _HeadlineFacts:
-    """What is known of one variant; `cells` are its own."""
+    """Facts about one variant; `cells` are the cells of this variant."""
 
     pairing: RequestPairing
     variant: str
@@ -109,12 +109,12 @@ class _HeadlineFacts:
 
     @cached_property
     def invalid_reason(self) -> str:
-        """Why no speed is worth anything: neither arm gives text; empty where that is not so."""
+        """Why no speed is worth anything (neither arm gives text); empty otherwise."""
         return comparability.explain_invalidity(self.pairing, *self.arms)
 
     @cached_property
     def content_counts(self) -> list[comparability.ContentCounts]:
-        """What the content check refused of the variant and of the baseline."""
+        """Answers that the content check refused, of the variant and of the baseline."""
         return [comparability.count_content(self.pairing, arm) for arm in self.arms[::-1]]
 
     @cached_property
@@ -133,7 +133,7 @@ class _HeadlineFacts:
 
     @property
     def evidence(self) -> schema.EvidenceScope:
-        """What the verdict holds for: across starts where that is so in every class that is judged."""
+        """Scope of the verdict: across starts if every judged class is, else one start."""
         scopes = {cell.evidence for cell in self.cells_with_interval}
         return "across-starts" if scopes == {"across-starts"} else "one-start"
 
@@ -144,14 +144,14 @@ class _HeadlineFacts:
         level = 1 - (1 - LEVEL) / max(len(self.cells_with_interval), 1)
         for cell in self.cells_with_interval:
             pairs = self.pairing.pairs(self.arms, self.pairing.cell_code(cell.class_, cell.load), LENGTH_METRIC)
-            estimate = estimate_log_ratio(-pairs.logs, level=level)  # of a length, more is more
+            estimate = estimate_log_ratio(-pairs.logs, level=level)  # above 1 where the variant's answers are longer
             if estimate is not None:
                 ratios[cell.class_, cell.load] = estimate.convert()
         return ratios
 
     @cached_property
     def different_lengths(self) -> dict[tuple[str, LoadLevel], RatioEstimate]:
-        """The same where answers are of other lengths beyond doubt."""
+        """Those of `length_ratios` that lie wholly beyond the margin."""
         ratios = self.length_ratios.items()
         return {place: ratio for place, ratio in ratios if compare_lengths(ratio, self.margin) != "alike"}
 
@@ -220,7 +220,7 @@ def _explain_nothing(facts: _HeadlineFacts) -> str:
 
 
 def _describe_comparison(facts: _HeadlineFacts) -> str:
-    """Return how the classes of a variant compare, without an end."""
+    """Return how the classes of a variant compare, as the beginning of a sentence."""
     cells, baseline, variant = facts.words, *map(shorten_text, facts.arms)
     has_one_load = len({cell.load for part in cells.values() for cell in part}) == 1
 
@@ -260,7 +260,7 @@ def format_cell(cell: CellVerdict) -> str:
 
 
 def _list_reasons(facts: _HeadlineFacts, finding: schema.VariantFinding) -> Iterator[str]:
-    """Yield what limits a verdict, most important first."""
+    """Yield the limits of a verdict, most important first."""
     yield from facts.controls.void
     if facts.failures.variant_failures or facts.failures.baseline_failures:
         yield facts.failures.describe(*facts.arms)

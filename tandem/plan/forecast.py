@@ -150,22 +150,49 @@ def forecast_cells(
         )  # fmt: skip
 
 
-def compute_core_gib(models: Sequence[ModelConfig], *, cores: int, sequences: int, max_model_len: int) -> float | None:
-    """Return GiB of weights and KV cache on each logical core, without compiled graphs; None where a figure is unknown.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreMemory:
+    """GiB on each logical core, without compiled graphs, of which no source gives a size.
 
     Args:
-        models: target, and draft where there is one.
+        target_gib, draft_gib: weights; the draft's are 0 where there is none.
+        kv_gib: KV cache of both, for max_num_seqs sequences of max_model_len tokens.
+    """
+
+    target_gib: float
+    draft_gib: float
+    kv_gib: float
+
+    @property
+    def total_gib(self) -> float:
+        """Return the sum."""
+        return self.target_gib + self.draft_gib + self.kv_gib
+
+
+def compute_core_memory(
+    target: ModelConfig, draft: ModelConfig | None, *, cores: int, sequences: int, max_model_len: int
+) -> CoreMemory | None:
+    """Return what weights and KV cache take on each logical core; None where a figure is unknown.
+
+    More cores than KV heads hold copies of them (NxD Inference modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE).
+
+    Args:
+        target, draft: the models.
         cores: logical cores that share them, tensor_parallel_size.
         sequences: max_num_seqs.
         max_model_len: tokens of a sequence.
     """
-    total = 0
-    for model in models:
-        kv_bytes = count_kv_bytes(model)
-        if kv_bytes is None or model.bytes.value is None:
+    weights, kv_bytes = [], 0.0
+    for model in (target, draft):
+        if model is None:
+            weights.append(0.0)
+            continue
+        token_bytes, heads = count_kv_bytes(model), model.kv_heads.value
+        if token_bytes is None or heads is None or model.bytes.value is None:
             return None
-        total += model.bytes.value + kv_bytes * sequences * max_model_len
-    return total / cores / GIB
+        weights.append(model.bytes.value / cores / GIB)
+        kv_bytes += token_bytes * max(cores / heads, 1) * sequences * max_model_len
+    return CoreMemory(target_gib=weights[0], draft_gib=weights[1], kv_gib=kv_bytes / cores / GIB)
 
 
 def choose_window(cells: Iterable[ForecastCell], draft: str, concurrency: int) -> ForecastCell:

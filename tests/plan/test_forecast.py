@@ -8,7 +8,7 @@ from tandem.plan.forecast import (
     DraftShare,
     PlanLoad,
     choose_window,
-    compute_core_gib,
+    compute_core_memory,
     compute_step_cost,
     count_kv_bytes,
     fit_draft_share,
@@ -73,13 +73,20 @@ def test_the_cache_of_a_token_is_keys_and_values_of_every_layer():
 
 
 def test_memory_is_weights_and_cache_over_the_cores():
-    gib = compute_core_gib((TARGET,), cores=32, sequences=4, max_model_len=1024)
-    assert gib == pytest.approx((TARGET.bytes.value + 4 * 1024 * count_kv_bytes(TARGET)) / 32 / 2**30)
+    memory = compute_core_memory(TARGET, DRAFT, cores=8, sequences=4, max_model_len=1024)
+    kv_bytes = 4 * 1024 * (count_kv_bytes(TARGET) + count_kv_bytes(DRAFT))
+    total = (TARGET.bytes.value + DRAFT.bytes.value + kv_bytes) / 8 / 2**30
+    assert memory.total_gib == pytest.approx(total)
+
+
+def test_more_cores_than_kv_heads_hold_copies_of_the_cache():
+    memory = compute_core_memory(TARGET, None, cores=32, sequences=4, max_model_len=1024)
+    assert memory.kv_gib == pytest.approx(128 / 1024)  # 32 KiB a token on each core
 
 
 def test_a_model_of_unknown_size_has_no_memory():
     (unknown, *_) = [model for model in MODELS.values() if model.bytes.value is None]
-    assert compute_core_gib((unknown,), cores=8, sequences=1, max_model_len=1024) is None
+    assert compute_core_memory(unknown, None, cores=8, sequences=1, max_model_len=1024) is None
 
 
 def test_the_choice_is_the_window_whose_worst_case_is_best():

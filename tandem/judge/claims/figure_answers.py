@@ -233,6 +233,8 @@ def answer_drafts(claim: Claim, results: VariantResults) -> ClaimAnswer:
     tokens = [row.acceptance_length - 1 if row and row.acceptance_length else None for row in rows]
     speed = _compare_variants(results, large.name, small.name, claim.metrics[0])
     text = f"accepted tokens a step: {' to '.join(map(format_number, tokens))} from the larger to the smaller draft"
+    if tokens[0] and tokens[1] is not None:
+        text += f", {1 - tokens[1] / tokens[0]:.0%} less".replace("%", " %")
     if speed:
         text += f"; TPOT of the smaller against the larger: {format_times(speed.value)} ({format_interval(speed)})"
     if speed is None or speed.low is None or speed.high is None or tokens[0] is None or tokens[1] is None:

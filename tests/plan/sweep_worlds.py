@@ -1,0 +1,105 @@
+"""Worlds of a sweep: what is true of drafts and classes, and measurements of it with the noise of servers.
+
+A world: acceptance of each draft and class uniform from 0.3 to 0.95, cost of a draft forward uniform from 0.05 to 0.4
+of a plain step. A quarter of the worlds is drawn until plain decoding is the best, the others until it is not. A
+measurement has the noise of a start, 1.5 % of each server, and of its own, 2 % over 30 s.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tandem.plan.candidate_search import CandidateResult, SweepCandidate, decide_sweep, plan_next, score_classes
+from tandem.plan.step_tokens import expect_tokens
+
+DRAFTS, WINDOWS, CLASSES = ("small", "large"), (5, 7, 10, 15), ("json", "code", "chat", "open")
+CANDIDATES = tuple(SweepCandidate(draft, window) for window in (7, 5, 10, 15) for draft in DRAFTS)
+START_SD, OWN_SD, OWN_S = 0.015, 0.02, 30.0
+CLASS_S = 60.0  # of each arm in each class
+PLAIN_SHARE = 0.25
+WITHIN = 0.05
+
+
+@dataclass(frozen=True)
+class SweepWorld:
+    """What is true: acceptance by draft and class, and the cost of each draft's forward."""
+
+    acceptance: dict[tuple[str, str], float]
+    cost: dict[str, float]
+
+    def speed_up(self, candidate, class_):
+        """The true speed-up of a class."""
+        tokens = expect_tokens("k", self.acceptance[candidate.draft, class_], candidate.window)
+        return tokens / (1 + candidate.window * self.cost[candidate.draft])
+
+    def score(self, candidate):
+        """The true score of a candidate; 1 of plain decoding."""
+        return 1.0 if candidate is None else score_classes(self.speed_up(candidate, class_) for class_ in CLASSES)
+
+    def best(self):
+        """The candidate that is truly best; None for plain decoding."""
+        return max([None, *CANDIDATES], key=self.score)
+
+
+def draw_world(rng):
+    wants_plain = rng.random() < PLAIN_SHARE
+    while True:
+        acceptance = {(draft, class_): rng.uniform(0.3, 0.95) for draft in DRAFTS for class_ in CLASSES}
+        world = SweepWorld(acceptance, {draft: rng.uniform(0.05, 0.4) for draft in DRAFTS})
+        if (world.best() is None) == wants_plain:
+            return world
+
+
+def measure(world, candidate, rng):
+    """A measurement of a candidate against plain decoding, one start of each."""
+    start = rng.normal(0, START_SD) - rng.normal(0, START_SD)
+    own_sd = OWN_SD * math.sqrt(OWN_S / CLASS_S)
+    noise = {class_: start + rng.normal(0, own_sd) - rng.normal(0, own_sd) for class_ in CLASSES}
+    return CandidateResult(
+        candidate=candidate,
+        speed_ups={class_: world.speed_up(candidate, class_) * math.exp(noise[class_]) for class_ in CLASSES},
+        tokens={
+            class_: expect_tokens("k", world.acceptance[candidate.draft, class_], candidate.window)
+            for class_ in CLASSES
+        },
+        log_sd=math.sqrt(2 * START_SD**2 + 2 * own_sd**2 / len(CLASSES)),
+    )
+
+
+@dataclass(frozen=True)
+class SearchOutcome:
+    """How a search in a world ended."""
+
+    is_plain_best: bool
+    is_plain_named: bool
+    is_near: bool
+    share: float
+
+
+def search(seed):
+    """A search in a world of a seed."""
+    rng = np.random.default_rng(seed)
+    world, results = draw_world(rng), []
+    while (state := plan_next(CANDIDATES, results, "k")).next is not None:
+        results.append(measure(world, state.next, rng))
+    decision = decide_sweep(CANDIDATES, results, "k")
+    return SearchOutcome(
+        is_plain_best=world.best() is None,
+        is_plain_named=decision.winner is None,
+        is_near=world.score(decision.winner) * (1 + WITHIN) >= world.score(world.best()),
+        share=len(results) / len(CANDIDATES),
+    )
+
+
+def summarize(outcomes):
+    """Share near the best, share of plain where it is best, and share of the grid's measurements."""
+    plain = [outcome.is_plain_named for outcome in outcomes if outcome.is_plain_best]
+    return (
+        float(np.mean([outcome.is_near for outcome in outcomes])),
+        float(np.mean(plain)),
+        float(np.mean([outcome.share for outcome in outcomes])),
+        float(np.mean([outcome.is_plain_best for outcome in outcomes])),
+    )

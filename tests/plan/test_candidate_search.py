@@ -1,0 +1,83 @@
+"""The search of a sweep: its order, what it leaves out, and how often it is right in worlds that are stated."""
+
+from __future__ import annotations
+
+import pytest
+import sweep_worlds as worlds
+
+from tandem.plan.candidate_search import (
+    CandidateResult,
+    SweepCandidate,
+    decide_sweep,
+    imply_draft_cost,
+    plan_next,
+    predict_score,
+    score_classes,
+)
+from tandem.plan.step_tokens import expect_tokens
+
+SEVEN, FIVE, TEN = (SweepCandidate("large", window) for window in (7, 5, 10))
+SEED = 10_000
+SMALL = SweepCandidate("small", 7)
+
+
+def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02):
+    tokens = expect_tokens("k", acceptance, candidate.window)
+    speed_up = tokens / (1 + candidate.window * cost)
+    return CandidateResult(candidate=candidate, speed_ups={"json": speed_up}, tokens={"json": tokens}, log_sd=log_sd)
+
+
+def test_the_plans_first_candidate_is_measured_first():
+    assert plan_next((SEVEN, SMALL, FIVE), (), "k").next == SEVEN
+
+
+def test_every_draft_is_measured_once_before_a_second_window():
+    assert plan_next((SEVEN, FIVE, SMALL), (result(SEVEN),), "k").next == SMALL
+
+
+def test_what_a_window_shows_predicts_another_one():
+    known = result(SEVEN)
+    assert predict_score(TEN, (known,), "k") == pytest.approx(result(TEN).score, rel=1e-6)
+
+
+def test_cost_of_a_draft_forward_is_recovered():
+    assert imply_draft_cost(result(SEVEN, cost=0.23)) == pytest.approx(0.23)
+
+
+def test_a_clear_loser_is_left_out_and_says_why():
+    state = plan_next((SEVEN, SweepCandidate("large", 15)), (result(SEVEN, acceptance=0.5),), "k")
+    assert state.next is None
+    assert [(row.candidate.window, row.predicted < row.best) for row in state.eliminated] == [(15, True)]
+
+
+def test_plain_decoding_wins_without_any_candidate_above_it():
+    decision = decide_sweep((SEVEN,), (result(SEVEN, acceptance=0.4),), "k")
+    assert (decision.winner, decision.score, decision.word) == (None, 1.0, "decided")
+
+
+def test_a_lead_that_chance_explains_keeps_plain_decoding():
+    slight = CandidateResult(candidate=SEVEN, speed_ups={"json": 1.02}, tokens={"json": 3.0}, log_sd=0.03)
+    assert decide_sweep((SEVEN,), (slight,), "k").winner is None
+
+
+def test_a_search_that_a_budget_ends_is_unfinished():
+    assert decide_sweep((SEVEN, SMALL), (result(SEVEN),), "k").word == "unfinished"
+
+
+def test_nothing_measured_keeps_plain_decoding():
+    assert decide_sweep((SEVEN,), (), "k").winner is None
+
+
+def test_classes_count_by_the_time_they_take():
+    assert score_classes((2.0, 0.5)) == pytest.approx(0.8)
+
+
+def test_the_same_measurements_give_the_same_search():
+    assert worlds.search(3) == worlds.search(3)
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.proof)])
+def test_the_best_of_most_worlds_is_named(count):
+    near, plain, share, drawn = worlds.summarize([worlds.search(SEED + number) for number in range(count)])
+    print(f"{count} worlds: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the grid")  # noqa: T201
+    assert (near >= 0.95, plain >= 0.95, share <= 0.6) == (True, True, True)
