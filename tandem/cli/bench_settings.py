@@ -33,12 +33,15 @@ class RunArms:
         fields: what else the declared files say for the manifest; nothing for servers by address.
         suites: of the experiment.
         most_tokens: the longest answer the experiment's servers give; None where that is not known.
+        goodput, concurrency: of the experiment; None and empty where it says none.
     """
 
     arms: tuple[ManifestArm, ...]
     fields: Mapping[str, str] = field(default_factory=dict)
     suites: tuple[str, ...] = ()
     most_tokens: int | None = None
+    goodput: dict[str, float] | None = None
+    concurrency: tuple[int, ...] = ()
 
 
 def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
@@ -75,12 +78,13 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         "mixed": flags.mixed,
         "duration_s": flags.duration,
         "time_outs": Timeouts(**(flags.timeouts or {})),
-        "goodput": flags.goodput,
+        "goodput": flags.goodput or run_arms.goodput,
         "price_usd_per_hour": flags.price,
         "flags": flags.recorded or {},
     }
+    declared = run_arms.concurrency if flags.rate is None else ()
     settings = bench_settings.build_settings(
-        size, suites, fields, most_tokens=run_arms.most_tokens, concurrency=flags.concurrency
+        size, suites, fields, most_tokens=run_arms.most_tokens, concurrency=flags.concurrency or declared or None
     )
     return replace(settings, warm_up=flags.warm_up, extras=flags.record, api_key=_read_api_key(flags.api_key_env))
 
@@ -184,4 +188,7 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     arms = build_arms(environment, experiment, inputs.catalogue, flags.variants)
     place = {"environment": environment.name, "experiment": experiment.name}
     fields = {**place, "instance_type": environment.capacity.instance_type, "schedule": experiment.schedule}
-    return RunArms(arms=arms, fields=fields, suites=experiment.suites, most_tokens=experiment.max_output_tokens)
+    return RunArms(
+        arms=arms, fields=fields, suites=experiment.suites, most_tokens=experiment.max_output_tokens,
+        goodput=experiment.goodput.list_limits() if experiment.goodput else None, concurrency=experiment.concurrency,
+    )  # fmt: skip

@@ -42,7 +42,8 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
     scopes = []
     for experiment in experiments:
         suites = [read_suite(name) for name in experiment.suites]
-        concurrencies = sorted({streams for suite in suites for streams in suite.defaults.concurrency})
+        suite_loads = {streams for suite in suites for streams in suite.defaults.concurrency}
+        concurrencies = sorted(experiment.concurrency or suite_loads)
         classes = {suite.name: suite.classes for suite in suites}
         scopes.append(ExperimentScope(experiment=experiment, suites=classes, concurrencies=tuple(concurrencies)))
     return MonitoringScope(environment=environment, experiments=tuple(scopes))

@@ -125,6 +125,30 @@ def _find_unshown_batch(context: ArmContext) -> Iterable[RuleFinding]:
         yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value} is shown to run", change, limit)
 
 
+@RULES.refuse("sweep-declared", _OWN, "2026-11-27")
+def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A sweep says by which loads and limits its candidates are compared."""
+    experiment = context.experiment
+    if experiment.sweep is None:
+        return
+    if not experiment.concurrency:
+        legal = "the closed loops at which candidates are compared, with a sweep"
+        yield RuleFinding("concurrency", "nothing", legal, "write [4], the post's load, or your own")
+    if experiment.goodput is None or not experiment.goodput.list_limits():
+        change = "write goodput: {ttft_ms: ..., tpot_ms: ...}, what your users wait for at most"
+        yield RuleFinding("goodput", "nothing", "a limit on ttft_ms, tpot_ms or both with a sweep", change)
+
+
+@RULES.warn("concurrency-served", _OWN, "2026-11-27")
+def _find_excess_concurrency(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A closed loop with more streams than the server's batch measures its queue too."""
+    limit = context.experiment.serving.max_num_seqs
+    for index, streams in enumerate(context.experiment.concurrency):
+        if streams > limit:
+            change = f"write at most {limit}, or raise serving.max_num_seqs"
+            yield RuleFinding(f"concurrency[{index}]", str(streams), f"at most max_num_seqs, {limit}", change)
+
+
 @RULES.refuse("baseline", _OWN, "2026-11-21")
 def _find_missing_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment has a variant without speculation to compare with."""

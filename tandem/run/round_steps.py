@@ -41,6 +41,7 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         region=environment.region, bucket=names.bucket_name(environment), confirmed=confirmed, arms=arms,
         suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
         control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
+        goodput=experiment.goodput.list_limits() if experiment.goodput else None, concurrency=experiment.concurrency,
         instance_type=capacity.instance_type, usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes, **fields,
     )  # fmt: skip
 

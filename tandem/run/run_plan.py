@@ -101,7 +101,8 @@ class RunPlanInputs:
             "rounds": request.rounds, "control_rounds": request.control_rounds,
         }  # fmt: skip
         suites = size.load_suites(size.select_names(experiment.suites))
-        plan = build_settings(size, suites, fields, most_tokens=experiment.max_output_tokens).plan()
+        loads = experiment.concurrency or None
+        plan = build_settings(size, suites, fields, most_tokens=experiment.max_output_tokens, concurrency=loads).plan()
         numbers = [plan.first_round, *plan.control_round_numbers[:1]]
         minutes = [sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES for number in numbers]
         return minutes[0], minutes[-1]

@@ -191,7 +191,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         confirmed: round and attempt of every round whose records count, in their order.
         arms: the baseline first, each with its placement as it stands now.
         suites: of the experiment. most_tokens: the longest answer that its servers give.
-        size, rounds, control_rounds, seed: as requested. schedule: of the experiment.
+        size, rounds, control_rounds, seed: as requested. schedule, goodput, concurrency: of the experiment.
         instance_type: of the environment. usd_per_hour: of all nodes of the run.
         llmperf_job: whose records the judge holds against the post's claims; empty for none.
     """
@@ -214,6 +214,8 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     control_rounds: int
     seed: int
     schedule: Literal["interleaved", "simultaneous"]
+    goodput: dict[str, float] | None = None
+    concurrency: tuple[int, ...] = ()
     instance_type: str
     usd_per_hour: float | None = None
     llmperf_job: str = ""

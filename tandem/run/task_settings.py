@@ -20,7 +20,7 @@ from tandem.run.run_values import TASK_VARIABLE, BenchTask
 _TASK_CHANGE = "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
 _MANIFEST_FIELDS = (  # that a task has under the manifest's names
     *("run", "environment", "experiment", "instance_type", "schedule"),
-    *("arms", "seed", "rounds", "control_rounds"),
+    *("arms", "seed", "rounds", "control_rounds", "goodput"),
 )
 
 
@@ -53,4 +53,4 @@ def build_task_settings(task: BenchTask) -> RunSettings:
     suites = size.load_suites(size.select_names(task.suites))
     fields = {name: getattr(task, name) for name in _MANIFEST_FIELDS}
     fields |= {"api": "chat", "time_outs": Timeouts(), "price_usd_per_hour": task.usd_per_hour}
-    return build_settings(size, suites, fields, most_tokens=task.most_tokens)
+    return build_settings(size, suites, fields, most_tokens=task.most_tokens, concurrency=task.concurrency or None)

@@ -25,6 +25,8 @@ Tokens = Annotated[int, Field(ge=1, le=1_048_576)]
 Window = Annotated[int, Field(ge=1, le=64, json_schema_extra={"allowed": "a whole number from 1 to 64"})]
 Bucket = Annotated[int, Field(ge=1, le=1_048_576, json_schema_extra={"allowed": "a whole number from 1 to 1048576"})]
 Buckets = tuple[Bucket, ...]
+Streams = Annotated[int, Field(ge=1, le=1024, json_schema_extra={"allowed": "a whole number from 1 to 1024"})]
+Loads = tuple[Streams, ...]
 CompilerLevel = Annotated[Literal[1, 2, 3], INTEGER_ONLY]
 CoreSize = Annotated[Literal[1, 2], INTEGER_ONLY]
 
@@ -94,6 +96,17 @@ class Variant(SpecRecord):
     method: str | None = Field(None, description="vLLM's `method`; leave it out: the runtime's own is rendered")
 
 
+class GoodputLimits(SpecRecord):
+    """What a request must keep for its tokens to count; a limit that is null is none."""
+
+    ttft_ms: float | None = Field(None, gt=0, le=600_000, description="most milliseconds to the first token")
+    tpot_ms: float | None = Field(None, gt=0, le=60_000, description="most milliseconds of a later token")
+
+    def list_limits(self) -> dict[str, float]:
+        """Return the limits that are stated, by metric."""
+        return {name: value for name, value in self.model_dump().items() if value is not None}
+
+
 class Sweep(SpecRecord):
     """Variants by product: every draft at every window."""
 
@@ -133,6 +146,8 @@ class Experiment(SpecRecord):
     variants: tuple[Variant, ...] = Field(min_length=1, description="what is compared")
     sweep: Sweep | None = Field(None, description="further variants, by draft and window")
     suites: tuple[Literal["post", "real"], ...] = Field(min_length=1, description="prompt suites of a run")
+    concurrency: Loads = Field((), description="closed loops of a run; empty: the bench's own, 4")
+    goodput: GoodputLimits | None = Field(None, description="limits of a good request; required for a sweep")
     schedule: Literal["interleaved", "simultaneous"] = Field(
         "interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"
     )

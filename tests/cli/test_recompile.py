@@ -160,7 +160,8 @@ def test_a_new_variant_is_told_with_what_it_compiles(specs, before, capsys):
     edit(
         specs,
         "suites:",
-        "sweep: {prefix: s, mode: fused, drafts: [Qwen/Qwen3-0.6B], num_speculative_tokens: [3]}\nsuites:",
+        "sweep: {prefix: s, mode: fused, drafts: [Qwen/Qwen3-0.6B], num_speculative_tokens: [3]}\n"
+        "concurrency: [4]\ngoodput: {tpot_ms: 50}\nsuites:",
     )
 
     change = told(specs, before, capsys)["post/s-qwen3-0-6b-k3"]

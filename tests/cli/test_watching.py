@@ -119,7 +119,8 @@ def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, 
     edit(specs, "experiments/dev.yaml", "max_prompt_tokens: 384", "max_prompt_tokens: 300")
     edit(
         specs, "experiments/dev.yaml", "schedule: interleaved",
-        "schedule: interleaved\nsweep: {prefix: many, mode: fused, drafts: [Qwen/Qwen3-0.6B, Qwen/Qwen3-1.7B], "
+        "schedule: interleaved\nconcurrency: [4]\ngoodput: {tpot_ms: 50}\n"
+        "sweep: {prefix: many, mode: fused, drafts: [Qwen/Qwen3-0.6B, Qwen/Qwen3-1.7B], "
         f"num_speculative_tokens: [{windows}]}}",
     )  # fmt: skip
 

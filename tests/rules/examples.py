@@ -409,6 +409,8 @@ EXAMPLES: dict[str, Example] = {
     "window-long": Example(
         "variants[1].num_speculative_tokens", {"variants[1].num_speculative_tokens": 11}, {"sweep": SWEEP}
     ),
+    "sweep-declared": Example("goodput", {"sweep": SWEEP, "goodput": DELETE}, {"sweep": SWEEP}),
+    "concurrency-served": Example("concurrency[1]", {"concurrency": [1, 8]}, {"concurrency": [1, 4]}),
     "batch-shown": spoil("serving.max_num_seqs", 8, 4),
     "baseline": Example(
         "variants",

@@ -70,6 +70,8 @@ EXPERIMENT: dict[str, Any] = {
         {"name": "fast", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7},
     ],
     "suites": ["post"],
+    "concurrency": [1],
+    "goodput": {"tpot_ms": 50.0},
 }  # fmt: skip
 
 
