@@ -1,20 +1,20 @@
-"""How sure a speed-up is: one log-ratio a prompt goes in, an interval and a p-value come out.
+"""How sure a speed-up is: an interval and a p-value from one log-ratio per prompt.
 
-Invariant: p is below 1 - level exactly where the interval at that level leaves out 0, at every level. A prompt is one
-value however often it was asked; the same values and the same seed give the same interval.
+Invariant: at every level, p is below 1 - level exactly if the interval at that level leaves out 0. A prompt is one
+value, however often it was sent. The same values and the same seed give the same interval.
 
-Prompts are resampled, and the percentiles of their mean are expanded: resampling n prompts makes the mean's spread too
-small by sqrt((n - 1) / n), and takes normal quantiles where a few prompts need Student's. So the percentile is the one
-at which a normal with that smaller spread has Student's quantile (Hesterberg 2015, The American Statistician 69, 371,
-section 4.2). Beyond `_TAIL`, where few resamples or few prompts say nothing, the curve goes on as Student's
-does: levels adjusted for thousands of cells need it, and so do three prompts, whose means have ten values in all.
+This module resamples prompts and expands the percentiles of their mean. Resampling n prompts makes the mean's spread
+too small by sqrt((n - 1) / n), and takes normal quantiles where a few prompts need Student's. So the percentile is the
+one at which a normal with that smaller spread has Student's quantile (Hesterberg 2015, The American Statistician 69,
+371, section 4.2). Beyond `_TAIL`, where few resamples or few prompts say nothing, the curve continues as Student's.
+Levels adjusted for thousands of cells need this, and so do three prompts, whose means have ten values in all.
 
-Prompts are not the only chance. A disturbance of one server that outlasts a turn is met by every prompt of a round:
-from FEWEST_ROUNDS rounds on, what the rounds' means differ by beyond chance is added to the variance. Four rounds of
-one class tell little of that, so it is pooled over the classes of the report (`pool_round_noise`), which the same
-servers answered. From FEWEST_STARTS starts of the servers on, prompts and starts are crossed: every prompt meets every
-start, and the variance is that of the two-way layout with random rows and columns. All sums have Satterthwaite's
-degrees of freedom (1946, Biometrics Bulletin 2, 110).
+Prompts are not the only source of chance. A disturbance of one server that outlasts a turn affects every prompt of a
+round. From FEWEST_ROUNDS rounds on, the variance includes the differences between the rounds' means beyond chance. Four
+rounds of one class show little of this noise. So it is pooled over the classes of the report (`pool_round_noise`),
+which the same servers answered. From FEWEST_STARTS starts of the servers on, prompts and starts are crossed: every
+prompt runs in every start, and the variance is that of the two-way layout with random rows and columns. All sums have
+Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2, 110).
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.schema import RatioEstimate
 
 FEWEST_PROMPTS = 3
-"""Fewer have no spread worth the name."""
+"""Fewest prompts that give a usable spread."""
 
 FEWEST_STARTS = 6
-"""Starts of an arm from which on their spread is estimated, with what swapped placements take from its freedom."""
+"""Fewest starts of an arm whose spread is estimated; enough also if swapped placements take degrees of freedom."""
 
 LEVEL = 0.95
 _RESAMPLES = 4_000
-_NUMBERS = 4_000_000  # of a resampling matrix: 32 MB; a thousand prompts are resampled so often only
-_TAIL = 2.0  # Student's quantile, up to which the resamples speak
+_NUMBERS = 4_000_000  # of a resampling matrix: 32 MB; more than a thousand prompts get fewer resamples
+_TAIL = 2.0  # Student's quantile up to which the resamples decide the curve
 _GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
 _NO_WIDTH = 1e-9  # a log-ratio below it is a rounding error
 _UNKNOWN = -1
@@ -53,7 +53,7 @@ _SWEEPS = 50  # to fill in absent cells of the layout
 
 
 class RoundNoise(NamedTuple):
-    """What all prompts of a round share: the variance of a log-ratio by it, and the degrees of freedom of that."""
+    """Noise that all prompts of a round share: its variance of a log-ratio, and the degrees of freedom of this."""
 
     variance: float
     df: float
@@ -69,7 +69,7 @@ class LogRatioEstimate:
     Args:
         log: mean over prompts; its exp is the geometric mean of their ratios.
         se: its standard error. df: degrees of freedom of that.
-        low, high: ends of the interval at the level asked for.
+        low, high: ends of the interval at the requested level.
         p: of the test that it is 0, two-sided.
         curve: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
         shared_noise: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower
@@ -89,7 +89,7 @@ class LogRatioEstimate:
     start_count: int = 0
 
     def convert(self) -> RatioEstimate:
-        """Return the same as a ratio with its interval."""
+        """Return the estimate as a ratio with its interval."""
         value, low, high = map(convert_log_ratio, (self.log, self.low, self.high))
         return RatioEstimate(value=value, low=low, high=high)
 
@@ -115,7 +115,7 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
             (rounds,).
         placements: code of the placement of each round, -1 where unknown: an effect that swapping takes out, so it
             is taken out of the starts' spread too. Shapes: (rounds,).
-        noise: of a round, as `pool_round_noise` has it from all classes. Starts that are a factor have it in them.
+        noise: of a round, from `pool_round_noise` over all classes. Starts that are a factor include it.
         level: of low and high.
     """
     is_finite = np.isfinite(logs)
@@ -138,7 +138,7 @@ def convert_log_ratio(log: float) -> float:
 
 
 def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
-    """Return what rounds share, pooled over the classes of a report.
+    """Return the noise that prompts of a round share, pooled over the classes of a report.
 
     Args:
         layouts: log-ratios of each class, NaN where absent. Shapes: (prompts, rounds).
@@ -149,7 +149,7 @@ def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
 
 
 def mask_full_rounds(by_round: Values) -> BoolArray:
-    """Return which rounds have at least half of the prompts: fewer say nothing of what a round has of its own.
+    """Return which rounds have at least half of the prompts: fewer do not show a round's own noise.
 
     Args:
         by_round: log-ratios, NaN where absent. Shapes: (prompts, rounds).
@@ -159,7 +159,7 @@ def mask_full_rounds(by_round: Values) -> BoolArray:
 
 
 def combine_variances(log: float, own_noise: RoundNoise, shared_noise: RoundNoise, level: float) -> LogRatioEstimate:
-    """Return an estimate whose variance is the sum of two, each with its degrees of freedom; Student's interval."""
+    """Return an estimate with Student's interval; its variance is the sum of two, each with its degrees of freedom."""
     variance = own_noise.variance + shared_noise.variance
     if variance < _NO_WIDTH**2:
         return _build_exact_estimate(log, own_noise.df)
@@ -181,7 +181,7 @@ def compute_interval(estimate: LogRatioEstimate, level: float) -> tuple[float, f
 
 
 def _add_interval(estimate: LogRatioEstimate, level: float) -> LogRatioEstimate:
-    """Return an estimate of which log, se, df and curve are known with its interval and p."""
+    """Add the interval and p to an estimate that has log, se, df and curve."""
     quantile = position = -estimate.log / estimate.se
     if len(estimate.curve):  # the inverse of what compute_interval does
         clipped_position = np.clip(position, estimate.curve[0], estimate.curve[-1])
@@ -209,7 +209,7 @@ def _estimate_over_prompts(logs: Values, shared_noise: RoundNoise, level: float)
         weights, lower_index, upper_share = plan_resampling(count)
         means = np.sort(weights @ (logs - logs.mean())) / se
         curve = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
-    skewness_ratio = (se**2 / variance) ** 1.5  # a mean's skewness, once something without any is added to it
+    skewness_ratio = (se**2 / variance) ** 1.5  # what symmetric noise leaves of a mean's skewness
     curve = _GRID + skewness_ratio * (curve - _GRID)
     df = variance**2 / (se**4 / (count - 1) + shared_noise.variance**2 / shared_noise.df)
     return _add_interval(LogRatioEstimate(mean, math.sqrt(variance), df, curve=curve, shared_noise=shared_noise), level)
@@ -230,11 +230,11 @@ def plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
 
 
 def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundNoise:
-    """Return what rounds add to the variance of a class's mean, and its degrees of freedom.
+    """Return the variance that rounds add to a class's mean, and its degrees of freedom.
 
-    It is the noise of all classes, or the class's own where that is larger and an F test at _ROUNDS_LEVEL says that
-    chance does not explain it: the own one has few degrees of freedom, and taken always it would make intervals too
-    wide where rounds are alike.
+    The result is the noise of all classes. The class's own noise replaces it if that is larger and an F test at
+    _ROUNDS_LEVEL says that chance does not explain it. The own noise has few degrees of freedom: used always, it would
+    make intervals too wide where rounds are alike.
     """
     round_count = int(np.isfinite(by_round).any(axis=0).sum())
     own_noise, is_real = _measure_round_noise(by_round) or (NO_NOISE, False)
@@ -243,9 +243,9 @@ def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundN
 
 
 def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
-    """Return the noise of a class's rounds, below 0 where chance made them alike, and whether chance explains it not.
+    """Return the noise of a class's rounds, below 0 where chance made them alike, and whether it exceeds chance.
 
-    None of a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too much absent.
+    None for a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too many absent cells.
     """
     cells = by_round[:, mask_full_rounds(by_round)]
     is_absent = ~np.isfinite(cells)
@@ -261,7 +261,7 @@ def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
 def _estimate_over_starts(
     by_round: Values, starts: IntArray, placements: IntArray | None, level: float
 ) -> LogRatioEstimate | None:
-    """Return the mean over prompts crossed with starts; None where starts are too few or cells too many are absent."""
+    """Return the mean over prompts crossed with starts; None with too few starts or too many absent cells."""
     is_usable = (starts != _UNKNOWN) & np.isfinite(by_round).any(axis=0)
     codes, round_starts = np.unique(starts[is_usable], return_inverse=True)
     columns = len(codes)
@@ -276,7 +276,7 @@ def _estimate_over_starts(
         return None
     cells, placement_count, effective_starts = fill_absent(cells, is_absent), 1, float(columns)
     groups = None if placements is None else _group_starts(placements[is_usable], round_starts, columns)
-    if groups is not None:  # the placements' effect is taken out; unequal shares make the starts worth fewer
+    if groups is not None:  # take out the placements' effect; unequal shares make the starts count as fewer
         sizes = np.bincount(groups)
         placement_count, effective_starts = len(sizes), len(sizes) ** 2 / float((1 / sizes).sum())
         means = np.array([cells[:, groups == group].mean() for group in range(placement_count)])
@@ -286,7 +286,7 @@ def _estimate_over_starts(
     by_prompt = squares.rows / (rows * columns)
     by_start = squares.columns / (rows * effective_starts)
     by_residual = squares.residual / (rows * effective_starts)
-    # both hold the residual's share, so it counts twice in their sum; neither alone can be more than the whole
+    # both include the residual's share, so their sum counts it twice; neither alone can exceed the whole
     variance = max(by_prompt + by_start - by_residual, by_prompt, by_start)
     if variance < _NO_WIDTH**2:
         return _build_exact_estimate(log, float(min(df_rows, df_columns)), columns)
@@ -299,7 +299,7 @@ def _estimate_over_starts(
 
 
 def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int) -> IntArray | None:
-    """Return the placement of each start from 0; None where one is unknown, or one start met two, or all met one."""
+    """Return the placement of each start, from 0; None if one is unknown, one start had two, or all had the same."""
     codes_by_start = [np.unique(placements[round_starts == code]) for code in range(start_count)]
     if any(len(codes) != 1 or codes[0] == _UNKNOWN for codes in codes_by_start):
         return None
@@ -308,7 +308,7 @@ def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int
 
 
 def fill_absent(cells: Values, is_absent: BoolArray) -> Values:
-    """Return the layout with absent cells at their row's and column's mean (Yates 1933): they add no residual."""
+    """Return the layout with absent cells at their row's and column's mean (Yates 1933), so they add no residual."""
     if not is_absent.any():
         return cells
     estimates: Values = np.where(is_absent, np.nanmean(cells), cells)

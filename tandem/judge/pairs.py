@@ -1,8 +1,8 @@
-"""From requests to pairs: what one prompt took in the baseline and in a variant, and the log of the speed-up.
+"""Pairs of requests: the figures of one prompt in the baseline and in a variant, and the log of the speed-up.
 
-Invariant: a prompt is one value, however often it was asked, because its repeats are no independent evidence; only
-rounds in which both arms answered a prompt count for it, so that what a round has of its own touches both arms; a
-figure that is not a number above 0 is no figure. Requests are sorted once, because a run may have thousands of cells.
+Invariant: a prompt is one value, however often it was sent, because its repeats are no independent evidence. Only
+rounds in which both arms answered a prompt count for it, so a round's own noise touches both arms. A figure that is not
+a number above 0 does not count. Requests are sorted once, because a run may have thousands of cells.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tandem.bench.schedule import LoadLevel
 from tandem.metrics import CATALOGUE
 
 DECIDING_METRIC = "e2e_ms"
-"""What a user waits for: it decides a verdict, and its mean and 90th percentile are judged beside its median."""
+"""The time that a user waits: it decides a verdict. Its mean and 90th percentile are judged as well as its median."""
 
 JUDGED_METRICS = ("tpot_ms", DECIDING_METRIC, "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
 
 LENGTH_METRIC = "completion_tokens"
-"""Output tokens: a shorter time of fewer of them is not the same work done faster."""
+"""Output tokens: a shorter time for fewer tokens is not the same work done faster."""
 
 
 class CellRequests(NamedTuple):
@@ -55,12 +55,12 @@ class CellPairs:
         logs: log speed-up of each, above 0 where the variant is better: of the medians of all its requests.
         by_round: the same of each round alone, P x R; NaN where an arm did not answer in it.
         rounds: numbers of the rounds, R of them.
-        starts: code of each round, the same for rounds that share a start of either arm's server, so that rounds of
-            other codes are independent of each other; UNKNOWN where a record does not say its start. Of this cell
-            alone: another one may give the same start another code.
+        starts: code of each round, the same for rounds that share a start of either arm's server. So rounds of
+            different codes are independent of each other. UNKNOWN where a record does not say its start. The codes
+            hold for this cell alone.
         placements: code of the pair of places where the servers ran in each round; UNKNOWN likewise.
         baseline_medians, variant_medians: the medians, in the metric's unit.
-        requests: what all of it is made of.
+        requests: the requests that all figures are from.
     """
 
     prompts: IntArray
@@ -76,7 +76,7 @@ class CellPairs:
 
 @dataclass(frozen=True)
 class RequestPairing:
-    """Requests ready to be paired: those of two arms by one metric are sorted when they are first asked for.
+    """Requests ready to be paired: the first call for two arms and a metric sorts theirs.
 
     Args:
         table: the run.
@@ -89,7 +89,7 @@ class RequestPairing:
 
     @property
     def cell_count(self) -> int:
-        """How many classes at loads there can be."""
+        """Number of possible cells: classes times loads."""
         return len(self.table.classes) * len(self.table.loads)
 
     def cell_codes(self) -> IntArray:
@@ -107,7 +107,7 @@ class RequestPairing:
         return ~np.isin(self.table.round, self.marked_rounds)
 
     def known_cells(self) -> list[int]:
-        """Return the codes of the cells that were asked."""
+        """Return the codes of the cells that have requests."""
         return [int(code) for code in np.unique(self.cell_codes())]
 
     def cell_code(self, class_: str, load: LoadLevel) -> int:
@@ -125,7 +125,7 @@ class RequestPairing:
         Args:
             arms: names of the baseline and of the variant.
             cell: its code.
-            metric: one of RequestTable.figures; where more is not better by the catalogue, less is.
+            metric: one of RequestTable.figures; less is better unless the catalogue says that more is.
         """
         key = (*arms, metric)
         if key not in self._rows:
@@ -181,7 +181,7 @@ class _RequestRows(NamedTuple):
 
 
 def _compute_medians(groups: IntArray, values: Values, shape: tuple[int, ...]) -> Values:
-    """Return the median of the values of each group, by the group's place in `shape`; NaN of none."""
+    """Return the median of the values of each group, by the group's place in `shape`; NaN for an empty group."""
     medians, known_groups = np.full(math.prod(shape), np.nan), np.unique(groups)
     if len(values):
         medians[known_groups] = ndimage.median(values, groups, known_groups)
@@ -201,9 +201,9 @@ def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArra
 
 
 def _encode_placements(round_: IntArray, rows: _RequestRows, round_count: int, placement_count: int) -> IntArray:
-    """Return a code of what both arms had in each round; UNKNOWN where a request of either does not say.
+    """Return a code of both arms' placements in each round; UNKNOWN where a request of either does not say.
 
-    An arm that had several, as after a restart within a round, is told by the first and the last of their codes.
+    The lowest and the highest code stand for an arm with several placements, as after a restart within a round.
     """
     ends = np.tile([placement_count, placement_count, UNKNOWN, UNKNOWN], round_count)
     np.minimum.at(ends, 4 * round_ + rows.arm, rows.placement)

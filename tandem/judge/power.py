@@ -1,12 +1,12 @@
-"""What a run could have found, and how much longer a run would decide what it left open.
+"""The smallest effect that a run could have found, and the prompts or rounds that would decide its open cells.
 
-Invariant: every figure is for a report as this one: at the level that its number of cells asks for, with this noise
-floor and this margin, and found four times out of five. The estimate stands for the truth, which nobody knows, so a
-number of prompts is an order of magnitude. All cells are planned at once: a report may have thousands.
+Invariant: every figure holds for a report like this one: at the level that its number of cells needs, with this noise
+floor and this margin, four times out of five. The figures take the estimate for the unknown truth, so a number of
+prompts is an order of magnitude. All cells are planned at once, because a report may have thousands.
 
 The test of a mean by Student's t has the power of the noncentral t (Cohen 1988, Statistical Power Analysis, chapter 2).
-The spread of a mean over prompts and rounds is that of the two-way layout (see interval): between prompts it shrinks
-with prompts alone, between starts with rounds alone, the rest with both.
+The spread of a mean over prompts and rounds is that of the two-way layout (see interval). The part between prompts
+shrinks with prompts alone, the part between starts with rounds alone, the rest with both.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.pairs import CellPairs
 
 POWER = 0.8
-"""How often a plan is to decide: four times out of five, the usual choice (Cohen 1988)."""
+"""How often a plan should decide: four times out of five, the usual choice (Cohen 1988)."""
 
 MOST_PROMPTS = 10_000
 MOST_ROUNDS = 1_000
-"""Beyond these no run is advised: Tandem's own bounds, days of asking."""
+"""No run beyond these is advised: Tandem's own bounds, days of requests."""
 
 _LARGEST = 1e5  # of a noncentrality: far beyond any that matters, and within what scipy can do
 
 
 class VarianceParts(NamedTuple):
-    """Where the variance of a mean log speed-up comes from.
+    """Sources of the variance of a mean log speed-up.
 
     Args:
-        prompt_count, round_count: how many there were; `round_count` 0 where they cannot be told apart from prompts.
+        prompt_count, round_count: how many there were; `round_count` is 0 if rounds cannot be separated from prompts.
         prompt_variance: variance between prompts.
-        round_variance: variance of what the prompts of a round share: starts of the servers, or noise that outlasts a
+        round_variance: variance that the prompts of a round share: starts of the servers, or noise that outlasts a
             turn.
         residual_variance: variance of one prompt in one round.
     """
@@ -72,11 +72,11 @@ def split_variance(pairs: CellPairs, estimate: LogRatioEstimate) -> VariancePart
 
 @dataclass(frozen=True)
 class DecisionTargets:
-    """What cells are to be decided by, one value a cell.
+    """Targets that decide cells, one value a cell.
 
     Args:
         logs: estimates. floors: logs of the noise floors; 0 where there is none.
-        alpha: at which level each p must stand, other cells taken into account.
+        alpha: level that each p must be below, other cells taken into account.
         margin: log of 1 + the margin. level: of the interval that must lie inside it.
     """
 
@@ -87,7 +87,7 @@ class DecisionTargets:
     level: float
 
     def select(self, places: Sequence[int]) -> DecisionTargets:
-        """Return the same of some cells."""
+        """Return the targets of some cells."""
         indices = np.array(places, np.intp)
         return replace(self, logs=self.logs[indices], floors=self.floors[indices], alpha=self.alpha[indices])
 
@@ -105,7 +105,7 @@ def compute_detectable_effect(se: Values, df: Values, targets: DecisionTargets) 
 
 
 def plan_samples(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[tuple[int | None, int | None]]:
-    """Return how many prompts, and how many rounds, would decide each cell; None where no number within reach would."""
+    """Return how many prompts, and how many rounds, would decide each cell; None where no advised number would."""
     prompts, rounds = (np.array([parts[place] for parts in spreads], np.intp) for place in (0, 1))
     decide = partial(_mask_decidable, spreads, targets)
     more_prompts = _find_fewest(prompts, MOST_PROMPTS, partial(decide, round_counts=np.maximum(rounds, 1)))
@@ -114,7 +114,7 @@ def plan_samples(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> 
 
 
 def _find_fewest(current: IntArray, limit: int, decide: Callable[[IntArray], BoolArray]) -> list[int | None]:
-    """Return the smallest number above `current` of each that decides, by halving what is between."""
+    """Return for each cell the smallest number above `current` that decides, by bisection."""
     low, high = np.minimum(current, limit), np.full(len(current), limit)
     is_possible = (low < limit) & decide(high)
     while (is_open := high - low > 1).any():

@@ -1,10 +1,10 @@
-"""The mean and the 90th percentile of a time, beside its median: what a median does not see.
+"""The mean and the 90th percentile of a time: they show slow requests, which the median does not.
 
-Invariant: prompts are what is resampled, as for the median, and every prompt counts alike; a variant whose median is
-better and whose slow requests became slower shows it here. The mean's interval is that of the linearized ratio of two
-means over prompts (the delta method: Cochran 1977, Sampling Techniques, chapter 6), with what rounds or starts share
-from the same requests. The percentile's is by resampling prompts with all their requests; what rounds or starts share
-is that of the median, because noise of a server scales all of its times.
+Invariant: prompts are resampled, as for the median, and every prompt counts alike. These figures show a variant whose
+median is better and whose slow requests became slower. The mean's interval is that of the linearized ratio of two means
+over prompts (the delta method: Cochran 1977, Sampling Techniques, chapter 6). Its shared noise of rounds or starts is
+from the same requests. The percentile's interval resamples prompts with all their requests. Its shared noise is that of
+the median, because noise of a server scales all its times.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def estimate_tails(
 
     Args:
         pairs: the cell, of at least FEWEST_PROMPTS prompts.
-        median_noise: what rounds or starts share of its median.
-        noise: what the rounds of a class share, over all classes.
+        median_noise: noise that rounds or starts share, in the cell's median.
+        noise: noise that prompts of a round share, over all classes.
         level: of the intervals.
     """
     return _estimate_mean(pairs, noise, level), _estimate_percentile(pairs, median_noise, level)
@@ -60,7 +60,7 @@ def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> t
 
     Args:
         cells: of the same arms, each of at least FEWEST_PROMPTS prompts; at least one.
-        noise, level: as of `estimate_tails`.
+        noise, level: as for `estimate_tails`.
     """
     prompt_offsets = np.cumsum([0, *(len(pairs.prompts) for pairs in cells)])
     round_offsets = np.cumsum([0, *(len(pairs.rounds) for pairs in cells)])
@@ -72,12 +72,12 @@ def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> t
             pairs.requests.prompt + prompt_offset,
             round_places[round_offset + pairs.requests.round],
             pairs.requests.arm,
-            # a quotient that is too small for a number has a log all the same
+            # the logarithm stays finite if the quotient underflows
             np.maximum(pairs.requests.value / pairs.baseline_medians[pairs.requests.prompt], np.finfo(float).tiny),
         )
         for pairs, prompt_offset, round_offset in zip(cells, prompt_offsets, round_offsets, strict=False)
     ]
-    starts = [  # each cell has codes of its own
+    starts = [  # each cell has its own codes
         np.where(pairs.starts < 0, pairs.starts, pairs.starts + offset)
         for pairs, offset in zip(cells, round_offsets, strict=False)
     ]
@@ -90,7 +90,7 @@ def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> t
         placements=np.concatenate([pairs.placements for pairs in cells])[firsts],
         requests=CellRequests(*map(np.concatenate, zip(*columns, strict=True))),
     )
-    class_noise = RoundNoise(noise.variance / len(cells), noise.df)  # classes meet the noise at times of their own
+    class_noise = RoundNoise(noise.variance / len(cells), noise.df)  # the noise reaches classes at different times
     shared_noise = RoundNoise(class_noise.variance / len(rounds), noise.df)
     return estimate_tails(pooled_pairs, shared_noise, class_noise, level)
 
@@ -123,7 +123,7 @@ def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: floa
     weights = np.vstack([np.full((1, prompts), 1 / prompts), interval.plan_resampling(prompts)[0][:draws]])
     baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(variant)
-    # resampling n makes it too small by (n - 1) / n
+    # resampling n prompts makes the variance too small by (n - 1) / n
     own_variance = float(np.var(logs[1:], ddof=1)) * prompts / (prompts - 1)
     own_noise = RoundNoise(own_variance, prompts - 1)
     estimate = interval.combine_variances(float(logs[0]), own_noise, shared_noise, level)
@@ -143,9 +143,9 @@ def _compute_percentile(requests: CellRequests, arm: int, weights: Values) -> Va
 
 
 class TailVerdict(NamedTuple):
-    """The word of a cell once its mean and 90th percentile were looked at, and what they say against the median's.
+    """The word of a cell after a look at its mean and 90th percentile, and their objection to the median's word.
 
-    `opposition` is empty where they left the word as it was.
+    `opposition` is empty if they left the word as it was.
     """
 
     word: CellWord
@@ -160,19 +160,19 @@ def weigh_tails(
     floor: float,
     margin: float,
 ) -> TailVerdict:
-    """Return what is left of the word of a median.
+    """Return the word of a median after a look at the mean and the percentile.
 
-    The word falls where the mean or the percentile is shown to go the other way (`mixed`), and where the mean is not
-    shown to stay within the margin of that, or the percentile, which few requests decide, seems not to (`no
-    evidence`). Their own 95 % intervals decide here; what calls a difference is held against all tests of the report.
+    The word becomes `mixed` if the mean or the percentile is shown to go the other way. The word becomes `no evidence`
+    if the mean's interval, or the percentile itself, which few requests decide, goes the other way beyond the margin.
+    Their own 95 % intervals decide here; only the words in `words` are adjusted for all tests of the report.
 
     Args:
         word: of the median.
-        words: of the cell's mean and 90th percentile, what each is called by itself.
-        pooled_tails: the same over all requests of the variant's cells whose medians go this way, or are the same too:
-            slow requests that are few show there. Where the cell's own mean is called as its median is, their
-            percentile, which mixes classes of other speed-ups, does not speak for it; their mean does.
-        floor, margin: what is called nothing: logs of the cell's noise floor and of 1 + the margin.
+        words: the words that the cell's mean and 90th percentile have by themselves.
+        pooled_tails: mean and percentile over all requests of the variant's cells whose medians go this way, or are the
+            same too: they show slow requests that are few. Their percentile mixes classes of other speed-ups. It does
+            not count if the cell's own mean has the same word as its median; their mean does.
+        floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is called.
     """
     if word not in _MEDIANS:
         return TailVerdict(word)

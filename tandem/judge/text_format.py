@@ -1,7 +1,7 @@
-"""How a verdict's figures and names are written, the same in a terminal and in the report.
+"""Text of a verdict's figures and names, the same in a terminal and in the report.
 
-Invariant: a figure that is absent is a dash, never a zero; nothing that a record can hold moves a terminal's cursor or
-turns the direction of a line.
+Invariant: an absent figure is a dash, never a zero. No content of a record moves a terminal's cursor or turns the
+direction of a line.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ shorten_text = terminal_text.shorten_name
 
 
 def format_load(load: LoadLevel) -> str:
-    """Return how hard a class was asked."""
+    """Return the load of a class: its concurrency or its rate."""
     if load.concurrency is not None:
         return f"concurrency {load.concurrency}"
     return "load not known" if load.rate_per_s is None else f"{load.rate_per_s:g} requests/s"
 
 
 def format_short_load(load: LoadLevel) -> str:
-    """Return the same for a narrow column."""
+    """Return the load of a class for a narrow column."""
     if load.concurrency is not None:
         return f"c{load.concurrency}"
     return ABSENT if load.rate_per_s is None else f"{load.rate_per_s:g}/s"
@@ -69,7 +69,7 @@ def format_metric(name: str) -> str:
 
 
 def metric_unit(name: str) -> str:
-    """Return a metric's unit; empty for a plain number and for what is not in the catalogue."""
+    """Return a metric's unit; empty for a plain number and for a metric that is not in the catalogue."""
     is_known = name in CATALOGUE or name.startswith(acceptance_position(0)[:-1])
     unit = find_metric(name).unit if is_known else "1"
     return "" if unit == "1" else unit
@@ -89,13 +89,13 @@ def format_number(value: float | None) -> str:
 
 
 def format_ratio(value: float | None) -> str:
-    """Return a speed-up; finer where it is so near to 1 that two digits could not tell it from a margin's end."""
+    """Return a speed-up; with more digits near 1, where two could not separate it from a margin's end."""
     is_near_one = value is not None and abs(value - 1) < _NEAR_ONE
     return f"{value:.3f}" if is_near_one else format_number(value)
 
 
 def format_short_ratio(value: float) -> str:
-    """Return a ratio with as many digits as a sentence for a manager bears."""
+    """Return a ratio with few digits, for a sentence that a manager reads."""
     if value >= _TENTHS:
         return f"{value:,.0f}"
     return f"{value:.2f}" if value < 1 or abs(value - 1) < _FINE else f"{value:.1f}"
@@ -114,12 +114,12 @@ def format_interval(ratio: RatioEstimate | None) -> str:
 
 
 def count_things(count: int, noun: str) -> str:
-    """Return so many of them: `1 round`, `2 rounds`."""
+    """Return a count with its noun: `1 round`, `2 rounds`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def format_percent(share: float | None) -> str:
-    """Return a share in percent; never rounded to 0 % or 100 % where it is not that."""
+    """Return a share in percent; only an exact 0 or 1 becomes 0 % or 100 %."""
     if share is None or not math.isfinite(share):
         return ABSENT
     text = f"{100 * share:.0f}"
@@ -155,7 +155,7 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
 
 
 def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance, ...]:
-    """Return the acceptance that is told: of arms of which any class has more than one token a step."""
+    """Return the acceptance to show: of arms with more than one token a step in any class."""
     arms = {row.arm for row in rows if row.acceptance_length is not None and row.acceptance_length > _LEAST_SPECULATION}
     return tuple(row for row in rows if row.arm in arms and row.acceptance_length is not None)
 
@@ -166,9 +166,9 @@ def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...
 
 
 def choose_table_cells(verdict: Verdict, headline: Headline, limit: int) -> tuple[tuple[CellVerdict, ...], int]:
-    """Return the cells of a variant for a table of so many rows, by the deciding metric first, and how many it has.
+    """Return the cells of a variant for a table of `limit` rows, the deciding metric first, and how many it has.
 
-    Where there are more, those by the deciding metric that say most.
+    If there are more, return only cells of the deciding metric: those that say most.
     """
     cells = tuple(cell for cell in verdict.cells if cell.variant == headline.variant)
     if len(cells) > limit:
@@ -177,10 +177,9 @@ def choose_table_cells(verdict: Verdict, headline: Headline, limit: int) -> tupl
 
 
 def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[CellVerdict, ...]:
-    """Return the cells that say most where there are too many, in their order.
+    """Return at most `limit` cells, those that say most, in their order.
 
-    Those farthest from 1, as many mixed and slower ones as faster ones; then those that are the same, then the
-    undecided.
+    First the cells farthest from 1, as many mixed and slower ones as faster ones; then the same, then the undecided.
     """
     all_cells = list(cells)
     if len(all_cells) <= limit:

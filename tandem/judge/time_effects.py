@@ -1,7 +1,7 @@
-"""What the time and the order of asking did to a variant against the baseline: drift, first round, place in a pass.
+"""Effects of time and order on a variant against the baseline: drift, first round, place in a pass.
 
-Invariant: a prompt is compared with itself alone, in the same class and load, so its length is in no figure; a prompt
-is one value. What touches both arms alike, such as a machine that warms up, is in no speed-up and so in no figure here.
+Invariant: a prompt is compared only with itself, in the same class and load, so its length is in no figure. A prompt is
+one value. An effect on both arms alike, such as a machine that warms up, is in no speed-up and so in no figure here.
 Every figure is a share of e2e_ms, the deciding metric.
 """
 
@@ -23,7 +23,7 @@ from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
 from tandem.judge.schema import CheckFinding
 
 FALSE_CAUTION_RATE = 0.01
-"""Most healthy runs in which one of these checks cautions, all arms taken together."""
+"""Largest share of healthy runs in which one of these checks cautions, all arms taken together."""
 
 TurnRows = NDArray[Any]
 """Rows of `_COLUMNS`, ascending by unit, arm and round."""
@@ -35,19 +35,19 @@ _COLUMNS = [
     ("turn", np.intp),  # code of unit and round together
     ("round", np.intp),
     ("slot", float),  # mean place in the round
-    ("at_s", float),  # mean moment of asking
+    ("at_s", float),  # mean start of the requests
     ("log", float),  # mean of the logs of e2e_ms
 ]
 
 
 class ArmTimeline(NamedTuple):
-    """Means of what each arm was asked of a prompt in a round, and the arms' names."""
+    """Means over each arm's requests of a prompt in a round, and the arms' names."""
 
     arms: tuple[str, ...]
     rows: TurnRows
 
     def pair_arms(self) -> Iterator[tuple[str, TurnRows, TurnRows]]:
-        """Yield each arm but the baseline: its name, and baseline's and its own rows of what both were asked."""
+        """Yield each arm but the baseline: its name, and the rows of the baseline and of the arm that both have."""
         baseline = self.rows[self.rows["arm"] == 0]
         for code, name in enumerate(self.arms[1:], start=1):
             arm = self.rows[self.rows["arm"] == code]
@@ -55,7 +55,7 @@ class ArmTimeline(NamedTuple):
             yield name, baseline[places[0]], arm[places[1]]
 
     def compare_arms(self) -> Iterator[tuple[str, TurnRows]]:
-        """Yield each arm but the baseline, its times as a share of the baseline's, of prompts with several rounds."""
+        """Yield each arm but the baseline, its times as a share of the baseline's, for prompts of several rounds."""
         for name, baseline, arm in self.pair_arms():
             ratio = arm.copy()
             ratio["log"] -= baseline["log"]
@@ -90,7 +90,7 @@ def build_timeline(pairing: RequestPairing) -> ArmTimeline:
 def check_drift(timeline: ArmTimeline) -> CheckFinding:
     """Return whether an arm became slower or faster against the baseline while the run went on.
 
-    By the line through each prompt's rounds, from the first request to the last.
+    The change is along a line through each prompt's rounds, from the first request to the last.
     """
     drifts = {}
     for name, rows in timeline.compare_arms():
@@ -109,7 +109,7 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
 
 
 def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
-    """Return whether the arms stood still when measuring began: by their warm-up, and by the first round."""
+    """Return whether the arms were stable when measuring began, by their warm-up and by the first round."""
     changes = _estimate_first_round(timeline)
     states = {True: "stood still before the first record", False: "was not stable when its warm-up was given up"}
     is_stable = {name: arm.stable for name, arm in table.run.warm_up.items() if arm.stable is not None}
@@ -131,7 +131,7 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
     for name, rows in timeline.compare_arms():
         owner = np.unique(rows["unit"], return_inverse=True)[1]
         products, squares = _sum_products(owner, (rows["round"] == rows["round"].min()).astype(float), rows["log"])
-        with np.errstate(invalid="ignore"):  # a prompt that was asked on one side alone is NaN, and so absent
+        with np.errstate(invalid="ignore"):  # a prompt of one side alone is NaN, and so absent
             change = estimate_log_ratio(products / squares)
         if change is not None:
             changes[name] = change
@@ -139,23 +139,23 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
 
 
 def _sum_products(owner: IntArray, cause: Values, log: Values) -> tuple[Values, Values]:
-    """Return, about each owner's means, its sums of cause times log and of the cause squared."""
+    """Return each owner's sums of cause times log and of cause squared, about the owner's means."""
     cause, log = (values - _average_groups(owner, values)[owner] for values in (cause, log))
     return np.bincount(owner, cause * log).astype(float), np.bincount(owner, cause * cause).astype(float)
 
 
 def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
-    """Return whether a prompt takes longer for whoever is asked it second.
+    """Return whether a prompt takes longer in the arm that gets it second.
 
-    The difference of two arms is held against which of them came later, inside one class at one load of one pair of
-    arms: the arms' own difference is taken out as the mean of it. A prompt is one value.
+    The check compares the difference of two arms with their order, inside one class at one load of one pair of arms.
+    Subtracting the mean takes out the arms' own difference. A prompt is one value.
     """
     if table.run.schedule == "simultaneous" and table.control is None:
         return "absent", "all arms were asked at once"
     columns: list[TurnRows] = [np.empty((4, 0))]  # log, sign, pair of arms in a cell, unit
     for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
         sign = np.sign(arm["slot"] - baseline["slot"])
-        has_order = sign != 0  # asked at once, or first as often as second already
+        has_order = sign != 0  # 0: both at once, or first as often as second
         cell = baseline["cell"] * len(timeline.arms) + code
         columns.append(np.stack([arm["log"] - baseline["log"], sign, cell, baseline["unit"]])[:, has_order])
     log, sign, cell, unit = np.concatenate(columns, axis=1)
@@ -191,7 +191,7 @@ def _describe_change(estimate: LogRatioEstimate) -> str:
 
 
 def _report_changes(estimates: Mapping[str, LogRatioEstimate], template: str, caution_suffix: str) -> CheckFinding:
-    """Return a finding that cautions where a change is surely beyond the margin, else tells the largest."""
+    """Return a finding that cautions if a change is surely beyond the margin, else names the largest change."""
     cautions = _select_cautions(estimates)
     reports = cautions or dict([max(estimates.items(), key=lambda item: abs(item[1].log))])
     sentence = "; ".join(template.format(arm=arm, change=_describe_change(change)) for arm, change in reports.items())

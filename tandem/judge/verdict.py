@@ -1,7 +1,7 @@
-"""The verdict on a run: all that its records allow to be said, in the form of verdict.json.
+"""The verdict on a run, from its records, in the form of verdict.json.
 
-Invariant: every part is made from the records of this folder by the module that owns it; nothing is read from an
-earlier verdict; the same files and the same flags give the same bytes.
+Invariant: the module that owns a part makes it from the records of this folder. Nothing comes from an earlier verdict.
+The same files and the same flags give the same bytes.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tandem.judge.schema import FILE, MARGIN, Verdict
 from tandem.shell_command import quote_command
 
 RUN_FILES = (RECORDS_FILE, counters.FILE, host.FILE, MANIFEST)
-"""The files of a run that a verdict is made from; each but the first and the last may be absent, and is missed."""
+"""The files of a run that a verdict needs; each but the first and the last may be absent, then its figures are too."""
 
-_CLOCK_TOLERANCE_S = 60.0  # further back than any two records are written out of turn
+_CLOCK_TOLERANCE_S = 60.0  # records are written out of order by less than this
 
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeOptions:
-    """What the reader of a run asks for.
+    """Options of the person who reads a run.
 
     Args:
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
@@ -68,11 +68,11 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
 
     Args:
         table: its requests.
-        options: how it is to be judged.
-        notes: what a reader must know beside.
+        options: how to judge it.
+        notes: further sentences that a reader must know.
 
     Raises:
-        InputError: the manifest's names leave no arm to judge, or a file that is asked for cannot be used.
+        InputError: the manifest's names leave no arm to judge, or a file that an option names cannot be used.
     """
     run, margin = table.run, options.margin
     if not table.variants:
@@ -115,7 +115,7 @@ def save_verdict(folder: Path, verdict: Verdict) -> Path:
 
 
 def _note_clock(table: RequestTable) -> Iterator[str]:
-    """Yield what is doubtful where the clock of the records ran backwards: they are written in the order they ended."""
+    """Yield a note if the clock of the records ran backwards: the records stand in the order of their ends."""
     backward_rows = np.flatnonzero(np.diff(table.end_s) < -_CLOCK_TOLERANCE_S)
     if len(backward_rows):
         yield (

@@ -1,7 +1,7 @@
-"""Why a cell is judged as it is, in a sentence for a person.
+"""The reason for a cell's word, in a sentence for a person.
 
-Invariant: every sentence has its figures in it, and says no more than the cell does; an absent figure is traced to the
-arm that lacks it.
+Invariant: every sentence contains its figures and says no more than the cell. For an absent figure the sentence names
+the arm that lacks it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def explain_absence(pairing: RequestPairing, arms: Sequence[str], cell: int, met
 
 
 def explain_few_rounds(round_count: int) -> str:
-    """Return why nothing is said of so few rounds; empty where they are enough, and where there is none at all."""
+    """Return why so few rounds decide nothing; empty if they are enough, or if there is none."""
     if not 0 < round_count < FEWEST_ROUNDS:
         return ""
     rounds_text = count_things(round_count, "round")

@@ -1,1 +1,1 @@
-"""What the post of April 2026 claims, row by row, as data, and its loader."""
+"""The claims of the post of April 2026, row by row, as data, and their loader."""

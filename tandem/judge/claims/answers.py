@@ -1,9 +1,9 @@
-"""What a run says to each claim of the post: confirmed, contradicted, no evidence, not comparable, and why.
+"""Answers of a run to each claim of the post: confirmed, contradicted, no evidence, not comparable, and why.
 
-Invariant: the claims are asked of variants of the post's own set-up alone, as far as the manifest says it, never of a
-simulated server nor of one of which nobody declared what it is; every claim of the register has an answer for each of
-them. No gain is confirmed of a variant whose output differs or that failed what the baseline answered; a run that is
-void, or whose answers are no text, says nothing; of speed, neither does one of too few rounds for a verdict.
+Invariant: only variants of the post's own set-up answer, as far as the manifest says it. Simulated servers, and servers
+that nobody declared, never answer. Each of these variants has an answer to every claim of the register. No gain is
+confirmed if the variant's output differs or the variant failed requests that the baseline answered. A run that is void,
+or whose answers are no text, says nothing. A run with too few rounds for a verdict says nothing of speed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls
 
 RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
-"""What is answered once a run: it compares variants, or no run can answer it."""
+"""Claims with one answer a run: they compare variants, or no run can answer them."""
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
 _MANIFEST_FIELDS = {
@@ -29,7 +29,7 @@ _MANIFEST_FIELDS = {
 
 
 def find_post_variants(table: RequestTable) -> tuple[tuple[str, ...], str | None]:
-    """Return the variants of the post's own set-up, which its claims are asked of; where there is none, also why."""
+    """Return the variants of the post's own set-up, which answer its claims; if there is none, also why."""
     run, set_up = table.run, read_register().set_up
     variants: tuple[str, ...] = ()
     arms = {arm.name: arm for arm in run.arms}
@@ -61,7 +61,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
     controls: RunControls,
     claims: Sequence[Claim] | None = None,
 ) -> tuple[ClaimVerdict, ...]:
-    """Return the answers in the register's order, one a variant, or one where it is the run's.
+    """Return the answers in the register's order: one a variant, or one a run for RUN_CLAIMS.
 
     Args:
         table: the run.
@@ -148,7 +148,7 @@ def _answer_setup(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
 
 def _answer_never(claim: Claim, _: VariantResults) -> ClaimAnswer:
-    """Answer what one run cannot."""
+    """Answer a claim that one run cannot decide."""
     return ClaimAnswer("not comparable", claim.confirms)
 
 
@@ -167,4 +167,4 @@ ANSWER_FUNCTIONS: Mapping[str, Callable[[Claim, VariantResults], ClaimAnswer]] =
     "months": _answer_never,
     "image": _answer_setup,
 }
-"""What answers each way of asking."""
+"""The function that answers each kind of claim (`asks`)."""

@@ -1,9 +1,9 @@
 """Answers to claims about figures: speed, output, target steps, cost, and tuning between variants.
 
-Invariant: a claim of a difference is confirmed where a cell was called so and none was called otherwise; a claim of
-equality where every cell lies inside the margin, never because nothing was found. Variants are held against each other
-prompt by prompt, as a variant is against the baseline; a figure that a server does not tell is no evidence, whichever
-way it would have pointed.
+Invariant: a claim of a difference is confirmed if a cell has that word and no cell has another. A claim of equality is
+confirmed if every cell lies inside the margin, never because nothing was found. Variants are compared with each other
+prompt by prompt, as a variant is with the baseline. A figure that a server does not give is no evidence, whichever way
+the figure would have pointed.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ DECISIVE_WORDS = ("faster", "slower", "same")
 """Words of cells that answer; `mixed` answers neither way."""
 
 ABOUT_SHARE = 0.2
-"""A figure that the post gives as "about" is met within this share of it; our own reading of the word."""
+"""A figure agrees with an "about" of the post within this share of it; our own reading of the word."""
 
 MOST_WINDOWS = 12
-"""Into so many stretches of time a run is cut at most."""
+"""Most stretches of time that a run is cut into."""
 
 
 def answer_cells(claim: Claim, results: VariantResults) -> ClaimAnswer:
-    """Answer by what was called in the claim's classes."""
+    """Answer by the words of the cells in the claim's classes."""
     cells = results.find_metric(claim.metrics[0], claim.classes)
     if not cells:
         return _answer_missing_classes(claim, results)
     claim_word = "same" if claim.direction == "same" else "faster"
     decisive_cells = [cell for cell in cells if cell.verdict in DECISIVE_WORDS]
     is_contradicted = any(cell.verdict != claim_word for cell in decisive_cells)
-    # what contradicts the claim is told first
+    # cells that contradict the claim come first
     text = _join_cells(sorted(cells, key=lambda cell: cell.verdict in {claim_word, "mixed", "no evidence"}))
     if is_contradicted:
         answer = ClaimAnswer("contradicted", text)
@@ -64,7 +64,7 @@ def _join_cells(cells: Sequence[CellVerdict]) -> str:
 
 
 def _answer_levels(claim: Claim, results: VariantResults, answer: ClaimAnswer) -> ClaimAnswer:
-    """Hold the post's milliseconds against the run's."""
+    """Compare the post's milliseconds with the run's."""
     levels = [(claim.classes, claim.level_ms, claim.level_of_both), (claim.beside, claim.beside_ms, False)]
     deviations, missing = [], []
     for classes, level_ms, is_of_both in levels:
@@ -94,7 +94,7 @@ def answer_best_class(claim: Claim, results: VariantResults) -> ClaimAnswer:
     text += format_times(low)
     if low >= least_ratio and best.verdict == "faster":
         return ClaimAnswer("confirmed", text)
-    # a single prompt without an interval may reach it
+    # a single prompt without an interval may reach the factor
     ratios = [cell.speed_up for cell in all_cells if cell.speed_up]
     if max(ratio.high or (math.inf if ratio.value >= least_ratio else 0.0) for ratio in ratios) < claim.factor:
         return ClaimAnswer("contradicted", f"{text}; every interval ends below {format_times(claim.factor)}")
@@ -102,7 +102,7 @@ def answer_best_class(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
 
 def _widen_low_end(cell: CellVerdict, choice_count: int) -> float:
-    """Return the low end of an interval that allows for having been picked from so many (Bonferroni)."""
+    """Return the low end of a cell's interval, widened because the cell is the best of so many (Bonferroni)."""
     ratio, df = cell.speed_up, (cell.rounds if is_over_rounds(cell) else cell.prompts) - 1
     if ratio is None or ratio.low is None or df < 1:
         return 0.0
@@ -158,7 +158,7 @@ def answer_pattern(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
 
 def _answer_missing_classes(claim: Claim, results: VariantResults) -> ClaimAnswer:
-    """Say that the run did not ask what the claim is about."""
+    """Answer that the run has no requests of the claim's classes."""
     suites = [suite.name for suite in results.table.run.suites] or ["none"]
     class_text = f"none of its classes ({', '.join(claim.classes)})" if claim.classes else "no class with such a figure"
     reason = f"{results.variant} was asked {class_text}; the suites of this run: {', '.join(suites)}"
@@ -206,7 +206,7 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
 
 def answer_cost(claim: Claim, results: VariantResults) -> ClaimAnswer:
-    """Answer by throughput in the predictable classes, and by what good tokens took of the servers' time."""
+    """Answer by throughput in the predictable classes, and by the servers' time for good tokens."""
     answer, table = answer_cells(claim, results), results.table
     if answer.answer == "not comparable":
         return answer
@@ -272,9 +272,9 @@ def answer_windows(claim: Claim, results: VariantResults) -> ClaimAnswer:
 
 
 def _compare_variants(results: VariantResults, first: str, second: str, metric: str) -> RatioEstimate | None:
-    """Return how much faster the second of two variants is over the prompts of all classes; None of too few.
+    """Return how much faster the second of two variants is over the prompts of all classes; None with too few.
 
-    A prompt that was asked at several loads is one value, the mean of them.
+    A prompt at several loads is one value, the mean over the loads.
     """
     pairing = results.pairing
     cells = [cell for cell in pairing.known_cells() if pairing.cell_place(cell)[1] in results.loads]

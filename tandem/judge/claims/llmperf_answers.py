@@ -1,8 +1,8 @@
-"""What the post's own generator says to the claims of the post, beside what Tandem's own requests say.
+"""Answers of llmperf, the post's own generator, to the claims of the post, in addition to those of Tandem's requests.
 
-Invariant: asked of the records that llmperf left of the same servers, in the folder `llmperf` of the run's own; never
-of simulated servers, nor of one of which nobody knows what it is. llmperf keeps two moments of a request and makes its
-prompts by itself, so it can answer claims of TTFT and E2E that hold for every prompt, and no other. A call is a round.
+Invariant: the answers come from llmperf's records of the same servers, in the folder `llmperf` of the run's folder.
+Simulated servers, and servers that nobody declared, never answer. llmperf keeps two moments of a request and makes its
+own prompts. So it can answer only claims of TTFT and E2E that hold for every prompt. A call is a round.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ _ASKS = ("best class", "cells")
 
 
 def answer_llmperf(table: RequestTable, variants: Sequence[str], *, margin: float) -> tuple[ClaimVerdict, ...]:
-    """Return the answers; none where llmperf was not asked, or nothing says that the servers are real.
+    """Return the answers; none if llmperf did not run, or nothing says that the servers are real.
 
     Args:
-        table: the run beside which it was asked.
+        table: the run whose folder has llmperf's records.
         variants: of the post's set-up.
         margin: within which a speed-up is the same.
 
     Raises:
-        InputError: its files cannot be read.
+        InputError: llmperf's files cannot be read.
     """
     if not variants or not (table.folder / FOLDER / FILE).exists():
         return ()
     llmperf_table = read_request_table(table.folder / FOLDER)
     if llmperf_table.run.simulated is not False:
         return ()
-    # its requests are one class and, as they have no ids, one prompt: judged over its calls
+    # llmperf's requests are one class and, without ids, one prompt: judged over its calls
     claims = [
         replace(
             claim,

@@ -1,6 +1,6 @@
-"""The register of claims: rows of post.toml as frozen values; a test holds it to the suites and the catalogue.
+"""The register of claims: rows of post.toml as frozen values; a test checks it against the suites and the catalogue.
 
-What only a reader of the file needs (sources, traps) stands in the file alone.
+Sources and traps, which only a reader of the file needs, are in the file alone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AnswerWord = Literal["confirmed", "contradicted", "no evidence", "not comparable
 
 
 class PostSetup(msgspec.Struct, frozen=True, kw_only=True):
-    """What the post measured.
+    """Set-up that the post measured.
 
     Args:
         target, draft: models.
@@ -81,7 +81,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClaimAnswer(NamedTuple):
-    """What a run says to a claim, and why."""
+    """Answer of a run to a claim, and the reason."""
 
     answer: AnswerWord
     reason: str
@@ -92,7 +92,7 @@ class ClaimAnswer(NamedTuple):
 
 
 class ClaimRegister(msgspec.Struct, frozen=True, kw_only=True):
-    """All claims in the file's order, and what was measured for them."""
+    """All claims in the file's order, and the set-up that was measured for them."""
 
     set_up: PostSetup
     claim: tuple[Claim, ...]

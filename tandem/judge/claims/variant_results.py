@@ -1,9 +1,9 @@
-"""What a claim is answered from: one variant of one run, with everything that was found of it.
+"""Results of one variant of one run, from which claims are answered.
 
-Invariant: a class that has too few prompts for an interval over prompts is judged over its rounds, and what is said of
-it says so: it holds of those prompts alone, as the post's two do. Nothing is called inside the noise floor, nor what
-chance explains with every cell of the report taken into account. A cell of too few rounds for a verdict has no interval
-here, whatever its prompts give.
+Invariant: a class with too few prompts for an interval over prompts is judged over its rounds, and its text says so: it
+holds for those prompts alone, as the post's two do. No difference is called inside the noise floor, nor if chance
+explains it, adjusted for every cell of the report. A cell of too few rounds for a verdict has no interval here,
+whatever its prompts give.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_over_rounds(cell: CellVerdict) -> bool:
 
 
 def describe_cell(cell: CellVerdict) -> str:
-    """Return what a metric shows in one class at one load, with its figures."""
+    """Return a cell in words: class, load, metric, figures and verdict."""
     name, unit = fmt.format_metric(cell.metric), fmt.metric_unit(cell.metric)
     text = f"{cell.class_} at {fmt.format_load(cell.load)}: {name} {fmt.format_number(cell.baseline)} to "
     text += f"{fmt.format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
@@ -54,7 +54,7 @@ def describe_cell(cell: CellVerdict) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class VariantResults:
-    """One variant before the register.
+    """Results of one variant, for the claims of the register.
 
     Args:
         pairing: the run, without the rounds that a control marked.
@@ -88,18 +88,18 @@ class VariantResults:
 
     @cached_property
     def manifest_arms(self) -> tuple[ManifestArm, ManifestArm]:
-        """What the manifest says of them."""
+        """The manifest's entries of the baseline and the variant."""
         arms = {arm.name: arm for arm in self.table.run.arms}
         return arms[self.table.baseline], arms[self.variant]
 
     @cached_property
     def invalid_reason(self) -> str:
-        """Why no figure of these arms is worth anything; empty where their answers are text."""
+        """Why the figures of these arms are worth nothing; empty if their answers are text."""
         return comparability.explain_invalidity(self.pairing, *self.arms)
 
     @cached_property
     def loads(self) -> tuple[LoadLevel, ...]:
-        """The loads that answer: the post's where the run has it, else all."""
+        """The loads that answer claims: the post's load if the run has it, else all."""
         post_loads = tuple(load for load in self.table.loads if load.concurrency == self.set_up.concurrency)
         return post_loads or self.table.loads
 
@@ -108,7 +108,7 @@ class VariantResults:
         return next((row for row in self.acceptance if row.arm == arm and row.class_ == ALL_CLASSES), None)
 
     def select_cells(self, metrics: Sequence[str], classes: Sequence[str] = ()) -> list[CellVerdict]:
-        """Return the cells of some metrics in some classes; in all of the run where none is named."""
+        """Return the cells of some metrics in some classes; in all classes if none is named."""
         return [
             cell
             for cell in self.cells
@@ -116,9 +116,9 @@ class VariantResults:
         ]
 
     def find_metric(self, metric: str, classes: Sequence[str] = ()) -> list[CellVerdict]:
-        """Return what a metric shows in some classes; in all of the run where none is named.
+        """Return the cells of a metric in some classes; in all classes if none is named.
 
-        A class of few prompts is judged over its rounds where it is named: then the claim is about these very prompts.
+        A named class of few prompts is judged over its rounds, because the claim is about these very prompts.
         """
         cells = self.select_cells([metric], classes)
         for place, cell in enumerate(cells):
@@ -130,7 +130,7 @@ class VariantResults:
         return cells
 
     def _judge_rounds(self, cell: CellVerdict) -> CellVerdict:
-        """Return what a cell shows over its rounds, beside the noise floor over rounds."""
+        """Return a cell as judged over its rounds, with the noise floor over rounds."""
         floor, control = cell.noise_floor, self.table.control
         if floor is None and control is not None:
             own_estimate = self.compare_rounds(control, cell)[1]
@@ -152,13 +152,13 @@ class VariantResults:
         return logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
 
     def explain_bias(self) -> str:
-        """Say how differently the arms failed; empty where what is compared are no survivors."""
+        """Say how differently the arms failed; empty unless only survivors are compared."""
         failures = comparability.count_failures(self.pairing, *self.arms).count()
         return failures.describe(*self.arms) if failures.is_biased else ""
 
 
 def list_differences(set_up: PostSetup, base: ManifestArm, variant: ManifestArm) -> Iterator[str]:
-    """Yield what of two arms is not the post's, most important first."""
+    """Yield the differences of two arms from the post's set-up, most important first."""
     models = sorted({base.model, variant.model} - {set_up.target})
     if models:
         yield f"the target is {', '.join(models)}, not {set_up.target}"

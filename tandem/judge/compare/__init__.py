@@ -1,5 +1,5 @@
-"""Two runs beside each other, such as before and after an upgrade: what differs in set-up, what in figures.
+"""Comparison of two runs, such as before and after an upgrade: their differences in set-up and in figures.
 
-Invariant: day and machine are confounded with the change, so nothing is called beyond what both runs differ from
-themselves by.
+Invariant: day and machine are confounded with the change, so a difference is called only beyond the noise floors of
+both runs.
 """

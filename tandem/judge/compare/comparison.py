@@ -1,11 +1,10 @@
-"""Two runs beside each other: before and after an upgrade, or on two days.
+"""Comparison of two runs: before and after an upgrade, or on two days.
 
-Invariant: prompts are paired by the content of their suite and their id, and only arms, classes and loads of both runs
-are compared. Between two runs the day and the machine differ as well as what was changed, so nothing is called unless
-both runs measured how far a server is from itself, and nothing inside both floors together. What a variant gains over
-its baseline is compared too: there each run is its own control, and what touched both arms alike is out of it. No arm
-wins by what it left out: failures and refused answers that the other side has not bar a row, and a shorter time of
-shorter answers is not called faster.
+Invariant: prompts are paired by the content of their suite and their id. Only arms, classes and loads of both runs are
+compared. Between two runs the day and the machine differ as well as the change. So no difference is called unless both
+runs measured a noise floor, nor inside both floors together. The gain of a variant over its baseline is compared too:
+there each run is its own control, and an effect on both arms alike is taken out. No arm wins by leaving answers out.
+Failures and refused answers that only one side has bar a row. A shorter time of shorter answers is not called faster.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _GROUNDS = {
     "floor": "inside the noise floors of both runs together, {floor:.3f}",
     "difference": "beyond chance and beyond both noise floors",
 }
-"""Why a row has its word, by what decided it."""
+"""The reason for a row's word, by the ground of the decision."""
 
 _RowKind = Literal["figure", "gain"]
 
@@ -63,13 +62,13 @@ def compare_runs(before: Path, after: Path, *, margin: float) -> RunComparison:
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
 
     Raises:
-        InputError: a folder is no run, or the two cannot be compared; it says why.
+        InputError: a folder is no run, or the two cannot be compared; the error says why.
     """
     return compare_tables(read_request_table(before), read_request_table(after), margin=margin)
 
 
 def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) -> RunComparison:
-    """Compare two runs that are read already; else as `compare_runs`."""
+    """Compare two runs that are already read; otherwise as `compare_runs`."""
     common = find_common_parts(before, after)
     sides = [
         _RunSide(_EARLIER, before, check_controls(before), common.arms, common.suites.values()),
@@ -116,11 +115,11 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
 
 
 def compare_series(folders: Sequence[Path], *, margin: float) -> RunSeries:
-    """Compare each run of a series with the earliest one; else as `compare_runs`.
+    """Compare each run of a series with the earliest one; otherwise as `compare_runs`.
 
     Args:
-        folders: two or more; runs are ordered by when they began, two as they are given.
-        margin: as of `compare_runs`.
+        folders: two, which keep their order, or more, which are ordered by when they began.
+        margin: as for `compare_runs`.
     """
     tables = [read_request_table(folder) for folder in folders]
     if len(tables) > 2:  # noqa: PLR2004 - of two, the caller says which is earlier
@@ -130,7 +129,7 @@ def compare_series(folders: Sequence[Path], *, margin: float) -> RunSeries:
 
 @dataclass(frozen=True)
 class _RunSide:
-    """One of both runs; `arms` and `suites` are those that are compared, by its own names."""
+    """One of the two runs; `arms` and `suites` are the compared ones, by the names of this run."""
 
     prefix: str
     table: RequestTable
@@ -144,7 +143,7 @@ class _RunSide:
 
     @cached_property
     def mask(self) -> BoolArray:
-        """Which requests are compared: none of other suites, of arms of one run alone, and of marked rounds."""
+        """Which requests are compared: not those of other suites, of arms of one run alone, or of marked rounds."""
         prompts = [code for code, prompt in enumerate(self.table.prompts) if prompt.suite in self.suites]
         is_marked = np.isin(self.table.round, self.controls.marked_rounds)
         mask: BoolArray = ~is_marked & self.arm_rows & np.isin(self.table.prompt, prompts)
@@ -159,7 +158,7 @@ class _RunSide:
 
 
 def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
-    """Return one run that has each arm twice; its rounds are one, since no round of one run belongs to one of another.
+    """Return one run that has each arm twice, in one round, because rounds of two runs do not belong together.
 
     Suites have the earlier run's names.
     """
@@ -179,7 +178,7 @@ def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
         "content": [table.contents for table in tables],
     }
     columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
-    for column, parts in names.items():  # names that serve both runs, and the codes of the rows that are kept
+    for column, parts in names.items():  # names for both runs, and the codes of the kept rows
         codes[column] = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(parts)))}
         own_codes = [np.array([*(codes[column][name] for name in part), UNKNOWN], np.intp) for part in parts]
         columns[column] = join_columns(
@@ -197,11 +196,11 @@ def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
 
 
 class _RowEstimate(NamedTuple):
-    """A row before it is held against the others.
+    """A row before its p-value is adjusted for the other rows.
 
     `draft` is the row as far as it is known; its `why` says why only survivors could be compared, or is empty.
-    `length_ratio` is that of the later answers as a ratio of the earlier ones, where the metric grows with it and
-    servers counted tokens.
+    `length_ratio` is the length of the later answers as a ratio of the earlier ones, where the metric grows with the
+    length and servers counted tokens.
     """
 
     draft: ComparisonRow
@@ -212,7 +211,7 @@ class _RowEstimate(NamedTuple):
 def _estimate_rows(
     pairing: RequestPairing, arms: Sequence[tuple[_RowKind, str]], baseline: str
 ) -> Iterator[_RowEstimate]:
-    """Yield each arm's own figures, or what it gains over its baseline, later against earlier."""
+    """Yield each arm's own figures, or its gain over its baseline, later against earlier."""
     cells = sorted(pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1])
     for kind, arm in arms:
         own_arms, baseline_arms = (_EARLIER + arm, _LATER + arm), (_EARLIER + baseline, _LATER + baseline)
@@ -241,9 +240,10 @@ def _estimate_rows(
 def _pair_figures(
     pairing: RequestPairing, arms: Sequence[tuple[str, str]], cell: int, metric: str
 ) -> tuple[Values, Values, Values]:
-    """Return the later run's log speed-ups over the earlier, one a prompt, and what they are of in both runs.
+    """Return the later run's log speed-ups over the earlier, one a prompt, and the values of both runs behind them.
 
-    Of one pair of arms that is each run's figure; of a pair in each run their gain, by prompts that all four answered.
+    For one pair of arms these are each run's figures; for a pair in each run, the gains over prompts that all four
+    arms answered.
     """
     earlier, *laters = (pairing.pairs(pair, cell, metric) for pair in arms)
     if not laters:
@@ -258,7 +258,7 @@ def _average_ratio(logs: Values) -> float:
 
 
 def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]]) -> dict[int, str]:
-    """Return by cell why it compares survivors: of failed requests, or of answers that the content check refused."""
+    """Return why a cell compares only survivors, by cell: of failed requests, or of answers that were refused."""
     table, cells, reasons = pairing.table, pairing.cell_codes(), dict[int, str]()
     is_checked = ~table.failed & (table.content != UNKNOWN)
     is_broken = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
@@ -288,7 +288,7 @@ def _explain_few_rounds(row: ComparisonRow, baseline: str, sides: Sequence[_RunS
 
 
 def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[CellWord, str]:
-    """Return the word of a row, and why; `bar_reason` is why nothing may be said of it, or empty."""
+    """Return the word of a row, and why; `bar_reason` says why the row must not be judged, or is empty."""
     row = entry.draft
     decision = decide_speed_up(entry.estimate, row.adjusted_p, floor=row.noise_floor, margin=margin)
     if not bar_reason and row.noise_floor is None:

@@ -1,7 +1,7 @@
-"""What two runs have in common and what differs between them, from their manifests.
+"""Common parts and differences of two runs, from their manifests.
 
-Invariant: suites are the same by content or not at all; what was asked of other prompts is refused, never pooled;
-every field of a manifest that a figure may depend on is held against the other's.
+Invariant: suites are the same only if their content is. Figures of other prompts are refused, never pooled. Every field
+of a manifest that a figure may depend on is compared with the other's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tandem.errors import InputError
 from tandem.judge.compare.schema import ManifestDifference
 
 _BLOCKING_FIELDS = ("api", "thinking", "temperature", "max_tokens", "schedule", "mixed")
-"""Fields that change what is answered or beside what: with another value, figures are of another question."""
+"""Fields that change the answers or the requests next to them: with another value, figures are of another question."""
 
 _RUN_FIELDS = ("schema", "created_utc", "clock", "plan", "warm_up", "resumed", "notes", "ended", "host")
 _IGNORED_FIELDS = (*_RUN_FIELDS, "arms", "suites", "goodput", "price_usd_per_hour")
@@ -26,7 +26,7 @@ _ARM_FIELDS = ("model", "image", "artifact_key", "server_version", "runtime", "s
 
 
 class CommonParts(NamedTuple):
-    """What can be compared.
+    """Parts of two runs that can be compared.
 
     Args:
         arms: names, the control left out.
@@ -40,10 +40,10 @@ class CommonParts(NamedTuple):
 
 
 def find_common_parts(before: RequestTable, after: RequestTable) -> CommonParts:
-    """Return what both runs have.
+    """Return the parts that both runs have.
 
     Raises:
-        InputError: they cannot be compared; it says why.
+        InputError: the runs cannot be compared; the error says why.
     """
     for table in (before, after):
         if table.run.generator != "tandem":
@@ -85,7 +85,7 @@ def _match_suites(before: RequestTable, after: RequestTable) -> dict[str, str]:
 
 
 def find_differences(before: RunManifest, after: RunManifest, common: CommonParts) -> tuple[ManifestDifference, ...]:
-    """Return what differs, arms first."""
+    """Return the differences of two manifests, arms first."""
     arms = [{arm.name: arm for arm in run.arms} for run in (before, after)]
     differences = [
         (f"{_format_field(field)} of {name}", [getattr(by_name.get(name), field, None) for by_name in arms], False)

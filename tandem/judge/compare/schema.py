@@ -1,7 +1,7 @@
-"""The form of what `tandem bench compare --json` prints: every field of it, what it means and its unit.
+"""The output of `tandem bench compare --json`: every field, its meaning and its unit.
 
-Invariant: values alone; a figure that cannot be known is None and a sentence beside it says why. A speed-up is above 1
-where the later run is better. Raised as that of verdict.json is: schema 2 says whether servers are simulated.
+Invariant: values alone. An unknown figure is None, and a sentence next to it says why. A speed-up is above 1 if the
+later run is better. The schema number is raised as that of verdict.json: schema 2 says whether servers are simulated.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SCHEMA = 2
 
 
 class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """One of both runs.
+    """One of the two runs.
 
     Args:
         run: its id. folder: its folder, without the path. created_utc: when it began.
         requests, failed: of the arms that are compared.
-        simulated: whether an arm is a simulated server; None where nobody asked.
-        void: why nothing may be concluded from it; empty where that is not so.
+        simulated: whether an arm is a simulated server; None if nobody queried it.
+        void: why nothing may be concluded from the run; empty otherwise.
     """
 
     run: str
@@ -36,7 +36,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ManifestDifference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that the manifests do not say alike; `blocks`: so different that nothing may be called."""
+    """One difference of the manifests; `blocks`: it is such that no row may be called."""
 
     what: str
     before: str
@@ -55,7 +55,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         speed_up: of the later run over the earlier, with its interval; of a gain the ratio of the two speed-ups.
         p, adjusted_p: of the test that it is 1; alone, and with every row taken into account (Holm).
         noise_floor: the product of both runs' floors, above 1; None where one of them has none.
-        verdict: what may be said of the later run. why: in a sentence.
+        verdict: the word for the later run. why: the reason, in a sentence.
     """
 
     kind: Literal["figure", "gain"]
@@ -85,14 +85,14 @@ DriftWord = Literal["higher", "lower", "same", "no evidence"]
 
 
 class AcceptanceDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens a target step gave in both runs, of an arm over all classes.
+    """Tokens per target step in both runs, of an arm over all classes.
 
     Args:
         arm: which.
         before, after: acceptance length, the target's own token included.
         methods: where each comes from.
         ratio: later over earlier, with its interval over prompts; None where streams do not show steps.
-        word: what may be said of the later run.
+        word: the word for the later run.
     """
 
     arm: str
@@ -104,7 +104,7 @@ class AcceptanceDrift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
-    """All of a comparison.
+    """The whole comparison of two runs.
 
     Args:
         before, after: the runs.

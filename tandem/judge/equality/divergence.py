@@ -1,8 +1,8 @@
-"""Where two outputs that differ part, and whether the two choices made there were nearly as likely.
+"""The place where two different outputs part, and whether the two choices there were nearly as likely.
 
-Invariant: the first place of difference is counted in one unit for all pairs (token ids of the server, ids of the
-target's tokenizer over the text, or characters); a near tie is judged by the baseline's log-probabilities alone,
-because a broken variant's own would excuse it; what is not recorded is None, never a guess.
+Invariant: the first place of difference has one unit for all pairs: token ids of the server, ids of the target's
+tokenizer over the text, or characters. Only the baseline's log-probabilities decide a near tie, because a broken
+variant's own would excuse it. A figure that is not recorded is None, never a guess.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tandem.judge.schema import HistogramBin
 from tandem.judge.text_format import clean_text
 
 NEAR_TIE = 0.25
-"""Two choices whose log-probabilities differ by less are nearly as likely: two steps of bfloat16 between 16 and 32,
-where the largest logits lie, and so within what another order of the same sums can turn over."""
+"""Two choices whose log-probabilities differ by less are nearly as likely. This is two steps of bfloat16 between 16 and
+32, where the largest logits lie; another order of the same sums can change them by so much."""
 
 MAX_READ = 1_000
-"""Pairs that differ and are read from the file; of more, so many are taken evenly."""
+"""Most different pairs that are read from the file; of more pairs, so many are taken evenly."""
 
 _BEFORE, _AFTER = 60, 100  # characters of an example around the first difference
 _IDS_BEFORE, _IDS_AFTER = 4, 8  # the same in token ids
@@ -42,7 +42,7 @@ class OutputDivergence(NamedTuple):
 
     Args:
         row: of the baseline's request.
-        position: first place of difference, in the unit asked for.
+        position: first place of difference, in the unit of the comparison.
         lengths: of the baseline's and the variant's output, in that unit.
         near_tie: None where the log-probabilities do not say.
         baseline, variant: both outputs cut around the difference, on one line.
@@ -57,7 +57,7 @@ class OutputDivergence(NamedTuple):
 
 
 def load_encoder(tokenizer: Path) -> Encode:
-    """Return what gives the token ids of a text, without special tokens.
+    """Return a function that gives the token ids of a text, without special tokens.
 
     Raises:
         InputError: the file is no tokenizer of the library `tokenizers`.
@@ -66,7 +66,7 @@ def load_encoder(tokenizer: Path) -> Encode:
 
     try:
         library_tokenizer = Tokenizer.from_file(str(tokenizer))
-    except Exception as error:  # the library raises nothing more special
+    except Exception as error:  # the library raises nothing more specific
         raise InputError(
             f"it is no tokenizer: {error}",
             where=str(tokenizer),
@@ -110,13 +110,13 @@ def read_divergences(
 
 
 def count_bins(places: Sequence[int]) -> tuple[HistogramBin, ...]:
-    """Count first places of difference in bins that double: 0, 1, 2 to 3, 4 to 7 and so on; none behind the last."""
+    """Count first places of difference in bins that double: 0, 1, 2 to 3, 4 to 7 and so on, up to the last in use."""
     counts = np.bincount(np.array([place.bit_length() for place in places], np.intp)).tolist()
     return tuple(HistogramBin(first=(1 << power) >> 1, last=1 << power, n=n) for power, n in enumerate(counts))
 
 
 def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any]) -> int:
-    """Return the first place where two sequences differ: where one ends, if it is how the other begins."""
+    """Return the first place where two sequences differ: the end of the shorter, if the longer begins with it."""
     pairs = zip_longest(first_units, second_units, fillvalue=_END)
     return next((place for place, (first, second) in enumerate(pairs) if first != second), len(first_units))
 
@@ -137,7 +137,7 @@ def _cut_token_ids(ids: Sequence[int], place: int) -> str:
 
 
 class _TokenStep(NamedTuple):
-    """One token of an output with what was as likely: the choice, its log-probability, those of the alternatives."""
+    """One token of an output: the choice, its log-probability, and those of the alternatives."""
 
     token: str
     logprob: float

@@ -1,9 +1,9 @@
 """Whether a variant gives the baseline's output: identical shares, where outputs part, lengths and broken outputs.
 
-Invariant: the baseline is its own yardstick, because a server need not equal itself. Digests tell what is identical; of
-the outputs themselves only pairs that differ are read, and of those a bounded number. `the same` is said only where a
-difference would have been found, or is too small to matter; an output that is broken, cut or rambling is a difference
-whatever the yardstick says; every result stands with the figures it is from.
+Invariant: the baseline is its own yardstick, because a server need not equal itself. Digests decide which outputs are
+identical. Only outputs of different pairs are read, and only a bounded number. The result is `the same` only if a
+difference would have been found, or is too small to matter. A broken, cut or rambling output is a difference, whatever
+the yardstick says. Every result stands with its figures.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
 MAX_EXAMPLES = 4
 
 FEWEST_PROMPTS = 4
-"""Fewer prompts, were all their pairs identical, would leave the interval of the share reaching below one half."""
+"""With fewer prompts the interval of the share reaches below one half, even if all their pairs are identical."""
 
 NEARLY_ALL = 1 - schema.MARGIN
-"""Of outputs whose identical share lies above this, interval and all, nobody would call one another output."""
+"""If the whole interval of the identical share lies above this, the outputs count as the same."""
 
 EqualityResult = Literal["the same", "differs", "no evidence"]
 
 
 def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[schema.OutputEquality, ...]:
-    """Hold every variant's outputs against the baseline's.
+    """Compare every variant's outputs with the baseline's.
 
     Args:
         table: the run.
         tokenizer: the target's tokenizer.json, for servers that give no token ids; without it characters are compared.
 
     Raises:
-        InputError: the tokenizer is none, or the records changed since they were read.
+        InputError: the file is no tokenizer, or the records changed since they were read.
     """
     encode: Encode | None = None
     equalities = []
@@ -63,7 +63,7 @@ def _list_baseline_arms(table: RequestTable) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class _EqualityFacts:
-    """What is known of one variant before it is judged.
+    """Facts about one variant before it is judged.
 
     `yardstick` is the baseline's identical share against itself; `alpha` is the level of the variant's tests: 5 %,
     shared by all variants of the run.
@@ -85,9 +85,9 @@ class _EqualityFacts:
 def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None) -> schema.OutputEquality:
     table = matcher.table
     pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), None
-    if table.control is not None:  # it has the same seeds
+    if table.control is not None:  # the control has the same seeds
         baseline_pairs = matcher.pair_arms(table.baseline, table.control)
-    if not baseline_pairs and table.run.temperature == 0:  # else against its own next answers
+    if not baseline_pairs and table.run.temperature == 0:  # else the baseline against its own next answers
         baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
     shares, yardsticks = (_estimate_shares(table, part) if part else {} for part in (pairs, baseline_pairs))
     divergences = tuple(divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
@@ -142,9 +142,9 @@ def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | N
 def _estimate_lengths(
     table: RequestTable, pairs: OutputPairs, divergences: tuple[OutputDivergence, ...]
 ) -> schema.RatioEstimate | None:
-    """Return the geometric mean over prompts of the ratio of tokens; identical outputs are alike long.
+    """Return the geometric mean over prompts of the ratio of tokens; identical outputs have ratio 1.
 
-    An output without a token counts as one. Where no server counts tokens, the lengths of the pairs that were read.
+    An output without a token counts as one. Where no server counts tokens, the ratio is of the lengths of read pairs.
     """
     logs = np.log(np.maximum(table.tokens[pairs.second], 1)) - np.log(np.maximum(table.tokens[pairs.first], 1))
     logs[pairs.is_same] = 0.0
@@ -172,7 +172,7 @@ def _estimate_shares(table: RequestTable, pairs: OutputPairs) -> dict[int | None
 def _choose_examples(
     table: RequestTable, divergences: tuple[OutputDivergence, ...]
 ) -> tuple[schema.DivergenceExample, ...]:
-    """Return a pair of each class, of the first few classes; one that is no near tie before one that is."""
+    """Return one pair for each of the first few classes; a pair that is no near tie comes before a near tie."""
     parts: dict[int, OutputDivergence] = {}
     for part in sorted(divergences, key=lambda part: bool(part.near_tie)):
         parts.setdefault(int(table.class_[part.row]), part)
@@ -190,7 +190,7 @@ def _choose_examples(
 
 
 def _list_results(facts: _EqualityFacts) -> Iterator[tuple[EqualityResult, str]]:
-    """Yield each result that may be said and why; the first holds."""
+    """Yield each possible result and its reason; the first holds."""
     if facts.identical is None:
         yield "no evidence", "No output of the variant can be paired with one of the baseline."
         return
@@ -235,7 +235,7 @@ def _judge_greedy(
 
 
 def _explain_broken(facts: _EqualityFacts) -> str:
-    """Return what shows that outputs are broken, cut or rambling; empty where nothing does."""
+    """Return the evidence that outputs are broken, cut or rambling; empty if there is none."""
     rejections, ratio = facts.rejections, facts.lengths
     if facts.difference_count and rejections is not None and rejections.p <= facts.alpha:
         counts = f"{rejections.variant.n} of {rejections.variant.of} outputs of the variant"
@@ -261,7 +261,7 @@ def _summarize_pairs(facts: _EqualityFacts) -> str:
 
 
 def _list_remarks(pairs: OutputPairs, ties: schema.ShareEstimate | None) -> Iterator[str]:
-    """Yield what else must be known, in sentences; `ties` are the near ties of pairs that differ."""
+    """Yield further remarks as sentences; `ties` are the near ties of pairs that differ."""
     if ties is not None:
         yield f"Of {ties.of} whose log-probabilities are known, {ties.n} part at a near tie."
     counts = ((pairs.failure_count, "one side failed"), (pairs.silent_count, "neither side has any output"))

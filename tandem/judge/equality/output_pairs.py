@@ -1,18 +1,18 @@
-"""Which outputs are held against each other, which are identical, and which of them the content check refused.
+"""Pairs of outputs: which are compared, which are identical, and which the content check refused.
 
-Invariant: a pair is the same prompt, load, round and repeat, so also the same seed; only requests that succeeded are in
-one, each at most once; nothing but digests is compared. Outputs are compared by token ids where every one has them,
+Invariant: a pair has the same prompt, load, round and repeat, so also the same seed. Only requests that succeeded are
+in a pair, each at most once. Only digests are compared. Outputs are compared by token ids if every output has them,
 else by text: one kind for all arms of a run's comparison, never mixed.
 
-A word of the content check counts the same on both sides; an output that was cut counts only where the other one was
-not, because one limit on both cuts both. An answer has one word: garbage that ran into the limit is called garbage, and
-was cut.
+A word of the content check counts the same on both sides. A cut output counts only if the other one was not cut,
+because one limit on both cuts both. An answer has one word: garbage that reached the limit is called garbage, and was
+cut.
 
-The interval of a share never takes pairs of one prompt for more independent than they show themselves to be; where all
-pairs agree, nothing shows it, and a prompt counts once however often it was asked. It is Wilson's score interval (1927)
-with an effective number of pairs in place of their number: the number divided by the design effect, which is the
-variance of the share between prompts over that of as many independent pairs (Kish 1965), and corrected for the degrees
-of freedom that so few prompts have (Korn and Graubard 1998).
+The interval of a share never takes pairs of one prompt for more independent than the data show. If all pairs agree, the
+data show nothing, and a prompt counts once, however often it was sent. The interval is Wilson's score interval (1927)
+with an effective number of pairs. That is the number of pairs divided by the design effect: the variance of the share
+between prompts over that of as many independent pairs (Kish 1965). The effective number is corrected for the degrees of
+freedom that so few prompts have (Korn and Graubard 1998).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class OutputPairs:
     Args:
         first, second: rows of the pairs in the observations.
         is_same: which pairs have identical outputs.
-        failure_count: how often both arms were asked and a request failed on either side.
+        failure_count: how often both arms got a request and it failed on either side.
         silent_count: pairs in which neither side has any output; they are in no other figure.
     """
 
@@ -62,12 +62,12 @@ class OutputPairs:
 
 @dataclass(frozen=True)
 class OutputMatcher:
-    """What tells identical outputs.
+    """Digests and codes that find pairs and identical outputs.
 
     Args:
         table: the run.
         digests: of token ids where `uses_token_ids`, else of texts.
-        strata: a code for each request's prompt and load: outputs with the same one are asked to be alike.
+        strata: a code for each request's prompt and load: outputs with the same code should be alike.
         places: a code for each request's prompt, load, round and repeat.
     """
 
@@ -108,7 +108,7 @@ class OutputMatcher:
 
 
 def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
-    """Return what the outputs of `arms` can all be compared by."""
+    """Return a matcher for the outputs of `arms`: by token ids if all have them, else by text."""
     rows = np.isin(table.arm, [table.arms.index(arm) for arm in arms]) & ~table.failed
     has_ids = table.ids[rows] != NO_DIGEST
     uses_token_ids = bool(has_ids.any() and (has_ids | (table.output[rows] == NO_DIGEST)).all())
@@ -120,7 +120,7 @@ def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
 
 
 class ContentRejections(NamedTuple):
-    """Shares of both sides, over the pairs of which both outputs were checked.
+    """Shares of refused outputs on both sides, over the pairs of which both outputs were checked.
 
     `p`: one-sided sign test over prompts, that the variant's outputs are refused no more often than the baseline's.
     """
@@ -131,7 +131,7 @@ class ContentRejections(NamedTuple):
 
 
 def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentRejections | None:
-    """Return what the content check refused; None where it checked no pair."""
+    """Return the shares that the content check refused; None if it checked no pair."""
     pairs = pairs.select((table.content[pairs.first] != UNKNOWN) & (table.content[pairs.second] != UNKNOWN))
     first, second, prompts = pairs.first, pairs.second, table.prompt[pairs.first]
     is_broken = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
@@ -145,7 +145,7 @@ def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentReject
     _, codes = np.unique(prompts, return_inverse=True)
     excess = np.bincount(codes, variant_hits.astype(int) - baseline_hits.astype(int))
     worse, better = int((excess > 0).sum()), int((excess < 0).sum())
-    # how likely so many prompts or more would have an excess, were excess and lack as likely
+    # probability of so many prompts or more with an excess, if excess and lack are as likely
     p = float(special.bdtrc(worse - 1, worse + better, 0.5)) if worse else 1.0
     return ContentRejections(variant_share, baseline_share, p)
 

@@ -1,8 +1,8 @@
 """Whether a variant's outputs differ from the baseline's more than the baseline's differ from each other.
 
-Invariant: exact for any server, whatever share of its outputs equal each other: if the variant's outputs of a prompt
-come from where the baseline's come from, any of them could have been the baseline's. So within each prompt and load
-the arms' names are exchanged at random, and what was seen is held against what the exchanges give. Prompts whose
+Invariant: the test is exact for any server, whatever share of its outputs equal each other. If both arms draw their
+outputs of a prompt from one distribution, any output could have been the baseline's. So the test exchanges the arms'
+names at random within each prompt and load, and compares the observed value with those of the exchanges. Prompts whose
 outputs are all alike say nothing either way and cost nothing.
 """
 
@@ -18,7 +18,7 @@ from tandem.bench.quantiles import Values
 from tandem.bench.request_table import Digests
 
 _DRAWS = 1_999
-_OUTPUTS = 8  # of each side and prompt: one prompt of eight and eight can say 1 in 12,870 already
+_OUTPUTS = 8  # of each side and prompt: one prompt with eight and eight already reaches 1 in 12,870
 _PROMPTS = 400  # whose outputs differ; more would only cost time
 _ROUNDING = 1e-9
 
@@ -28,8 +28,8 @@ class PermutationResult(NamedTuple):
 
     Args:
         p: how often exchanged names give as large an excess.
-        least_p: what p would be, had the variant been as different as these outputs allow; above the level of the test,
-            nothing could have been found.
+        least_p: p of a variant that is as different as these outputs allow; above the level of the test, the test
+            could have found nothing.
     """
 
     p: float
@@ -77,7 +77,7 @@ def run_permutation_test(baseline: OutputStrata, variant: OutputStrata, seed: in
 
 
 def _compute_statistic(baseline_counts: IntArray, digest_counts: IntArray) -> Values:
-    """Return the share of pairs across that differ less that of the baseline's own; one of each row of counts."""
+    """Return the share of different pairs across the sides minus that of the baseline's own, for each row of counts."""
     variant_counts = digest_counts - baseline_counts
     baseline_size, variant_size = baseline_counts.sum(axis=1), variant_counts.sum(axis=1)
     cross_share = 1 - (baseline_counts * variant_counts).sum(axis=1) / (baseline_size * variant_size)
@@ -90,7 +90,7 @@ def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
     """Return the outputs of a side for each prompt and load, at most _OUTPUTS of them."""
     order = np.argsort(side.strata, kind="stable")
     codes, first = np.unique(side.strata[order], return_index=True)
-    groups = np.split(side.digests[order], first[1:])  # of no output still one, which no code names
+    groups = np.split(side.digests[order], first[1:])  # without an output there is still one group, which no code names
     return {
         code: group[_spread_places(len(group), _OUTPUTS)] for code, group in zip(codes.tolist(), groups, strict=False)
     }
