@@ -1,0 +1,99 @@
+"""Quality of two arms on the same items: closed forms, coverage, and how often a word is wrong."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tandem.judge.quality import compare_quality, compute_mcnemar_p, compute_tango_score, find_tango_interval
+
+ITEMS = 200
+
+
+def answers(seed, share=0.7, count=ITEMS):
+    rng = np.random.default_rng(seed)
+    return {f"item-{number}": bool(right) for number, right in enumerate(rng.random(count) < share)}
+
+
+def spoiled(right, every):
+    """The same answers, of which every so many-th is wrong."""
+    return {item: value and number % every != 0 for number, (item, value) in enumerate(right.items())}
+
+
+def test_without_any_pair_that_differs_the_interval_is_the_closed_form():
+    z2 = stats.norm.ppf(0.975) ** 2
+    assert find_tango_interval(0, 0, ITEMS) == pytest.approx((-z2 / (ITEMS + z2), z2 / (ITEMS + z2)))
+
+
+def test_ends_of_the_interval_are_where_the_score_is_the_quantile():
+    low, high = find_tango_interval(9, 4, 32)
+    scores = [compute_tango_score(9, 4, 32, end) for end in (low, high)]
+    assert scores == pytest.approx([1.959964, -1.959964], abs=1e-4)
+
+
+def test_swapped_arms_give_the_mirrored_interval():
+    low, high = find_tango_interval(9, 4, 32)
+    assert find_tango_interval(4, 9, 32) == pytest.approx((-high, -low))
+
+
+@pytest.mark.parametrize("shares", [(0.05, 0.05), (0.10, 0.02)])
+def test_the_interval_holds_the_truth_as_often_as_it_says(shares):
+    rng, count = np.random.default_rng(7), 1000
+    held = 0
+    for _ in range(count):
+        first, second, _ = rng.multinomial(ITEMS, [*shares, 1 - sum(shares)])
+        low, high = find_tango_interval(int(first), int(second), ITEMS)
+        held += low <= shares[0] - shares[1] <= high
+    assert held / count > 0.93
+
+
+def test_mcnemar_is_the_sign_test_of_the_pairs_that_differ():
+    assert compute_mcnemar_p(0, 6) == pytest.approx(2 * 0.5**6)
+    assert compute_mcnemar_p(0, 0) == 1.0
+
+
+def test_equal_answers_are_the_same():
+    right = answers(1)
+    assert compare_quality("spec", right, right, chance=0.0).word == "same"
+
+
+def test_equal_servers_that_differ_by_chance_are_rarely_called():
+    words = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        shared, own = rng.random(ITEMS) < 0.7, rng.random((2, ITEMS)) < 0.7
+        is_own = rng.random(ITEMS) < 0.1  # each arm answers a tenth of the items by itself, as well as the other
+        right = [np.where(is_own, arm, shared) for arm in own]
+        items = [{str(number): bool(value) for number, value in enumerate(arm)} for arm in right]
+        words.append(compare_quality("spec", *items, chance=0.0).word)
+    assert sum(word in {"better", "worse"} for word in words) <= 6
+
+
+def test_every_tenth_answer_wrong_is_found_at_200_items():
+    for seed in range(20):
+        right = answers(seed)
+        assert compare_quality("spec", right, spoiled(right, 10), chance=0.0).word == "worse"
+
+
+def test_a_baseline_near_chance_shows_nothing():
+    right = answers(2, share=0.3)
+    found = compare_quality("spec", right, dict.fromkeys(right, False), chance=0.25)
+    assert (found.word, "guessing 25 %" in found.why) == ("no evidence", True)
+
+
+def test_fewer_items_than_200_show_nothing():
+    right = answers(3, count=199)
+    assert compare_quality("spec", right, right, chance=0.0).word == "no evidence"
+
+
+def test_items_of_one_arm_alone_are_not_compared():
+    right = answers(4)
+    assert compare_quality("spec", right, {"item-0": True}, chance=0.0).items == 1
+
+
+def test_no_pair_at_all_shows_nothing():
+    found = compare_quality("spec", {}, {}, chance=0.0)
+    assert (found.word, math.isclose(found.p, 1.0)) == ("no evidence", True)
