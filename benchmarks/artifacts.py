@@ -1,10 +1,9 @@
-"""Measure what the artifacts promise; print Markdown for docs/performance.md.
+"""Measure the promises of the artifacts; print Markdown for docs/performance.md.
 
-Upload and download of shards by `upload_files` and `download_files` against `aws s3 sync`, turn and turn about on
-one
-local endpoint with objects on disk; the peak memory of each process; the time of a key; the time of a process that
-finds all present. Every transfer is a process of its own. Ours hashes every file before it sends and after it receives
-it, as the commands do; the AWS CLI compares nothing but sizes and times.
+The program measures upload and download of shards by `upload_files` and `download_files` against `aws s3 sync`, in
+alternation on one local endpoint with objects on disk. It also measures the peak memory of each process, the time of a
+key, and the time of a process that finds all present. Every transfer is a separate process. Our process hashes every
+file before it sends and after it receives it, as the commands do; the AWS CLI compares only sizes and times.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ ACCOUNT, REGION = "111122223333", "us-east-2"
 LIMIT_RATIO, LIMIT_MIB, LIMIT_KEY_MS, LIMIT_SKIP_S = 1.1, 400, 5, 1.0
 
 
-# what `upload` and `fetch` do with the bytes, and nothing else
+# the work of `upload` and `fetch` on the bytes, and nothing else
 SEND = """
 from pathlib import Path
 from tandem.artifacts.files import LocalFiles
@@ -116,7 +115,7 @@ def measure(work: Path, options: argparse.Namespace) -> list[tuple[str, str, str
 def transfers(
     work: Path, endpoint: AwsEndpoint, environment: dict[str, str], options: argparse.Namespace
 ) -> list[tuple[str, str, str, str]]:  # fmt: skip
-    """Measure uploads and downloads, ours and theirs in turn."""
+    """Measure uploads and downloads, ours and the AWS CLI's in turn."""
     source, target, files = work / "source", work / "target", work / "files.json"
     write_shards(source, int(options.gib * GIB))
     files.write_text(json.dumps([file.model_dump() for file in LocalFiles(source).hash_all()]))
@@ -147,7 +146,7 @@ def transfers(
 
 
 def write_shards(folder: Path, size: int) -> None:
-    """Write shards and a small file, of bytes that no one can compress."""
+    """Write shards and a small file, of incompressible bytes."""
     folder.mkdir()
     chance = random.Random(0)  # noqa: S311 - no secret
     for shard in range(SHARDS):
@@ -158,7 +157,7 @@ def write_shards(folder: Path, size: int) -> None:
 
 
 def aws() -> Path:
-    """Return the AWS CLI, installed once with exact versions beside the project's own environment."""
+    """Return the AWS CLI, installed once with exact versions next to the project's own environment."""
     stamp = AWS / "requirements.txt"
     if not stamp.exists() or stamp.read_text() != PINS.read_text():
         print(f"making {AWS.name} for the AWS CLI", file=sys.stderr)
@@ -172,7 +171,7 @@ def aws() -> Path:
 def pairs(
     runs: int, environment: dict[str, str], clear: Callable[[], None], ours: list[str], theirs: list[str]
 ) -> list[tuple[Run, Run]]:  # fmt: skip
-    """Run ours and theirs in turn, after one pair that is not counted."""
+    """Run both commands in turn, after one pair that does not count."""
     found = []
     for number in range(runs + 1):
         pair = {}
@@ -188,7 +187,7 @@ def pairs(
 
 
 def process(command: Sequence[str], environment: dict[str, str]) -> Run:
-    """Run one process to its end; what the system says of it."""
+    """Run one process to its end; return the system's figures for it."""
     began = time.perf_counter()
     with tempfile.TemporaryFile() as said:
         running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=said, stderr=subprocess.STDOUT)
@@ -202,7 +201,7 @@ def process(command: Sequence[str], environment: dict[str, str]) -> Run:
 
 
 def rows_of(what: str, found: list[tuple[Run, Run]]) -> list[tuple[str, str, str, str]]:
-    """Say medians, and the ratio pair by pair."""
+    """Return the rows of a measurement: medians, and the ratio pair by pair."""
     ours, theirs = zip(*found, strict=True)
     ratios = [one.wall_s / other.wall_s for one, other in found]
     middle = statistics.median

@@ -1,6 +1,6 @@
-"""Where the figures of a benchmark stand in a document: between two marks that bear the benchmark's name.
+"""Writes the figures of a benchmark into a document, between two marks with the benchmark's name.
 
-Invariant: what stands outside of the marks stays as it is, and a document without them is left alone.
+Invariant: text outside of the marks stays as it is, and a document without marks stays as it is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _KEPT = "\0"  # stands for a blank inside of a code span, where no line may end
 
 
 def marks(name: str) -> tuple[str, str]:
-    """Return the lines before and behind the figures of this name."""
+    """Return the lines before and after the figures of this name."""
     return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
 
 
@@ -30,7 +30,7 @@ def find_document(name: str) -> Path:
     """Return the page of docs/ that has the marks of this name.
 
     Raises:
-        InputError: none has them, or several have.
+        InputError: no page has them, or several have.
     """
     pages = [page for page in sorted(DOCS.glob("*.md")) if marks(name)[0] in page.read_text(encoding="utf-8")]
     if len(pages) != 1:
@@ -40,15 +40,15 @@ def find_document(name: str) -> Path:
 
 
 def write_between(name: str, text: str, document: Path | None = None) -> None:
-    """Put `text` in the place of what stands between the marks of this name.
+    """Replace the text between the marks of this name by `text`.
 
     Args:
         name: of the figures.
         text: Markdown, without the newline at its end; prose is wrapped.
-        document: that has the marks; found among the pages where nobody says which.
+        document: the page with the marks; without it the page is found by its marks.
 
     Raises:
-        InputError: it has not, or one of them alone.
+        InputError: the page has no marks, or only one.
     """
     begin, end = marks(name)
     document = document or find_document(name)

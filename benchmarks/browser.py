@@ -1,7 +1,7 @@
-"""A real browser without a window, its tabs, and how a page is looked at: light and dark, on a phone and on a desktop.
+"""A real browser without a window, its tabs, and the views of a page: light and dark, on a phone and on a desktop.
 
-Spoken to by the Chrome DevTools protocol, because what is asked (a media feature, a key, a picture wider than the
-screen) is in it, and a driver would be one package more. Nothing here knows which page is looked at.
+This module uses the Chrome DevTools protocol, which has all that is needed: a media feature, a key, a picture wider
+than the screen. A driver would be one package more. The module does not depend on the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import aiohttp
 
 TIME_OUT_S = 30
 TRIES = 3
-PAINT_MS = 1000  # most until something is painted, the pages' own limit
+PAINT_MS = 1000  # longest time to the first paint, the pages' own limit
 MOST_BYTES = 2_000_000  # of a page
 _FLAGS = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--hide-scrollbars",
@@ -34,7 +34,7 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a page is shown on: colors, and a screen in CSS pixels."""
+    """The view of a page: colors, and a screen in CSS pixels."""
 
     scheme: str
     screen: str
@@ -44,7 +44,7 @@ class View:
 
     @property
     def name(self) -> str:
-        """As files are called and faults are told."""
+        """The name in file names and faults."""
         return f"{self.scheme}-{self.screen}"
 
 
@@ -55,19 +55,19 @@ VIEWS = tuple(
     )
 )
 USED = VIEWS[1]
-"""The view in which a page is used by its keyboard, and printed: light, on a desktop."""
+"""The view for use by keyboard and for print: light, on a desktop."""
 
 
 @dataclass
 class Seen:
-    """What the browser said of itself while a page was open."""
+    """Messages of the browser while a page was open."""
 
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
 
 class Tab:
-    """One tab, spoken to by the Chrome DevTools protocol."""
+    """One tab, controlled by the Chrome DevTools protocol."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
@@ -92,7 +92,7 @@ class Tab:
         return dict(answer["result"])
 
     async def value(self, script: str) -> Any:
-        """Return what a script in the page evaluates to.
+        """Return the value of a script in the page.
 
         Raises:
             RuntimeError: the script failed.
@@ -103,7 +103,7 @@ class Tab:
         return found["result"].get("value")
 
     async def key(self, name: str, text: str = "") -> None:
-        """Press one key; `text` is what it writes."""
+        """Press one key; `text` is the text that the key writes."""
         await self.ask("Input.dispatchKeyEvent", type="keyDown", key=name, code=name, text=text)
         await self.ask("Input.dispatchKeyEvent", type="keyUp", key=name, code=name)
 
@@ -169,7 +169,7 @@ def _words(path: Path) -> list[str]:
 
 @asynccontextmanager
 async def tab(session: aiohttp.ClientSession, address: str, view: View) -> AsyncIterator[Tab]:
-    """Open an empty tab that shows as the view says."""
+    """Open an empty tab with the settings of the view."""
     async with session.put(f"{address}/json/new?about:blank") as answer:
         where = (await answer.json())["webSocketDebuggerUrl"]
     async with session.ws_connect(where, max_msg_size=0) as socket:
@@ -187,12 +187,12 @@ async def tab(session: aiohttp.ClientSession, address: str, view: View) -> Async
 
 
 async def shown(opened: Tab, url: str, read: Callable[[Tab], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
-    """Open the page, again where it was painted too late: a busy machine is no fault of the page.
+    """Open the page; open it again if the first paint came too late, because a busy machine is no fault of the page.
 
     Args:
-        opened: where.
+        opened: the tab.
         url: of the page.
-        read: says of the page, once it is loaded, what it is; `paint_ms` among it.
+        read: returns the state of the loaded page, with `paint_ms`.
     """
     for _ in range(TRIES):
         opened.loaded.clear()
@@ -209,7 +209,7 @@ def _late(paint_ms: float | None) -> bool:
 
 
 def widths(scrolling: str) -> str:
-    """Return the script that finds what stands out on the right; what scrolls by itself (a selector) may."""
+    """Return the script that finds elements wider than the screen, except those that scroll themselves (a selector)."""
     return f"""(() => ({{
       too_wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
       wider: [...document.querySelectorAll("body *")].filter((each) =>
@@ -219,11 +219,11 @@ def widths(scrolling: str) -> str:
 
 
 def faults(state: Mapping[str, Any], seen: Seen, own: str) -> list[str]:
-    """Return what is wrong of any page: words on its console, requests, things too wide, a late paint.
+    """Return the faults of any page: messages on its console, requests, elements too wide, a late paint.
 
     Args:
-        state: what `shown` and `widths` said of it.
-        seen: what the browser said meanwhile.
+        state: the results of `shown` and `widths`.
+        seen: the browser's messages meanwhile.
         own: the page's own address.
     """
     late = [f"painted after {state['paint_ms']} ms, not {PAINT_MS}"] if _late(state["paint_ms"]) else []
@@ -237,7 +237,7 @@ def faults(state: Mapping[str, Any], seen: Seen, own: str) -> list[str]:
 
 
 async def shoot(opened: Tab, view: View, out: Path) -> None:
-    """Take the first screen, and the whole page; two files beginning with `out`."""
+    """Take pictures of the first screen and the whole page: two files whose names begin with `out`."""
     top = await opened.ask("Page.captureScreenshot", format="png")
     _keep(out.with_suffix(".png"), top)
     tall = await opened.value("document.documentElement.scrollHeight")
@@ -247,7 +247,7 @@ async def shoot(opened: Tab, view: View, out: Path) -> None:
 
 
 async def print_page(opened: Tab, out: Path) -> None:
-    """Print the page to PDF, as its own style asks."""
+    """Print the page to PDF, with its own print style."""
     _keep(out, await opened.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True))
 
 
@@ -256,11 +256,11 @@ def _keep(path: Path, answer: Mapping[str, Any]) -> None:
 
 
 Look = Callable[[Tab, View, str], Awaitable[list[str]]]
-"""Looks at the page of an address in one view, and returns what is wrong."""
+"""Looks at the page of an address in one view, and returns the faults."""
 
 
 def look_at(page: Path, look: Look) -> list[str]:
-    """Look at a page in every view; return what is wrong, its size included.
+    """Look at a page in every view; return the faults, a wrong size included.
 
     Raises:
         SystemExit: there is no browser, or it does not start.
@@ -271,7 +271,7 @@ def look_at(page: Path, look: Look) -> list[str]:
 
 
 async def look_in_views(url: str, look: Look) -> list[str]:
-    """Look at an address in every view; return what is wrong."""
+    """Look at an address in every view; return the faults."""
     wrong = []
     async with browser() as address, aiohttp.ClientSession() as session:
         for view in VIEWS:

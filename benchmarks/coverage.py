@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py [--seeds N] [--seed N] [--write]
 
-Servers of a known true ratio are asked by the simulator's own engine, without HTTP (coverage_world.py); Tandem's
-intervals and the usual ways (coverage_ways.py) see the same requests. A few minutes on two cores that do nothing else;
-busy ones change the time it takes and nothing else, for no time of this machine enters. The same seeds give the same
-table. Ends with 1 where a promise is missed.
+The simulator's own engine runs servers of a known true ratio, without HTTP (coverage_world.py). Tandem's intervals and
+the usual ways (coverage_ways.py) see the same requests. The program takes a few minutes on two idle cores. Busy cores
+change only that time, because no time of this machine enters. The same seeds give the same table. The exit code is 1 if
+a promise is missed.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ OURS, SWAPPED, FIXED = "Tandem", "Tandem, swapped and started again", "Tandem, n
 
 
 class Cell(NamedTuple):
-    """A true ratio and how many prompts a run asks. `ratio` None: two equal servers without speculation."""
+    """A true ratio and the number of a run's prompts. `ratio` None: two equal servers without speculation."""
 
     ratio: float | None
     prompts: int
 
 
 class Known(NamedTuple):
-    """A cell, what its draft costs, and the true log speed-up that gives."""
+    """A cell, the cost of its draft, and the true log speed-up from that."""
 
     cell: Cell
     draft_ms: float | None
@@ -75,7 +75,7 @@ def known(cell: Cell) -> Known:
 
 
 def said(told: Known, seeds: int, seed: int) -> dict[str, list[Said]]:
-    """Return what each way says of `seeds` runs of a cell."""
+    """Return the answers of each way for `seeds` runs of a cell."""
     rng = np.random.default_rng([SEED, seed, told.cell.prompts, round(1000 * math.exp(told.log))])
     servers = (PLAIN, Server(told.draft_ms))
     served = [coverage_world.engine(server, 10 * seed + arm) for arm, server in enumerate(servers)]
@@ -96,7 +96,7 @@ def said(told: Known, seeds: int, seed: int) -> dict[str, list[Said]]:
 
 
 class Row(NamedTuple):
-    """What a way said of all runs of a cell: shares of them, its interval's width, and how many runs there were."""
+    """Answers of a way for all runs of a cell: shares of the runs, the interval's width, and the number of runs."""
 
     told: Known
     way: str
@@ -108,7 +108,7 @@ class Row(NamedTuple):
 
     @property
     def false(self) -> float:
-        """Share of runs with a verdict that is not true: any where servers are alike, the opposite elsewhere."""
+        """Share of runs with a false verdict: any verdict if the servers are alike, else the opposite one."""
         ratio = self.told.cell.ratio
         if ratio is None or ratio == 1:
             return self.faster + self.slower
@@ -116,7 +116,7 @@ class Row(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether what is promised of it holds."""
+        """Whether the promise of the way holds."""
         promised = self.told.cell.ratio is not None and self.way in (OURS, SWAPPED)
         chance = CHANCE * math.sqrt(HIGH * (1 - HIGH) / self.runs)
         return not promised or LOW <= self.covers <= HIGH + chance
@@ -149,7 +149,7 @@ def rows(seeds: int, cells: Sequence[Cell], seed: int) -> Iterator[Row]:
 
 
 class Shares(NamedTuple):
-    """Of whole reports that call a cell: with a control round, which is promised, and without one."""
+    """Shares of whole reports that call a cell: with a control round, which has a promise, and without one."""
 
     controlled: float
     bare: float
@@ -210,7 +210,7 @@ def _covered(one: Row) -> str:
 
 
 def main() -> int:
-    """Print the tables; 1 where a promise is missed."""
+    """Print the tables; return 1 if a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a cell (default 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the runs' draws, from 0 (default 0)")

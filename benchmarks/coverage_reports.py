@@ -1,8 +1,8 @@
 """Whole reports on servers that are as fast as each other: how often any cell says faster or slower.
 
-Two nulls. `drafts`: both servers speculate, each good at other prompts, so every prompt differs and their mean does
-not. `equal`: the same server twice, without speculation. Each run is judged with the control round that `tandem bench
-run` adds, and once more without.
+There are two nulls. `drafts`: both servers speculate, each good at other prompts, so every prompt differs and their
+mean does not. `equal`: the same server twice, without speculation. Each run is judged with the control round that
+`tandem bench run` adds, and again without it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DRAFT_MS = 10.0
 
 
 class Called(NamedTuple):
-    """How many reports call any cell: with a control round, as a run has one unless told not to, and without."""
+    """Number of reports that call any cell: with a control round, which a run has by default, and without."""
 
     controlled: int
     bare: int
@@ -100,7 +100,7 @@ def _columns(classes: Sequence[Seen], arms: Sequence[int], rounds: Sequence[int]
 
 
 def observed(classes: Sequence[Seen], itself: Sequence[Seen]) -> RequestTable:
-    """Return what a client saw of every class, and of the baseline against itself, as the observations of one run."""
+    """Return a client's view of every class, and of the baseline against itself, as the observations of one run."""
     control = control_numbers(ROUNDS, 1)
     others = [number for number in range(ROUNDS + 1) if number not in control]
     parts = _columns(classes, (0, 1), others), _columns(itself, (0, 2), list(control))

@@ -1,4 +1,4 @@
-"""Ways to conclude from one run which server is faster: Tandem's, and those that are usual. All see the same requests.
+"""Ways to conclude from one run which server is faster: Tandem's and the usual ones. All see the same requests.
 
 Every way answers with a log speed-up, its interval and a word. Ways without an interval have ends that are not numbers.
 """
@@ -26,7 +26,7 @@ _RESAMPLES = 1_000
 
 
 class Said(NamedTuple):
-    """What a way says of one run: log speed-up, ends of its 95 % interval, and 1 faster, -1 slower, 0 neither."""
+    """Answer of a way for one run: log speed-up, ends of its 95 % interval, and 1 faster, -1 slower, 0 neither."""
 
     log: float
     low: float
@@ -35,7 +35,7 @@ class Said(NamedTuple):
 
 
 def by_prompt(seen: Seen, metric: str) -> Said:
-    """Tandem's: one log-ratio a prompt, of medians over rounds; prompts are resampled."""
+    """Answer in Tandem's way: one log-ratio a prompt, of medians over rounds; prompts are resampled."""
     base, spec = seen.of(metric)
     by_round = np.log(base / spec).T
     medians = np.log(np.median(base, axis=0) / np.median(spec, axis=0))
@@ -44,7 +44,7 @@ def by_prompt(seen: Seen, metric: str) -> Said:
 
 
 def by_prompt_and_start(seen: Seen, metric: str) -> Said:
-    """Tandem's where every round meets a start and a placement of its own: prompts and starts are crossed."""
+    """Answer in Tandem's way if every round has its own start and placement: prompts and starts are crossed."""
     base, spec = seen.of(metric)
     rounds = np.arange(base.shape[0])
     ratios = np.log(base / spec).T
@@ -54,7 +54,7 @@ def by_prompt_and_start(seen: Seen, metric: str) -> Said:
 
 
 def by_request(seen: Seen, metric: str) -> Said:
-    """Resample pairs of requests as if each were a prompt of its own; percentiles of the geometric mean."""
+    """Resample pairs of requests as if each were a separate prompt; take percentiles of the geometric mean."""
     base, spec = seen.of(metric)
     logs = np.log(base / spec).ravel()
     means = np.sort(_weights(len(logs)) @ logs)
@@ -80,7 +80,7 @@ WAYS: Mapping[str, Callable[[Seen, str], Said]] = {
     "medians of 8": medians_of_few,
     "time per chunk": by_chunk,
 }
-"""The usual ways, beside Tandem's."""
+"""Tandem's way and the usual ways."""
 
 
 @lru_cache(maxsize=8)

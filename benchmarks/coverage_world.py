@@ -1,14 +1,14 @@
 """Runs of two servers in virtual time, whose true ratio is known: the simulator's own engine, without HTTP.
 
-The engine is asked as a run asks it: rounds of turns A B B A, then B A A B, a closed loop in each turn, every round in
-an order of its own. It gives times of work. What the world adds is put upon them: a machine that drifts, stalls, a
-half of the host that is slower, a start that was unlucky. A factor on all of a server's speed is a factor on its times
-of work, so one simulated run serves in every world.
+The engine gets requests as in a run: rounds of turns A B B A, then B A A B, a closed loop in each turn, a new order in
+every round. The engine gives times of work. The world then adds its effects: a machine that drifts, stalls, a slower
+half of the host, an unlucky start. A factor on all of a server's speed is a factor on its times of work, so one
+simulated run serves in every world.
 
-Prompts are a population of POPULATION, each with its chance of acceptance, its length and its tokens; a run asks a few
+Prompts are a population of POPULATION, each with its chance of acceptance, its length and its tokens; a run sends a few
 of them, drawn at random. The truth of a prompt is the ratio of its median times over endless repeats in an undisturbed
-world; the true ratio is the geometric mean over the population. `truth` finds it by asking every prompt of it many
-times, with draws of its own; the draft's cost is chosen so that it is near the ratio wanted.
+world; the true ratio is the geometric mean over the population. `truth` computes it from many requests of every prompt,
+with separate draws. The draft's cost is chosen so that the true ratio is near the wanted one.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ Law = Literal["plain", "speculates"]
 
 
 class Server(NamedTuple):
-    """What is served.
+    """Settings of a server.
 
     Args:
-        draft_ms: one draft forward; the window has WINDOW of them. None: it does not speculate.
-        order: which prompt of the population takes whose acceptance; None: each its own.
+        draft_ms: one draft forward; the window has WINDOW of them. None: the server does not speculate.
+        order: the prompt whose acceptance each prompt of the population takes; None: each its own.
     """
 
     draft_ms: float | None
@@ -65,7 +65,7 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True)
 class Work:
-    """What the engine did in one run, in seconds of work from the run's begin. Shapes: (arms, rounds, prompts).
+    """Work of the engine in one run, in seconds of work from the run's begin. Shapes: (arms, rounds, prompts).
 
     Args:
         asked_s, first_s, ended_s: when each request was sent, and its first and last burst came.
@@ -82,7 +82,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a client saw of one run, in ms. Shapes: (arms, rounds, prompts)."""
+    """A client's view of one run, in ms. Shapes: (arms, rounds, prompts)."""
 
     ttft_ms: Values
     e2e_ms: Values
@@ -96,11 +96,11 @@ class Seen:
 
     @property
     def chunk_itl_ms(self) -> Values:
-        """What llmperf calls inter-token latency: the whole time over the chunks, the role's one counted."""
+        """Inter-token latency by llmperf: the whole time over the chunks, the chunk of the role included."""
         return self.e2e_ms / (self.chunks + 1)
 
     def first(self, rounds: int) -> Seen:
-        """Return the first rounds alone."""
+        """Return only the first rounds."""
         return Seen(*(values[:, :rounds] for values in (self.ttft_ms, self.e2e_ms, self.tokens, self.chunks)))
 
     def of(self, metric: str) -> Values:
@@ -138,7 +138,7 @@ def engine(server: Server, seed: int) -> BatchingEngine:
 
 
 def ask(served: BatchingEngine, jobs: Sequence[EngineRequest], at_s: float) -> float:
-    """Ask a turn in a closed loop; return when its last request ended."""
+    """Send the requests of a turn in a closed loop; return when its last request ended."""
     waiting = iter(jobs)
     for job in itertools.islice(waiting, CONCURRENCY):
         job.arrived_s = at_s
@@ -154,7 +154,7 @@ def ask(served: BatchingEngine, jobs: Sequence[EngineRequest], at_s: float) -> f
 def run(
     served: Sequence[BatchingEngine], plain: Sequence[bool], prompts: Whole, rounds: int, rng: np.random.Generator
 ) -> Work:
-    """Ask `prompts` in `rounds` rounds of every arm, as an interleaved run does."""
+    """Send `prompts` in `rounds` rounds to every arm, as an interleaved run does."""
     _, output, lengths = population()
     arms = range(len(served))
     names = [str(arm) for arm in arms]
@@ -180,7 +180,7 @@ def run(
 
 
 class World(NamedTuple):
-    """What a run met beside its servers' work.
+    """Disturbances of a run, in addition to its servers' work.
 
     Args:
         trend: log of how much slower the machine is at the end than at the begin.
@@ -199,17 +199,17 @@ class World(NamedTuple):
 
 
 DRIFT = 0.15
-"""Most that the machine drifts over a run, either way: log."""
+"""Largest drift of the machine over a run, either way: log."""
 
 WAVE = 0.05
 STALL_EVERY_S = 60.0
 STALL_S = 0.5
 EFFECT = math.log(1.03)
-"""What the slower half costs, and the spread of what a start costs."""
+"""The cost of the slower half, and the spread of the cost of a start."""
 
 
 def world(work: Work, rng: np.random.Generator) -> World:
-    """Draw a world with drift and stalls, in which halves and starts are alike."""
+    """Draw a world with drift and stalls, and with equal halves and starts."""
     count = int(rng.poisson(work.all_s / STALL_EVERY_S))
     return World(
         trend=float(rng.uniform(-DRIFT, DRIFT)), wave=WAVE, waves=float(rng.uniform(0.5, 3)),
@@ -222,7 +222,7 @@ def halves_and_starts(arms: int, rounds: int, rng: np.random.Generator, *, swaps
     """Return the log factors of two halves, one EFFECT apart, and of starts. Shapes: (arms, rounds).
 
     Args:
-        swaps: every round the arms change halves and both start again; else they stay as they began.
+        swaps: in every round the arms change halves and both start again; otherwise they stay as they began.
     """
     flip = int(rng.integers(2))
     if not swaps:
@@ -234,7 +234,7 @@ def halves_and_starts(arms: int, rounds: int, rng: np.random.Generator, *, swaps
 
 
 def seen(work: Work, met: World) -> Seen:
-    """Return what a client sees of `work` in a world."""
+    """Return a client's view of `work` in a world."""
     grid = np.linspace(0, work.all_s, 257)
     share = grid / work.all_s
     slow = np.exp(met.trend * share + met.wave * np.sin(2 * math.pi * met.waves * share + met.phase))
@@ -254,7 +254,7 @@ def seen(work: Work, met: World) -> Seen:
 
 
 def undisturbed(work: Work) -> Seen:
-    """Return what a client sees of `work` where nothing else happens."""
+    """Return a client's view of `work` without disturbances."""
     return Seen(1e3 * (work.first_s - work.asked_s), 1e3 * (work.ended_s - work.asked_s), work.tokens, work.chunks)
 
 
@@ -265,7 +265,7 @@ def truth(servers: Sequence[Server], prompts: int, *, repeats: int, seed: int) -
     """Return the true log-ratio of two servers by metric: every prompt of the population, `repeats` times each.
 
     Args:
-        prompts: how many a run asks together; the whole population is asked in runs of so many.
+        prompts: number of prompts in a run; runs of so many cover the whole population.
     """
     rng = np.random.default_rng([SEED, seed])
     served = [engine(server, seed + arm) for arm, server in enumerate(servers)]
@@ -281,4 +281,4 @@ def truth(servers: Sequence[Server], prompts: int, *, repeats: int, seed: int) -
 
 PLAIN = Server(None)
 DRAFT_MS = {0.8: 26.2, 1.0: 19.3, 1.05: 17.98, 1.5: 10.09, 3.0: 0.889}
-"""What a draft must cost for E2E to be near so many times as fast as without; the truth is simulated."""
+"""Cost of a draft with which E2E is near so many times as fast as without; the truth is simulated."""

@@ -1,11 +1,11 @@
 """Measure servers that share no code with Tandem, as `tandem bench run` measures any server; `make others`.
 
 llama.cpp's own server, plain and with n-gram drafts, xpyd-sim and mock-llm run on loopback, 288 requests a run. The
-table says how each calls itself, how many requests failed or were asked again, and Tandem's TPOT beside the server's
-own log. It is printed and written into docs/accuracy.md, between its two markers.
+table gives each server's own name, how many requests failed or were retried, and Tandem's TPOT next to the server's own
+log. The program prints the table and writes it into docs/accuracy.md, between its two markers.
 
-Exit codes: 0 done; 1 a request failed or is missing, or a TPOT is more than 2 % off the server's log; 3 a server cannot
-be had or run.
+Exit codes: 0 done; 1 a request failed or is missing, or a TPOT is more than 2 % off the server's log; 3 a server is not
+available or does not run.
 """
 
 from __future__ import annotations
@@ -61,18 +61,18 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class ForeignError(RuntimeError):
-    """A server cannot be had or run; the text says what to do."""
+    """A server is not available or does not run; the text says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignServer:
-    """One server of others.
+    """One server of another project.
 
     Args:
         name: the arm's.
         command: starts it; {port}, {folder}, {python} and {node} stand for their values.
-        read_tpots_ms: reads the time per output token of each request, in order, from the server's own log; None where
-            it keeps none.
+        read_tpots_ms: reads the time per output token of each request, in order, from the server's own log; None if
+            the server keeps no log.
         log: file of that log in the run's folder.
         environment: variables; {port} stands for the port.
     """
@@ -94,9 +94,9 @@ class Measurement:
         model: as they serve it.
         rounds: without the control round.
         concurrency: requests in flight.
-        classes: of the suite; PROMPTS are taken of them in equal parts.
+        classes: of the suite; PROMPTS come from them in equal parts.
         max_tokens: of an answer.
-        question: what its recorded stream answers.
+        question: the prompt of its recorded stream.
     """
 
     name: str
@@ -117,7 +117,7 @@ def read_llama_cpp_log(path: Path) -> list[float]:
 
 
 def read_xpyd_sim_log(path: Path) -> list[float]:
-    """Return each request's time per output token by xpyd-sim's log, in ms; it waits before each token."""
+    """Return each request's time per output token by xpyd-sim's log, in ms; xpyd-sim waits before each token."""
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     return [entry["total_ms"] / entry["output_tokens"] if entry["output_tokens"] else float("nan") for entry in entries]
 
@@ -198,7 +198,7 @@ def running(servers: Sequence[ForeignServer], folder: Path) -> Iterator[dict[str
     """Start servers, wait until they answer, yield their addresses by name, and stop them.
 
     Raises:
-        ForeignError: one does not answer; the end of what it printed is in the text.
+        ForeignError: a server does not answer; the end of its output is in the text.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -244,7 +244,7 @@ def _wait(server: ForeignServer, process: subprocess.Popen[bytes], url: str, pri
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What came of one server; TPOTs are means in ms over the requests that have one, None where nobody counts."""
+    """Result of one server; TPOTs are means in ms over the requests that have one, None where nobody counts."""
 
     measurement: str
     server: str
@@ -284,7 +284,7 @@ def measure(measurement: Measurement, folder: Path) -> list[Row]:
             "--out", str(folder / "run"),
         ]  # fmt: skip
         print(shlex.join(command), file=sys.stderr)
-        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # its verdict is no matter here
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # its verdict does not matter here
     if not (folder / "run" / "summary.json").exists():
         raise ForeignError(f"`tandem bench run` left no summary in {folder}; what it said stands above")
     return read_rows(measurement, folder)
@@ -322,10 +322,10 @@ def _names(arm: manifest.ManifestArm) -> str:
 
 
 def read_logged_ms(server: ForeignServer, folder: Path, requests: int) -> float | None:
-    """Return the mean of the log's last requests: the probe and the warm-up stand before them.
+    """Return the mean of the log's last requests: the probe and the warm-up are before them.
 
     Raises:
-        ForeignError: the log holds fewer requests than were asked.
+        ForeignError: the log has fewer requests than were sent.
     """
     if server.read_tpots_ms is None:
         return None

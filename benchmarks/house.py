@@ -1,7 +1,7 @@
 """Measure how easily the source can be found, read and changed; exit 1 where a limit is missed (`make lint`).
 
-The figures are no goal in themselves: a name that only dodges a pattern, or code moved out of the measured folders, is
-a defect. The product is every tracked Python file but those of NOT_PRODUCT.
+The figures are not a goal: a name that only avoids a pattern, or code moved out of the measured folders, is a defect.
+The product is every tracked Python file except those of NOT_PRODUCT.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 @dataclass
 class SourceCount:
-    """What some files hold: lines, and the names they give."""
+    """Counts over some files: their lines and names."""
 
     code_lines: int = 0
     docstring_lines: int = 0
@@ -93,7 +93,7 @@ class SourceCount:
 
 
 def list_rows(paths: Iterable[Path]) -> list[tuple[str, float, float, list[str]]]:
-    """Return what is limited, the figure, its limit (negative: a least one), and the names that count."""
+    """Return rows: the limited quantity, its figure, the limit (negative: a least one), and the names that count."""
     files = list(paths)
     product, rehearsal = SourceCount(), SourceCount()
     for path in files:
@@ -179,7 +179,7 @@ def split_words(name: str) -> list[str]:
 
 
 def is_participle(word: str) -> bool:
-    """Return whether a word is, or ends as, a past participle."""
+    """Return whether a word is a past participle, or has the end of one."""
     word = word.strip("_").lower()
     ends = len(word) > len("need") and word.endswith("ed") and not word.endswith("eed")
     return word in IRREGULAR_WORDS.split() or (ends and word not in NO_PARTICIPLES.split())
@@ -191,13 +191,13 @@ def is_property(node: Function) -> bool:
 
 
 def count_body_lines(node: Function) -> int:
-    """Return the lines of a function's body, its docstring apart."""
+    """Return the lines of a function's body, without its docstring."""
     body = node.body[1:] if ast.get_docstring(node) is not None else node.body
     return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
 
 
 def main() -> int:
-    """Print each figure beside its limit; return 1 where one is missed."""
+    """Print each figure next to its limit; return 1 if one is missed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--names", action="store_true", help="list the names that count against a limit")
     show_names = parser.parse_args().names

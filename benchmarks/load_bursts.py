@@ -1,4 +1,4 @@
-"""The same tokens a second in bursts of 1 to 8: what stays, and what a count of chunks makes of it."""
+"""The same tokens a second in bursts of 1 to 8: figures that stay the same, and those by a count of chunks."""
 
 from __future__ import annotations
 

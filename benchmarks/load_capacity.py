@@ -1,7 +1,7 @@
-"""How many streams one machine can time: what each tool adds to the time of a chunk, side by side.
+"""How many streams one machine can time: the delay that each tool adds to a chunk, side by side.
 
-The server gives every stream a phase of its own, so that chunks come evenly and not all at one instant, and logs when
-it wrote each. Added delay is arrival at the tool less that time. Server and tool share the machine's cores.
+The server gives every stream its own phase, so that chunks come evenly and not all at one instant. It logs the time of
+each write. Added delay is arrival at the tool minus that time. Server and tool share the machine's cores.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tandem.bench.request_metrics import compute_request_metrics
 RATES = (20, 50)
 STREAMS = (4, 32, 64, 128, 256, 384, 512, 768)
 SECONDS = 6
-FIRST_MS = 1000  # every stream has begun before the first has its first chunk
+FIRST_MS = 1000  # every stream has begun before the first one gets a chunk
 LIMIT_MS = 2.0
 AIPERF = servers_apart.ROOT / ".venv-aiperf"
 TOKENIZER = """
@@ -52,7 +52,7 @@ PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Streams at once, each of so many chunks a second."""
+    """Load on a tool: streams at once, and chunks a second of each."""
 
     streams: int
     rate: int
@@ -92,7 +92,7 @@ class Timed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
-    """What llmperf, which keeps no chunk, makes of one load: its TTFT and its time per chunk less the true ones."""
+    """llmperf's result for one load: TTFT and time per chunk minus the true ones; llmperf keeps no chunk."""
 
     load: Load
     ttft_error_ms: float
@@ -100,7 +100,7 @@ class Stepped:
 
     @property
     def holds(self) -> bool:
-        """Whether its TTFT is within the limit of the others' added delay."""
+        """Whether llmperf's TTFT is within the limit of the others' added delay."""
         return self.ttft_error_ms < LIMIT_MS
 
 
@@ -228,7 +228,7 @@ def _has_text(value: str) -> bool:
 
 
 def _aiperf_home() -> Path:
-    """Return a home with a tokenizer that aiperf loads and, told to take the server's counts, never asks."""
+    """Return a home with a tokenizer that aiperf loads but never uses, because it takes the server's counts."""
     if not (AIPERF / "bin" / "aiperf").exists():
         raise parts.PartError("aiperf is not installed; run `make bench-load`, which makes .venv-aiperf")
     home = AIPERF / "hub-home"
@@ -245,7 +245,7 @@ def highest(rows: Sequence[Timed], tool: str, rate: int) -> int:
 def disagreement(rows: Sequence[Timed]) -> float:
     """Return the largest relative difference of the tools' TPOT at the lightest load of each rate.
 
-    Under more streams the table shows whose TPOT moves: the server's gap beside it does not.
+    Under more streams the table shows which tool's TPOT changes, next to the server's gap, which does not.
     """
     lightest = [row for row in rows if row.load.streams == STREAMS[0]]
     by_rate = {rate: [row.tpot_p50_ms for row in lightest if row.load.rate == rate] for rate in RATES}

@@ -1,6 +1,6 @@
-"""What the parts of `benchmarks/load.py` share: prompts that ask for a schedule, and Tandem as their client.
+"""Shared functions of the parts of `benchmarks/load.py`: prompts that request a schedule, and Tandem as their client.
 
-Invariant: a client is started as its user starts it.
+Invariant: a client starts as its user starts it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from servers_apart import ROOT, Server
 
 
 class PartError(Exception):
-    """A client did not do what it is held to; the sentence says where its words are."""
+    """A client failed; the sentence says where its output is."""
 
 
 def schedule(**fields: Any) -> str:
-    """Return a prompt that asks the independent server for a schedule."""
+    """Return a prompt that requests a schedule from the independent server."""
     return f"#schedule {json.dumps(fields)}"
 
 
@@ -36,7 +36,7 @@ def write_suite(path: Path, prompts: Sequence[tuple[str, str]], max_tokens: int)
 
 
 def bench_run(server: Server, suite: Path, out: Path, *flags: str) -> Path:
-    """Measure one server in one round and a control round, in a process of its own; return the folder."""
+    """Measure one server in one round and a control round, in a separate process; return the folder."""
     command = [
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"measured={server.url}", "--model", server.model,
         "--suite", str(suite), "--rounds", "1", "--out", str(out), *flags,

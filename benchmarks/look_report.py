@@ -1,8 +1,8 @@
 """`make look`: a verdict's report in a real browser, light and dark, on a phone, on a desktop and on paper.
 
-Checks what only a browser knows (nothing on the console, no request to anywhere, nothing wider than the screen, no
-letters cut at a chart's edge, the keyboard comes to the figures and opens their tables, the first paint in time), and
-leaves screenshots and a printed PDF for a person's eye. Not part of `make test`.
+The program checks facts that only a browser knows. The console is empty, the page requests nothing, no element is wider
+than the screen, and no letter is cut at a chart's edge. The keyboard reaches the figures and opens their tables, and
+the first paint is in time. It leaves screenshots and a printed PDF for a person. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from browser import USED, Tab, View, faults, look_at, print_page, shoot, shown, widths
 
-FRAME_S = 0.3  # until the first paint of a page that is loaded stands in its own records
+FRAME_S = 0.3  # until a loaded page has its first paint in its own records
 _STATE = """({
   paint_ms: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? NaN,
   elements: document.querySelectorAll("*").length,
@@ -41,7 +41,7 @@ _LAID_OUT = """(() => {
 
 
 async def look(opened: Tab, view: View, url: str, out: Path) -> list[str]:
-    """Look at one report in one view; leave its pictures in `out` and return what is wrong."""
+    """Look at one report in one view; leave its pictures in `out` and return the faults."""
     state = await shown(opened, url, _loaded)
     await opened.value(_ALL_SHOWN)
     state |= await opened.value(_LAID_OUT) | await opened.value(widths(".wide-table, svg, nav"))
@@ -64,7 +64,7 @@ async def _loaded(opened: Tab) -> dict[str, Any]:
 
 
 async def _used(opened: Tab) -> list[str]:
-    """Go through the page by its keyboard; return what does not answer."""
+    """Use the page by keyboard; return the parts that do not answer."""
     wrong = []
     await opened.key("Tab")
     if await opened.value("document.activeElement.className") != "skip":
@@ -90,7 +90,7 @@ def main(pages: list[Path], out: Path) -> int:
         out: folder of the pictures, one in it for each run.
 
     Returns:
-        0 where nothing is wrong, 1 where something is.
+        0 without faults, 1 with faults.
     """
     wrong = []
     for page in pages:

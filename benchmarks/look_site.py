@@ -1,7 +1,8 @@
 """`make look-site`: the site of docs/ in a real browser, light and dark, on a phone and on a desktop.
 
-Checks what only a browser knows (nothing on the console, no request to anywhere but the site's own files, nothing wider
-than the screen, the search finds a word), and leaves screenshots for a person's eye. Not part of `make test`.
+The program checks facts that only a browser knows. The console is empty, the page requests only the site's own files,
+no element is wider than the screen, and the search finds a word. It leaves screenshots for a person. Not part of `make
+test`.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _FOUND = 'document.querySelectorAll(".md-search-result__item").length'
 
 
 async def look(opened: Tab, view: View, url: str, *, root: str, out: Path) -> list[str]:
-    """Look at one page in one view; leave its pictures in `out` and return what is wrong."""
+    """Look at one page in one view; leave its pictures in `out` and return the faults."""
     await shown(opened, url, _read_paint)
-    await opened.value("localStorage.clear()")  # the view before has left its colors there
+    await opened.value("localStorage.clear()")  # the last view left its colors there
     state = await shown(opened, url, _read_paint)
     state |= await opened.value(widths(_SCROLLING))
     await shoot(opened, view, out / view.name)
@@ -59,7 +60,7 @@ async def _read_paint(opened: Tab) -> dict[str, Any]:
 
 
 def main(site: Path, pages: list[str], out: Path) -> int:
-    """Look at pages of the site; 0 where nothing is wrong, 1 where something is.
+    """Look at pages of the site; return 0 without faults, 1 with faults.
 
     Args:
         site: its folder.
@@ -83,10 +84,10 @@ def main(site: Path, pages: list[str], out: Path) -> int:
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves the site's files and says nothing of each request."""
+    """Serves the site's files without a log of requests."""
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":

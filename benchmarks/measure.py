@@ -1,4 +1,4 @@
-"""Measure what the issue of speed asks: synthesis, check and render; print Markdown for docs/performance.md.
+"""Measure the speed of synthesis, check and render; print Markdown for docs/performance.md.
 
 Every figure is the median of several runs of a whole process or of a call after imports, on this machine.
 """
@@ -65,7 +65,7 @@ def _environment() -> dict[str, str]:
 
 
 def synthesis(runs: int, folder: Path) -> list[tuple[str, float, str]]:
-    """Measure `python app.py` with 1, 5 and 10 environments in turn, so that a slow minute meets all."""
+    """Measure `python app.py` with 1, 5 and 10 environments in turn, so that a slow minute affects all."""
     variables = {}
     for count in (1, 5, 10):
         environments, experiments = copies(count, folder / str(count))
@@ -92,7 +92,7 @@ def compare_turns(turns: list[tuple[float, float]]) -> tuple[float, str]:
 
 
 def checking(runs: int, folder: Path) -> list[tuple[str, float, str]]:
-    """Measure `tandem check` of 10 environments against Python's own start."""
+    """Measure `tandem check` of 10 environments, compared with Python's own start."""
     environments, experiments = copies(10, folder / "check")
     start = process_s([sys.executable, "-c", "pass"], runs)
     command = ["-m", "tandem", "check", "--environments", str(environments), "--experiments", str(experiments)]
@@ -136,7 +136,7 @@ def print_profile(folder: Path) -> None:
     with cProfile.Profile() as profile:
         app.build_app(hosts[1:], inputs.catalogue, outdir=str(folder / "further")).synth()
     print("| function | calls | ms |\n|---|---|---|")
-    rows = sorted(pstats.Stats(profile).stats.items(), key=lambda row: -row[1][3])  # by time with what is called
+    rows = sorted(pstats.Stats(profile).stats.items(), key=lambda row: -row[1][3])  # by time, called functions included
     for (file, _, function), (_, calls, _, seconds, _) in rows:
         path = Path(file)
         is_message = path.match("jsii/_kernel/providers/process.py") and function == "send"

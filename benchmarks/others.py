@@ -1,7 +1,7 @@
-"""How much of this machine other programs take, so that a measurement of time is not taken on a busy one.
+"""Other programs' use of this machine, so that no time is measured on a busy one.
 
-Invariant: what is ours is not counted as others': this process, its children that ended, and the process groups named.
-Linux alone tells (proc(5)); elsewhere every figure is None.
+Invariant: our own processes do not count as others: this process, its ended children, and the named process groups.
+Only Linux gives the figures (proc(5)); elsewhere every figure is None.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 PROC = Path("/proc")
 MOST = 0.1  # of all CPUs; a desktop at rest takes 0.01 to 0.03
 LOOK_S = 3.0
-_IDLE = slice(3, 5)  # idle and iowait, of the eight that are no guest's (proc_stat(5))
+_IDLE = slice(3, 5)  # idle and iowait, of the eight that are not for guests (proc_stat(5))
 _FIELDS = 8
 _GROUP, _USER, _SYSTEM = 2, 11, 12  # of /proc/PID/stat after the name (proc_pid_stat(5), fields 5, 14 and 15)
 
@@ -30,7 +30,7 @@ class Taken:
 
 
 def taken(groups: Iterable[int] = ()) -> Taken | None:
-    """Return what is taken so far; None where this system does not say.
+    """Return the processor time so far; None if this system does not give it.
 
     Args:
         groups: process groups whose work is ours.
@@ -56,7 +56,7 @@ def _of_group(groups: set[int]) -> Iterable[int]:
 
 
 def share(before: Taken | None, after: Taken | None) -> float | None:
-    """Return the share of all CPUs that others took between two looks, 0 to 1; None where it is not known."""
+    """Return the share of all CPUs that others took between two looks, 0 to 1; None if not known."""
     if before is None or after is None or after.all <= before.all:
         return None
     theirs = (after.busy - before.busy) - (after.ours - before.ours)

@@ -23,7 +23,7 @@ REPEATS = 5
 
 
 def main() -> int:
-    """Print both times; 0."""
+    """Print both times; return 0."""
     target, share = load_catalogue().models["Qwen/Qwen3-32B"], fit_draft_share(load_published())
     load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
     drafts, windows, loads = [f"draft-{number}" for number in range(4)], range(1, 16), (1, 4, 16, 64)

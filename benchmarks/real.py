@@ -1,11 +1,12 @@
-"""Measure real vLLM servers with real speculation on this machine, beside their own counters, and judge; `make real`.
+"""Measure real vLLM servers with real speculation on this machine, compare their counters, and judge; `make real`.
 
-Two servers at a time, which differ in speculation alone: n-gram drafts against none, then the model as its own draft
-against none. Tandem's own load measures them (`tandem bench run`, A B B A); real_table.py recomputes every figure
-from what it recorded. The tables are printed and written into docs/accuracy.md, between its two markers.
+The program measures two servers at a time, which differ only in speculation: n-gram drafts against none, then the model
+as its own draft against none. Tandem's own load measures them (`tandem bench run`, A B B A); real_table.py recomputes
+every figure from the records. The program prints the tables and writes them into docs/accuracy.md, between its two
+markers.
 
-Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM cannot be had or run, or this
-machine is busy; 4 a control failed, so a verdict is void.
+Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM is not available or does not run,
+or this machine is busy; 4 a control failed, so a verdict is void.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
 from tandem.errors import InputError, TandemError  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
-FIGURES = "make real"  # as their marks in the document say
+FIGURES = "make real"  # name of the marks in the document
 FACTS = real_records.FACTS
 PAIRS = ("ngram", "self-draft")
 JUDGED = "structured,open-ended"
@@ -53,7 +54,7 @@ OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, VOID, INTERRUPTED = 0, 1, 2, 3, 4, 13
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How one pair is measured."""
+    """Settings for the measurement of one pair."""
 
     name: str
     speculation: dict[str, Any]
@@ -117,7 +118,7 @@ def measured(options: argparse.Namespace) -> Path:
     """Measure both pairs into a new folder and return it.
 
     Raises:
-        VllmSetupError: the machine is busy, vLLM cannot be had, a server does not come up, or a run failed.
+        VllmSetupError: the machine is busy, vLLM is not available, a server does not start, or a run failed.
     """
     share = others.look()
     if share is not None and share > others.MOST and not options.busy:
@@ -157,7 +158,7 @@ def busy(share: float) -> str:
 
 
 def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
-    """Start a pair, measure it, stop it; what is known of it beside the records.
+    """Start a pair, measure it, stop it; return the facts that are not in the records.
 
     Raises:
         VllmSetupError: as `measured` says.
@@ -207,13 +208,13 @@ def _run_bench(asked: Asked, arms: dict[str, CpuVllmServer]) -> int:
     running = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)
     try:
         return running.wait()
-    except KeyboardInterrupt:  # it heard the same signal, and writes what it has
+    except KeyboardInterrupt:  # the bench got the same signal, and writes its records
         running.wait()
         raise
 
 
 def versions() -> dict[str, str]:
-    """The packages that decide what is measured, from the pinned list."""
+    """Return the packages on which the measurement depends, from the pinned list."""
     pins = {}
     for line in REQUIREMENTS.read_text().splitlines():
         name, equal, version = line.partition("==")
@@ -223,7 +224,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> str:
-    """This machine, as a reader of the figures must know it."""
+    """Return a description of this machine, for readers of the figures."""
     model = ""
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -233,10 +234,10 @@ def machine() -> str:
 
 
 def section(folder: Path) -> tuple[list[str], bool]:
-    """Return the generated part of the document, and whether something in it contradicts itself.
+    """Return the generated part of the document, and whether its figures contradict each other.
 
     Raises:
-        InputError: the folder holds no measurement.
+        InputError: the folder has no measurement.
     """
     facts = _facts(folder)
     lines = [_describe_measurement(facts), ""]
@@ -253,7 +254,7 @@ def section(folder: Path) -> tuple[list[str], bool]:
 
 
 def _describe_measurement(facts: dict[str, Any]) -> str:
-    """Return by which command, when, on which machine and how it was measured, as a line of Markdown."""
+    """Return command, date, machine and method of the measurement, as a line of Markdown."""
     packages = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     when, how = facts["utc"][:16].replace("T", " "), f"OMP_NUM_THREADS={facts['threads']}, {HOW}"
     return f"`{facts['command']}`, {when} UTC, {facts['machine']}; {packages}; {how}."
@@ -290,7 +291,7 @@ def _speed(share: float | None, run: real_table.Run) -> str:
 
 
 def _warmth(run: real_table.Run) -> str:
-    """Say whether every arm's figures stood still before the first record."""
+    """Say whether every arm's figures were stable before the first record."""
     warm = run.manifest.warm_up
     unsteady = [arm for arm, one in warm.items() if not one.stable]
     if unsteady or not warm:

@@ -1,16 +1,16 @@
-"""The records of `make real` as the repository keeps them, so that others can compute with them: real_records/.
+"""The records of `make real` in the repository, so that others can compute with them: real_records/.
 
     python benchmarks/real_records.py build/real_records
 
 unpacks them into a new folder, which `tandem bench report` and `benchmarks/real.py --report` read like any other.
 
-Kept are the folders of `tandem bench run` themselves, packed, with what `make real` knows beside them (facts.json). A
-table of TTFT, E2E and TPOT would be smaller, but it would be a second form of a request, which no verdict could be made
-from and whose figures nobody could derive anew. So texts and token ids stay too: without them the verdict would lose
-what it says of the outputs. Packed, both runs take a fifth of their 1.2 MB.
+The repository keeps the folders of `tandem bench run` themselves, packed, with the further facts of `make real`
+(facts.json). A table of TTFT, E2E and TPOT would be smaller. But it would be a second form of a request: nobody could
+make a verdict from it or derive its figures again. Texts and token ids stay too, because the verdict needs them to
+judge the outputs. Packed, both runs take a fifth of their 1.2 MB.
 
-Invariant: what is unpacked has the values that were measured, in the present schema of records, but for the flags in
-the manifest. These serve to resume a run, which no one can here, and they name files of the machine.
+Invariant: the unpacked records have the measured values, in the present schema of records, except the flags in the
+manifest. Flags only help to resume a run, which nobody can do here, and they name files of the machine.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def keep_records(folder: Path, runs: Sequence[str], measured: str, kept: Path) -
     Args:
         folder: of `make real`, with facts.json.
         runs: names of the folders of `tandem bench run` in it.
-        measured: one line of Markdown: by which command, when and on which machine.
-        kept: where to.
+        measured: one line of Markdown: command, date and machine.
+        kept: folder of the packed records.
 
     Raises:
         InputError: a run has no manifest. ExternalError: `kept` cannot be written to.
@@ -86,7 +86,7 @@ def restore_records(folder: Path, kept: Path = KEPT) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Unpack; the exit code."""
+    """Unpack the records; return the exit code."""
     parser = argparse.ArgumentParser(description="unpack the kept records of `make real`")
     parser.add_argument("folder", type=Path, help="new folder to unpack into")
     try:

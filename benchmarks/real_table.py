@@ -1,8 +1,8 @@
-"""What Tandem derived from the streams of real servers, beside what those servers counted themselves.
+"""Tandem's figures from the streams of real servers, next to those servers' own counts.
 
-Invariant: everything is recomputed from the folder of a run (records and scrapes); nothing here asks a server.
+Invariant: all figures are recomputed from the folder of a run (records and scrapes); nothing here queries a server.
 
-A turn of the run is one to three requests, one at a time, so the counters' change over a turn is theirs alone.
+A turn of the run is one to three requests, one at a time, so only these change the counters over the turn.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Run:
     """One folder of `tandem bench run`.
 
     Args:
-        manifest: what was asked.
+        manifest: of the run.
         windows: num_speculative_tokens of each arm, 0 without speculation.
         turns: those whose counters could be read before and after, without a failed request.
         failed: requests that failed.
@@ -61,11 +61,11 @@ class Run:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """In the suite's order."""
+        """The classes in the suite's order."""
         return tuple(name for suite in self.manifest.suites for name in suite.classes)
 
     def of(self, arm: str, class_: str = ALL) -> tuple[Turn, ...]:
-        """The turns of one arm, of one class or of all."""
+        """Return the turns of one arm, of one class or of all."""
         return tuple(turn for turn in self.turns if turn.arm == arm and class_ in {turn.class_, ALL})
 
 
@@ -77,7 +77,7 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         windows: num_speculative_tokens of each arm, 0 without speculation.
 
     Raises:
-        InputError: the folder holds no such run, or its servers gave no running usage.
+        InputError: the folder has no such run, or its servers gave no running usage.
     """
     asked: dict[counters.TurnKey, list[RequestRecord]] = defaultdict(list)
     run = manifest.read_manifest(folder)
@@ -117,9 +117,9 @@ class Seen:
     Args:
         requests: how many.
         tokens: the servers' usage, summed.
-        text_chunks: chunks that held text, all that a client without running usage can count.
-        bursts: chunks that held tokens, by running usage.
-        accepted: tokens less bursts.
+        text_chunks: chunks with text; a client without running usage can count only these.
+        bursts: chunks with tokens, by running usage.
+        accepted: tokens minus bursts.
         accepted_counted: the server's counter; None without speculation.
         accepted_off: the largest difference of the two in one turn.
         steps: bursts after each answer's first.
@@ -169,7 +169,7 @@ class Seen:
 
     @property
     def burst_by_chunks(self) -> float:
-        """The same where only text can be counted."""
+        """Mean tokens of a chunk with text, for a client that can count only text."""
         return self.tokens / self.text_chunks
 
 
@@ -204,22 +204,22 @@ def _mean(values: Iterable[float]) -> float:
 
 
 def bursts(record: RequestRecord) -> int:
-    """Chunks of one answer that held tokens."""
+    """Return the number of chunks of one answer that had tokens."""
     return sum(chunk.bears_tokens for chunk in record.chunks)
 
 
 def accepted(record: RequestRecord) -> int:
-    """Tokens of one answer that drafts brought: a step gives one without any."""
+    """Return the number of tokens of one answer from drafts: a step without a draft gives one token."""
     return (record.completion_tokens or 0) - bursts(record)
 
 
 def off(turn: Turn) -> int:
-    """Accepted tokens of a turn by the stream less those by the counter; the counter of a server without it is 0."""
+    """Return a turn's accepted tokens by the stream minus those by the counter; a server without a counter has 0."""
     return round(sum(map(accepted, turn.records)) - turn.change.counts.get("accepted_tokens", 0.0))
 
 
 def steps_joined(turn: Turn) -> int:
-    """Steps of the server whose tokens came in one chunk with the next step's, because the reader was late."""
+    """Return the number of the server's steps whose tokens came in the next step's chunk: the reader was late."""
     return round(turn.change.counts["decode_steps"]) - sum(bursts(record) - 1 for record in turn.records)
 
 
@@ -244,11 +244,11 @@ def texts(run: Run, class_: str = ALL) -> Texts:
 
 
 def contradictions(run: Run) -> list[str]:
-    """Say where streams and counters cannot both be right; empty when they agree."""
+    """Say where streams and counters cannot both be right; empty if they agree."""
     said = [f"{run.failed} requests failed"] if run.failed else []
     for turn in run.turns:
         window, joined = run.windows[turn.arm], steps_joined(turn)
-        most = window * len(turn.records)  # the server may cut what it accepted past the end of each answer
+        most = window * len(turn.records)  # the server may cut accepted tokens past the end of each answer
         difference = off(turn) - joined  # a step that came in the next one's chunk looks like one accepted token
         who = f"{turn.arm}, {turn.records[0].request_id}"
         if not -most <= difference <= most:
@@ -269,7 +269,7 @@ def contradictions(run: Run) -> list[str]:
 
 
 def effect_table(run: Run) -> list[str]:
-    """What speculation changed, class by class, in Markdown lines."""
+    """Return the effect of speculation, class by class, in Markdown lines."""
     base, variant = run.arms
     lines = [
         (
@@ -292,7 +292,7 @@ def effect_table(run: Run) -> list[str]:
 
 
 def counters_table(run: Run) -> list[str]:
-    """What Tandem derived beside what the servers counted, arm by arm and class by class, in Markdown lines."""
+    """Return Tandem's figures next to the servers' counts, arm by arm and class by class, in Markdown lines."""
     lines = [
         (
             "| arm | class | tokens per burst: from chunks, by running usage | accepted: streams, counter "

@@ -1,6 +1,6 @@
-"""What Tandem's own judge says of a pair of real servers, for the measurement's page.
+"""The verdict of Tandem's own judge on a pair of real servers, for the measurement's page.
 
-Invariant: judged anew from the records each time; nothing is read from an earlier verdict.
+Invariant: the judge starts from the records each time; nothing comes from an earlier verdict.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def lines(folder: Path) -> list[str]:
 
 
 def report(folder: Path) -> Path:
-    """Write verdict and report of a run beside its records and return the page to open.
+    """Write verdict and report of a run next to its records and return the page to open.
 
     Raises:
-        InputError: the folder holds no run. ExternalError: it cannot be written to.
+        InputError: the folder has no run. ExternalError: the folder cannot be written to.
     """
     seen = read_request_table(folder)
     verdict = judge_run(seen, JudgeOptions())

@@ -1,9 +1,9 @@
-"""Record what real vLLM servers send, byte by byte: tests/bench/streams/ (its README says what the files mean).
+"""Record the streams of real vLLM servers, byte by byte: tests/bench/streams/ (its README explains the files).
 
     python benchmarks/record_streams.py [--out tests/bench/streams]
 
-Two real servers, one without and one with n-gram speculation, are asked one request at a time; every read of the
-socket is kept with its time. The pages /metrics, /v1/models and /version are kept beside them.
+Two real servers, one without and one with n-gram speculation, get one request at a time. The program keeps every read
+of the socket with its time, and also the pages /metrics, /v1/models and /version.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
 
 OUT = ROOT / "tests" / "bench" / "streams"
 LOGS = ROOT / "build" / "real" / "recording"
-SETTLE_S = 1.0  # the counters of the last step are added after its chunk is sent
+SETTLE_S = 1.0  # the server adds the counters of the last step after it sends the chunk
 COPY = 'Copy this JSON exactly: {"name": "Ada", "age": 36, "city": "London", "tags": ["a", "b", "c"]}'
-SIGNS = "東京 🚀 東京 🚀 東京 🚀"  # each sign is several tokens, none of which is text alone
+SIGNS = "東京 🚀 東京 🚀 東京 🚀"  # each sign is several tokens, none of which is text by itself
 STORY = "Write a short story about a lighthouse keeper."
 RUNNING = {"include_usage": True, "continuous_usage_stats": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One request whose answer is kept as `<name>.jsonl`; `more` is added to the body."""
+    """One request whose answer is kept as `<name>.jsonl`; `more` extends the body."""
 
     name: str
     arm: str
@@ -49,7 +49,7 @@ class Case:
     more: dict[str, Any] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
-        """What is posted."""
+        """Return the body of the request."""
         chat = self.path == "/v1/chat/completions"
         asked = {"messages": [{"role": "user", "content": self.prompt}]} if chat else {"prompt": self.prompt}
         body = {"model": MODEL, **asked, "max_tokens": self.max_tokens, "temperature": 0.0, "stream": True, **self.more}
@@ -81,11 +81,11 @@ CASES = (
     Case(name="error_400_max_tokens", arm="base", max_tokens=5000),
     Case(name="error_400_temperature", arm="ngram", more={"temperature": -1}),
 )  # fmt: skip
-COUNTED = "ngram_chat_running_usage"  # the case that stands alone between the two pages of metrics of its server
+COUNTED = "ngram_chat_running_usage"  # the only case between the two pages of metrics of its server
 
 
 def main() -> int:
-    """Start both servers, record every case; 3 where vLLM cannot be had."""
+    """Start both servers, record every case; return 3 if vLLM is not available."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the recordings")
     options = parser.parse_args()
@@ -131,7 +131,7 @@ async def record_all(servers: dict[str, CpuVllmServer], out: Path) -> None:
 
 
 async def record(session: aiohttp.ClientSession, server: CpuVllmServer, case: Case) -> list[dict[str, Any]]:
-    """Ask once; the header and one line a read."""
+    """Send a request once; return the header and one line a read."""
     body = case.body()
     began = time.monotonic_ns()
     async with session.post(f"{server.url}{case.path}", json=body, headers={"X-Request-Id": case.name}) as answer:
@@ -151,7 +151,7 @@ async def record(session: aiohttp.ClientSession, server: CpuVllmServer, case: Ca
 
 
 def shortened(body: dict[str, Any]) -> dict[str, Any]:
-    """The body, a very long prompt cut and said so: it is no part of what is tested."""
+    """Return the body, with a very long prompt cut and marked: tests do not need it."""
     cut: dict[str, Any] = json.loads(json.dumps(body))
     for message in cut.get("messages", ()):
         if len(message["content"]) > 2000:  # noqa: PLR2004  # longer than any of the prompts above that matter
@@ -160,13 +160,13 @@ def shortened(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def trimmed(page: str) -> str:
-    """The families of vLLM itself; those of the Python process and of the web framework left out."""
+    """Return the metric families of vLLM itself, without those of the Python process and the web framework."""
     return "".join(f"{line}\n" for line in page.splitlines() if line.removeprefix("# HELP ").removeprefix("# TYPE ")
                    .startswith("vllm:"))  # fmt: skip
 
 
 def pretty(text: str) -> str:
-    """JSON with one key a line."""
+    """Return JSON with one key a line."""
     return json.dumps(json.loads(text), indent=2) + "\n"
 
 

@@ -1,12 +1,13 @@
-"""Measure how long a run's records take to be judged and reported, in seconds and MB.
+"""Measure the time and memory that verdict and report of a run's records take, in seconds and MB.
 
-Timed is `tandem bench report` whole: figures, verdict and page, a fifth of the records in control rounds, no two
-outputs alike; with --figures the figures alone.
+The program times the whole `tandem bench report`: figures, verdict and page. A fifth of the records is in control
+rounds, and no two outputs are alike. With --figures it times only the figures.
 
-The file is what two arms at two concurrencies leave after a long run: 40 to 64 tokens an answer, in bursts of at most
-5 or 8 by arm (two windows, about 17 and 12 chunks an answer), text, running usage and the server's usage, 1 % failed
-requests. It is made from a seed, not timed, and removed afterwards. The report is a process of its own: its wall time
-starts with Python, and its memory is the sum of resident sets of itself and its children, read every 20 ms.
+The file is that of a long run with two arms at two concurrencies. An answer has 40 to 64 tokens, in bursts of at most 5
+or 8 by arm (two windows, about 17 and 12 chunks an answer). It also has text, running usage and the server's usage. 1 %
+of requests failed. The program makes the file from a seed, does not time that, and removes the file afterwards. The
+report is a separate process: its wall time starts with Python. Its memory is the sum of the resident sets of itself and
+its children, read every 20 ms.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "co
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
 WORDS = ["the", "server", "writes", "one", "line", "of", "plain", "text", "after", "another", "until", "said", "what"]
 RECORDS = 100_000
-LIMITS = {100_000: (10, 500), 1_000_000: (60, 1500)}  # records to seconds and MB; no more is ever recorded in one run
+LIMITS = {100_000: (10, 500), 1_000_000: (60, 1500)}  # records to seconds and MB; no run records more
 HTML_MB = 2.0
 CONTROL_EVERY = 5  # rounds
 FAILED = 0.01
-ENDS = {0, 1, 4}  # judged, some requests failed, void: made figures may be anything
+ENDS = {0, 1, 4}  # judged, some requests failed, void: made-up figures may give any of these
 
 
 def bursts(tokens: int, most: int, rng: random.Random) -> list[int]:
-    """Split `tokens` into what each chunk holds: the first alone, as a prefill gives it."""
+    """Split `tokens` into chunks: the first token alone, as a prefill gives it."""
     sizes, left = [1], tokens - 1
     while left:
         sizes.append(min(rng.randint(1, most), left))
@@ -125,7 +126,7 @@ def _manifest(count: int) -> manifest.RunManifest:
 
 
 def resident(process: int) -> int:
-    """Return the bytes resident in a process and all its children; 0 for what has ended."""
+    """Return the resident bytes of a process and all its children; 0 for a process that has ended."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()

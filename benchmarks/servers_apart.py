@@ -1,7 +1,7 @@
-"""Servers in processes of their own, as benchmarks ask them: the simulator, and the one that shares no code with it.
+"""Servers in separate processes, for benchmarks: the simulator, and the server that shares no code with it.
 
-Invariant: a server logs what it did on the clock that its client reads, in another process; when its block is left, its
-process has ended and its log is whole.
+Invariant: a server logs its work on the clock that its client reads, in another process. At the end of a server's block
+its process has ended and its log is whole.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ENDS_S = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """One server: where it answers, what it calls its model, and the log of what it did."""
+    """One server: its address, its name for the model, and the log of its work."""
 
     url: str
     model: str
@@ -50,7 +50,7 @@ def independent(folder: Path, *flags: str) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def simulator(folder: Path, knobs: Mapping[str, Any]) -> Iterator[Server]:
-    """Start the simulator with `knobs`, which are left in `folder` as a file."""
+    """Start the simulator with `knobs`; leave them as a file in `folder`."""
     file = folder / "knobs.yaml"
     file.write_text(yaml.safe_dump({"model": MODEL, **knobs}, sort_keys=False))
     program = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file)]

@@ -1,7 +1,7 @@
 """Measure the simulator: its process model in virtual time, and how late its server writes; print Markdown.
 
-Virtual time: whole runs of 100,000 requests, model and draws, after imports. Server: a process of its own whose streams
-a raw client of this process reads; lateness is of the server's own log, each burst's write less its planned time.
+Virtual time: whole runs of 100,000 requests, model and draws, after imports. Server: a separate process whose streams a
+raw client of this process reads. Lateness is from the server's own log: each burst's write minus its planned time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tandem.simulator.settings import AcceptanceModelName, PromptClassSettings, 
 TARGET_S = 10.0
 ACCEPTANCE, PROMPT, OUTPUT = 0.8, 64, 128
 LAWS: tuple[tuple[AcceptanceModelName, int], ...] = (("none", 0), ("nxdi", 7), ("vllm", 3))
-SERVED = ((4, 45.0), (32, 45.0), (32, 20.0), (64, 20.0))  # streams, and a step of theirs in ms
+SERVED = ((4, 45.0), (32, 45.0), (32, 20.0), (64, 20.0))  # streams, and their step in ms
 
 
 def main() -> None:
@@ -99,7 +99,7 @@ def _late_ms(streams: int, step_ms: float, seconds: float) -> Iterator[np.ndarra
 
 
 async def _read(port: int, streams: int, seconds: float) -> None:
-    """Read so many streams for so long, then leave."""
+    """Read some streams for some seconds, then leave."""
     await asyncio.wait([asyncio.create_task(_stream(port, seconds)) for _ in range(streams)])
 
 

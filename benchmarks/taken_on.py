@@ -1,4 +1,4 @@
-"""The day and the machine that a figure was taken on, as documents state it."""
+"""The day and the machine of a measurement, as documents state them."""
 
 from __future__ import annotations
 

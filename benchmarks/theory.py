@@ -1,4 +1,4 @@
-"""Hold the model of tandem/plan against published rows, each left out in turn, and the kept real runs: docs/theory.md.
+"""Compare the model of tandem/plan with published rows, each left out in turn, and the kept real runs: docs/theory.md.
 
 python benchmarks/theory.py [--write]
 """
@@ -34,7 +34,7 @@ def compute_median_errors(held: list[HeldOutRow]) -> dict[str, float]:
 
 
 def format_table() -> Iterator[str]:
-    """Yield the Markdown of the table and what follows from it."""
+    """Yield the Markdown of the table and its conclusions."""
     rows = load_published()
     held, cost = list(hold_rows_out(rows)), fit_draft_cost(rows)
     yield "| row | tokens a step | window | measured | " + " | ".join(RULES.values()) + " | a draft forward, ms |"
@@ -57,7 +57,7 @@ def format_table() -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the table, or put it into its page; 0."""
+    """Print the table, or put it into its page; return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the tables into docs/theory.md")
     text, real_text = "\n".join(format_table()), "\n".join(theory_real.format_table())

@@ -1,7 +1,7 @@
-"""What the model of tandem/plan says of the kept runs of `make real`, beside what they measured: for docs/theory.md.
+"""Predictions of tandem/plan's model for the kept runs of `make real`, next to the measurements: for docs/theory.md.
 
-n-grams are predicted from their own counters and from the baseline's times alone. The self-draft's cost of a forward is
-taken from the other group of the same run; its window and counters are its own.
+The prediction for n-grams uses only their own counters and the baseline's times. The self-draft's cost of a forward
+comes from the other group of the same run; its window and counters are its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tandem.bench.summary import summarize_table
 from tandem.plan.step_cost import compute_error, imply_draft_ratio, predict_time_ratio, predict_ttft_ms
 
 BASELINE, NGRAM, SELF_DRAFT = "base", "ngram", "self-draft"
-SELF_WINDOW = 4  # num_speculative_tokens of the self-draft: facts.json beside the records
+SELF_WINDOW = 4  # num_speculative_tokens of the self-draft: facts.json next to the records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ def predict_ngram(group: MeasuredGroup) -> float:
 
 
 def predict_self_draft(group: MeasuredGroup, other: MeasuredGroup) -> tuple[float, float]:
-    """Return the predicted time ratio and E2E (ms) of the self-draft, its cost of a forward from another group."""
+    """Return the predicted time ratio and E2E (ms) of the self-draft, with the cost of a forward from another group."""
     draft_ratio = imply_draft_ratio(
         other.steps_per_token, other.acceptance_rate, verify_ratio=other.verify_ratio, time_ratio=other.time_ratio
     )

@@ -66,7 +66,7 @@ def format_loads() -> Iterator[str]:
 
 
 def format_lengths() -> Iterator[str]:
-    """Yield what an answer's length leaves of the speed-up of a token, by the published TTFT and TPOT of one pair."""
+    """Yield the speed-up of a whole answer by its length, from the published TTFT and TPOT of one pair."""
     row = next(row for row in load_published() if row.name == "llama-3.3-70b-fused")
     yield "| output tokens | E2E plain, ms | E2E speculative, ms | speed-up |"
     yield "|---|---|---|---|"
@@ -89,7 +89,7 @@ TABLES: dict[str, Callable[[], Iterator[str]]] = {
 
 
 def main() -> int:
-    """Print the tables, or put them into their page; 0."""
+    """Print the tables, or put them into their page; return 0."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="put the tables into docs/tuning.md")
     should_write = parser.parse_args().write

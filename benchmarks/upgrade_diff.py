@@ -1,10 +1,10 @@
-"""What an upgrade changes, before anybody deploys it: the tables of docs/upgrade.md.
+"""The changes of an upgrade, before anybody deploys it: the tables of docs/upgrade.md.
 
     python benchmarks/upgrade_diff.py [--write]
 
-Two upgrades are rendered and synthesized before and after, and held against each other object by object and property
-by property: the native runtime from the SDK before to the one of today, and Kubernetes from 1.35 to 1.36. Nothing is
-deployed and no network is used. The values of the SDK before are of aws-neuron/deep-learning-containers
+The program renders and synthesizes two upgrades before and after, and compares them object by object and property by
+property: the native runtime from the previous SDK to today's, and Kubernetes from 1.35 to 1.36. It deploys nothing and
+uses no network. The values of the previous SDK are of aws-neuron/deep-learning-containers
 vllm/inference/0.24.0.1.1.0/Dockerfile.neuronx, 2026-08-17.
 """
 
@@ -35,7 +35,7 @@ from tandem.spec.variant_key import compute_artifact_key
 DOCUMENT = ROOT / "docs" / "upgrade.md"
 OLD_TAG = "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04"
 OLD_VERSIONS = {"sdk": "2.32.0", "vllm": "0.24.0", "neuronx_cc": "2.27.5334.0", "plugin": "1.1.0"}
-RESERVATION = "cr-0123456789abcdef0"  # any: without one there is no Fleet stack, whose node image an upgrade moves
+RESERVATION = "cr-0123456789abcdef0"  # any id: without one there is no Fleet stack, whose node image an upgrade changes
 DIGEST = re.compile(r"\b[0-9a-f]{12}\b")
 
 
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def sdk_upgrade() -> tuple[RepositoryState, RepositoryState]:
-    """Return native-us-east-2 with the SDK image before, and with that of today."""
+    """Return native-us-east-2 with the previous SDK image, and with today's."""
     after = read_state("native-us-east-2")
     native = after.catalogue.runtimes["native"]
     versions = native.versions.model_copy(
@@ -88,7 +88,7 @@ def kubernetes_upgrade() -> tuple[RepositoryState, RepositoryState]:
 
 
 def read_state(name: str) -> RepositoryState:
-    """Read a committed environment and what it hosts."""
+    """Read a committed environment and its experiments."""
     inputs = read_legal_inputs(
         Selection(environments=ROOT / "environments", experiments=ROOT / "experiments", names=(name,))
     )
@@ -99,7 +99,7 @@ def read_state(name: str) -> RepositoryState:
 
 
 def describe_upgrade(before: RepositoryState, after: RepositoryState) -> Iterator[str]:
-    """Yield the Markdown of one upgrade: what is compiled again, objects in the cluster, resources in the account."""
+    """Yield the Markdown of one upgrade: new compilations, objects in the cluster, resources in the account."""
     yield from describe_keys(before, after)
     yield ""
     yield "| in the cluster | changed | new | gone | what changes |"
@@ -128,7 +128,7 @@ def describe_keys(before: RepositoryState, after: RepositoryState) -> Iterator[s
 
 
 def read_objects(state: RepositoryState) -> dict[tuple[str, str], Any]:
-    """Return kind and name to object, of all that is rendered."""
+    """Return all rendered objects by kind and name."""
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
     from charts import tree  # noqa: PLC0415  # starts Node
 
@@ -142,7 +142,7 @@ def read_objects(state: RepositoryState) -> dict[tuple[str, str], Any]:
 
 
 def read_resources(state: RepositoryState) -> dict[tuple[str, str], Any]:
-    """Return type and logical id to resource, of every template."""
+    """Return the resources of every template by type and logical id."""
     import app  # noqa: PLC0415  # starts Node
 
     with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +158,7 @@ def read_resources(state: RepositoryState) -> dict[tuple[str, str], Any]:
 def describe_objects(
     before: Mapping[tuple[str, str], Any], after: Mapping[tuple[str, str], Any], where: str
 ) -> Iterator[str]:
-    """Yield a row for each kind of object that differs; a row that says so where none does."""
+    """Yield a row for each kind of object that differs; if none differs, a row that says so."""
     changed: dict[str, Counter[str]] = {}
     counts: dict[str, Counter[str]] = {}
     for key in [*before, *(key for key in after if key not in before)]:
@@ -177,9 +177,9 @@ def describe_objects(
 
 
 def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield each leaf that differs, with its last two keys, the old value and the new one; JSON or YAML in it is read.
+    """Yield each leaf that differs, with its last two keys, the old and the new value; parse JSON or YAML in a leaf.
 
-    A key that one side lacks is told without its value, which may be a whole file.
+    A key that one side lacks appears without its value, which may be a whole file.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
@@ -194,7 +194,7 @@ def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
         texts = [value if isinstance(value, str) else json.dumps(value) for value in (old, new)]
         if all(text.startswith(("[{", "{")) for text in texts):
             yield from list_changes(json.loads(texts[0]), json.loads(texts[1]), path)
-        elif all(text.startswith('"') and ":" in text for text in texts):  # what the runner reads
+        elif all(text.startswith('"') and ":" in text for text in texts):  # YAML that the runner reads
             yield from list_changes(yaml.safe_load(texts[0]), yaml.safe_load(texts[1]), path)
         else:
             yield f"`{name_leaf(path)}`: {describe_change(*texts)}"
@@ -206,7 +206,7 @@ def name_leaf(path: str) -> str:
 
 
 def describe_change(old: str, new: str) -> str:
-    """Return what of a text differs, word by word; of names that hold a digest, that another one stands there."""
+    """Return the differences of a text, word by word; for names with a digest, only that the digest changed."""
     if DIGEST.sub("", old) == DIGEST.sub("", new):
         return "another digest"
     words = [re.split(r"(?<=[/:@ ])", text) for text in (old, new)]

@@ -1,9 +1,9 @@
-"""Records of runs in worlds of a known truth: a simulator that shares no code with the simulator, without HTTP.
+"""Records of runs in worlds of a known truth: a simulator that shares no code with `tandem.simulator`, without HTTP.
 
-A run is asked as `tandem bench run` asks it at its defaults: its own plan says who is asked what and in which order,
-CONCURRENCY workers ask, and a clock goes on. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a token. A
-world changes how much work a request is, or how fast a server works at a moment; so noise that lasts for T seconds
-touches what runs in them, be it one request or a hundred.
+A run is like one of `tandem bench run` at its defaults. The bench's own plan gives the requests and their order,
+CONCURRENCY workers send them, and a clock advances. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a
+token. A world changes the work of a request, or the speed of a server at a moment. So noise of T seconds touches every
+request that runs in them, one or a hundred.
 
 Each arm is one server; the control arm is the baseline's server once more. Every answer is the same in both arms.
 """
@@ -44,16 +44,16 @@ SHORTEST_ANSWER = 0.3
 """Least share of its limit that an answer fills; the shares are uniform from here to 1."""
 
 CHAIN = 0.9
-"""Correlation of a request with the one that is sent next, in a world whose noise goes from request to request."""
+"""Correlation of a request with the next one, in a world whose noise goes from request to request."""
 
 COLD_SHARE = 0.1
-"""Share of the run after which a server that began cold is warm."""
+"""Share of the run after which a cold server is warm."""
 
 LONGEST_FIRST_TOKEN = 100.0
-"""Most that a heavy tail multiplies a first token by: 50 s, well inside of the time-out."""
+"""Largest factor of a heavy tail on a first token: 50 s, well inside of the time-out."""
 
 ORDERS = 32
-"""Orders of asking: a run's seed chooses one, because to draw an order takes longer than to simulate a run."""
+"""Orders of requests: a run's seed chooses one, because to draw an order takes longer than to simulate a run."""
 
 _STEP_S = 1.0  # of the clocks' grid
 _ANSWERS_SEED = 20_261_122
@@ -61,11 +61,11 @@ _ANSWERS_SEED = 20_261_122
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What two servers and their machine do; the servers are alike but for what a knob says.
+    """Behavior of two servers and their machine; the servers are alike except for the knobs.
 
     Args:
         name: in a few words.
-        kind: `benign`, `short noise` (up to 30 s) or `beyond a run`: what is promised of its verdicts.
+        kind: `benign`, `short noise` (up to 30 s) or `beyond a run`: decides the promise for its verdicts.
         true_speed_up: of the variant. prompt_spread: sd over prompts of the log of it.
         rounds: of the run, without its control round. restarts: each round has a new start of each server.
         request_noise: sd of the log of each request's time.
@@ -102,12 +102,12 @@ class RequestPlan(NamedTuple):
     """The requests of a run in the order they are sent. Columns have one value a request.
 
     Args:
-        run: the manifest. prompts: what the codes mean.
-        arm: code of ARMS, 2 the control. server: of the one that is asked: code of ARMS.
+        run: the manifest. prompts: the prompts of the codes.
+        arm: code of ARMS, 2 the control. server: code of ARMS of the server that gets the request.
         class_, prompt, round, slot: as in Observations.
         tokens: of the answer.
         turns: first request of each turn, and the number of all requests.
-        length_s: of the run where nothing disturbs it.
+        length_s: of the run without disturbances.
     """
 
     run: manifest.RunManifest
@@ -132,16 +132,16 @@ class RequestTimes(NamedTuple):
 
 
 class ServerClock(NamedTuple):
-    """How much work a server has done at each moment of a grid, both in seconds and rising."""
+    """Work of a server up to each moment of a grid, both in seconds and rising."""
 
     time_s: Values
     done_s: Values
 
     def find_end(self, begin_s: float, work_s: float) -> float:
-        """Return when work that begins at a moment is done.
+        """Return when work that begins at a moment ends.
 
         Raises:
-            OverflowError: beyond the grid, where nothing is known of the world.
+            OverflowError: the end is beyond the grid, where the world is not known.
         """
         done_s = np.interp(begin_s, self.time_s, self.done_s) + work_s
         if done_s > self.done_s[-1]:
@@ -161,7 +161,7 @@ def simulate_run(world: World, seed: int) -> RequestTable:
 
 @lru_cache(maxsize=2 * ORDERS)
 def plan_requests(rounds: int, seed: int) -> RequestPlan:
-    """Return what a run of the default size asks of the suite `real`.
+    """Return the requests of a run of the default size from the suite `real`.
 
     Args:
         rounds: without the control round.
@@ -224,10 +224,10 @@ def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.
     """Return the clock of each server.
 
     Args:
-        world: what slows them.
-        length_s: of the run where nothing disturbs it: drift, wave and cold are shares of it.
-        longest_s: up to when the clocks go.
-        rng: of all that is drawn.
+        world: the causes that slow them.
+        length_s: of the run without disturbances: drift, wave and cold are shares of it.
+        longest_s: end of the clocks.
+        rng: of all draws.
     """
     time_s = np.arange(0.0, longest_s + _STEP_S, _STEP_S)
     share = time_s / length_s
@@ -251,10 +251,10 @@ def draw_chain(count: int, correlation: float, rng: np.random.Generator) -> Valu
 
 
 def time_requests(plan: RequestPlan, first_s: Values, rest_s: Values, clocks: list[ServerClock]) -> RequestTimes:
-    """Return when each request ran: a turn begins when the one before has ended, and CONCURRENCY workers ask it.
+    """Return the times of each request: a turn begins when the last one has ended, and CONCURRENCY workers send it.
 
     Args:
-        plan: who is asked what.
+        plan: the requests.
         first_s, rest_s: the work of each request, up to its first token and from there.
         clocks: of the servers.
     """

@@ -2,8 +2,9 @@
 
     python benchmarks/worlds.py [--seeds N] [--seed S] [--world NAME] [--write]
 
-Runs at the defaults of `tandem bench run` are simulated (world_records.py) and judged as `tandem bench report` judges
-them. No time of this machine enters: the same seeds give the same table. Ends with 1 where a promise is missed.
+The program simulates runs at the defaults of `tandem bench run` (world_records.py) and judges them as `tandem bench
+report` does. No time of this machine enters: the same seeds give the same table. The exit code is 1 if a promise is
+missed.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ from tandem.judge.schema import Verdict  # noqa: E402
 from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: E402
 
 MOST_FALSE = 0.065
-"""Most reports with a false word: in benign worlds and short noise any, beyond a run an unreserved one."""
+"""Largest share of reports with a false word: any word in benign worlds and short noise, unreserved beyond a run."""
 
 MOST_CAUTIONED = 0.5
-"""Most reports of a benign world that have a caution."""
+"""Largest share of a benign world's reports that have a caution."""
 
 LEAST_FOUND = 0.99
-"""Least reports that find a true speed-up of 1.5."""
+"""Smallest share of reports that find a true speed-up of 1.5."""
 
 DECIDING = "e2e_ms"
 RESERVED = "within one start"
@@ -72,12 +73,12 @@ WORLDS = (
 
 
 class ReportSummary(NamedTuple):
-    """What matters of one verdict.
+    """Summary of one verdict.
 
     Args:
-        word: of its headline, with what it reserves.
-        false_word: whether the headline says what is not true of the world. false_cell: whether a cell does.
-        unreserved: whether one of them stands without the reservation that it holds within one start.
+        word: of its headline, with its reservations.
+        false_word: whether the headline is false in the world. false_cell: whether a cell is.
+        unreserved: whether one of them lacks the reservation `within one start`.
         cautions: names of the checks that caution.
         held, intervals: of E2E, those that hold the truth, and all.
     """
@@ -92,7 +93,7 @@ class ReportSummary(NamedTuple):
 
 
 def summarize_verdict(verdict: Verdict, world: World) -> ReportSummary:
-    """Hold a verdict on one variant against the truth of its world."""
+    """Compare a verdict on one variant with the truth of its world."""
     (headline,) = verdict.headlines
     false_words = list_false_words(world)
     false_cells = [cell.evidence for cell in verdict.cells if cell.verdict in false_words]
@@ -171,7 +172,7 @@ def measure_worlds(worlds: Sequence[World], seeds: int, first_seed: int) -> Iter
 
 
 def format_table(rows: Sequence[WorldRow]) -> list[str]:
-    """Return a table with a line a world; where a promise is missed the figure is bold."""
+    """Return a table with a line a world; a figure that misses its promise is bold."""
     return [
         "| world | kind | false: headline | anywhere | unreserved | E2E covered | cautions | headlines |",
         "|---|---|---|---|---|---|---|---|",
@@ -203,7 +204,7 @@ def _format_shares(counts: Counter[str], of: int) -> list[str]:
 
 
 def main() -> int:
-    """Print the table; 1 where a promise is missed."""
+    """Print the table; return 1 if a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a world (default 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)")

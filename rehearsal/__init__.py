@@ -1,1 +1,1 @@
-"""What stands in for what a laptop lacks."""
+"""Stand-ins for the parts that a laptop lacks: AWS, a cluster, accelerators, a model hub."""

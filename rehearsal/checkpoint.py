@@ -1,7 +1,7 @@
 """Writes checkpoints of real format and any size, with random weights, for tests, demos and measurements.
 
-Invariant: the same shape and seed give the same bytes; a tensor's bytes depend on its name and the seed alone, not
-on how the checkpoint is cut into files. No more than a piece of a tensor is ever in memory.
+Invariant: the same shape and seed give the same bytes. A tensor's bytes depend only on its name and the seed, not on
+the files that the checkpoint is cut into. Memory never holds more than a piece of a tensor.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, BinaryIO, Literal, Self
 BYTES_PER_VALUE = 2  # bfloat16
 MIB = 1 << 20
 _CHUNK_BYTES = MIB
-_MIN_LAYERS = 16  # at least so many make a size, so that one more or less is no tenth of it
+_MIN_LAYERS = 16  # fewest layers for a size, so that one layer more or less changes it by under a tenth
 _MAX_HIDDEN_SIZE = 2048
-# The upper byte of a bfloat16 is the sign and seven bits of the exponent: these are of -2**-5 to 2**-5, so that no
-# weight is a NaN or without bounds.
+# The upper byte of a bfloat16 is the sign and seven bits of the exponent. These bytes give -2**-5 to 2**-5, so no
+# weight is a NaN or unbounded.
 _UPPER_BYTES = bytes((0x3B, 0x3C, 0xBB, 0xBC)[index % 4] for index in range(256))
 
 ModelFamily = Literal["qwen3", "llama"]
@@ -29,11 +29,11 @@ EmbeddingKind = Literal["untied", "tied"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandomCheckpoint:
-    """What is written. Names of the fields and of the tensors are those of the published checkpoints of the family.
+    """A checkpoint to write. Its fields and tensors have the names of the family's published checkpoints.
 
     Args:
         family: model_type of the configuration.
-        embeddings: `tied` has no output matrix; `untied` has one of its own.
+        embeddings: `tied` has no output matrix; `untied` has its own.
         layers: decoder layers.
         hidden_size: of the residual stream.
         intermediate_size: of the MLP.
@@ -59,10 +59,10 @@ class RandomCheckpoint:
 
     @classmethod
     def from_size(cls, size: int, *, shards: int = 4, **fields: Any) -> Self:
-        """A checkpoint of about this many bytes, in about this many files.
+        """Return a checkpoint of about this many bytes, in about this many files.
 
         Args:
-            size: bytes of all tensors; met within a tenth from 1 MiB on.
+            size: bytes of all tensors; exact to a tenth from 1 MiB on.
             shards: files.
             fields: any other field but those that make the size.
         """
@@ -96,7 +96,7 @@ class RandomCheckpoint:
         return sum(prod(shape) for shape in self.tensors().values()) * BYTES_PER_VALUE
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
-        """Every tensor's shape, in the order in which they are written."""
+        """Return the shape of every tensor, in the order of writing."""
         shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocabulary, self.hidden_size)}
         for layer in range(self.layers):
             shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in self._layer().items()}
@@ -122,7 +122,7 @@ class RandomCheckpoint:
         }
 
     def config(self) -> dict[str, Any]:
-        """The content of config.json, with the keys of the family's published configurations."""
+        """Return the content of config.json, with the keys of the family's published configurations."""
         family_fields = {
             "qwen3": {"architectures": ["Qwen3ForCausalLM"], "rope_theta": 1000000, "rms_norm_eps": 1e-06,
                       "max_window_layers": self.layers, "sliding_window": None, "use_sliding_window": False},
@@ -141,7 +141,7 @@ class RandomCheckpoint:
         }  # fmt: skip
 
     def shards(self) -> list[dict[str, tuple[int, ...]]]:
-        """The tensors of each file, filled in order."""
+        """Return the tensors of each file, filled in order."""
         files: list[dict[str, tuple[int, ...]]] = [{}]
         free_bytes = self.shard_bytes
         for name, shape in self.tensors().items():
@@ -154,7 +154,7 @@ class RandomCheckpoint:
         return files
 
     def write(self, folder: Path) -> list[Path]:
-        """Write every file; the folder is made.
+        """Make the folder and write every file.
 
         Returns:
             The files, sorted by name. A checkpoint of one file has no index, as published ones have none.
@@ -181,7 +181,7 @@ class RandomCheckpoint:
         return {"config.json": _format_json(self.config()), "generation_config.json": _format_json(generation)}
 
     def _write_shard(self, file: BinaryIO, shard: Mapping[str, tuple[int, ...]]) -> None:
-        """The format of https://github.com/huggingface/safetensors: length of the head, head, tensors."""
+        """Write a file of https://github.com/huggingface/safetensors: length of the head, head, tensors."""
         header_fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
         end = 0
         for name, shape in shard.items():
@@ -208,7 +208,7 @@ _SPECIAL_TOKENS = {"<|begin_of_text|>": _BOS_ID, "<|end_of_text|>": _EOS_ID, "<|
 
 
 def _tokenizer_files() -> dict[str, str]:
-    """A byte-level tokenizer without merges: every byte is a token."""
+    """Return a byte-level tokenizer without merges: every byte is a token."""
     vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
     special_tokens = [{"id": id_, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
               "normalized": False, "special": True} for text, id_ in _SPECIAL_TOKENS.items()]  # fmt: skip
@@ -230,7 +230,7 @@ def _tokenizer_files() -> dict[str, str]:
 
 
 def _byte_characters() -> list[str]:
-    """The character that stands for each byte in a byte-level vocabulary: itself where it prints, else one past 255."""
+    """Return the character of each byte in a byte-level vocabulary: itself if printable, else one past 255."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     next_code = iter(range(256, 512))
     return [chr(byte if byte in printable else next(next_code)) for byte in range(256)]

@@ -1,4 +1,4 @@
-"""Where stand-ins listen: 127.0.0.1, on a port that is free."""
+"""The address of stand-ins: 127.0.0.1, on a free port."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ HOST = "127.0.0.1"
 
 
 def find_free_port() -> int:
-    """A port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def is_listening(port: int) -> bool:
-    """Whether somebody listens on the port."""
+    """Return whether somebody listens on the port."""
     with socket.socket() as probe:
         return probe.connect_ex((HOST, port)) == 0

@@ -1,1 +1,1 @@
-"""What this project installs: locks with hashes, made, read and audited (docs/decisions/0019-locks-carry-hashes.md)."""
+"""The project's installed packages: locks with hashes, and their audit (docs/decisions/0019-locks-carry-hashes.md)."""

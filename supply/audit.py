@@ -1,9 +1,9 @@
-"""Ask for the known vulnerabilities of everything that this project installs: `make audit`.
+"""Look up the known vulnerabilities of everything that this project installs: `make audit`.
 
-Exit 0: none is known. 1: some are, each named with the versions that mend it. 3: a database could not be asked, in one
-sentence, and none is known of the rest. pip-audit asks the JSON API of the Python package index, or OSV; `npm audit`
-asks the npm registry. pip-audit ends with 0 where the index has no such API: a package without an answer is no package
-without vulnerabilities, so here it is a 3.
+Exit 0: no vulnerability is known. 1: some are known, each named with the versions that fix it. 3: a database gave no
+answer, with one sentence, and none is known of the rest. pip-audit queries the JSON API of the Python package index, or
+OSV; `npm audit` queries the npm registry. pip-audit ends with 0 if the index has no such API. A package without an
+answer may have vulnerabilities, so here the exit code is 3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PACKAGE_JSON = ROOT / "package.json"
 
 
 class AuditError(Exception):
-    """A database could not be asked."""
+    """A database gave no answer."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,13 +62,13 @@ def audit_python(pins: Iterable[str], osv_url: str | None = None) -> set[str]:
     """Return a line for each known vulnerability of packages, whatever their markers.
 
     Raises:
-        AuditError: pip-audit got no answer, or none for some of them.
+        AuditError: pip-audit got no answer, or none for some packages.
     """
     return {line for batch in split_versions(pins) for line in run_pip_audit(batch, osv_url)}
 
 
 def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:
-    """Split pins into lists with one version of a package each: pip-audit takes no second one."""
+    """Split pins into lists that have each package once, because pip-audit takes no second version."""
     rest = set(pins)
     while rest:
         batch = {pin.partition("==")[0]: pin for pin in sorted(rest)}
@@ -77,7 +77,7 @@ def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:
 
 
 def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> Iterator[str]:
-    """Yield what the database knows of these pins.
+    """Yield the vulnerabilities that the database knows of these pins.
 
     Raises:
         AuditError: pip-audit ended without its JSON, or has no answer for a package.
@@ -103,7 +103,7 @@ def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> Iterator[str]:
 
 
 def audit_npm() -> set[str]:
-    """Return a line for each known vulnerability of what `npm install` installs today for package.json.
+    """Return a line for each known vulnerability of the packages that `npm install` installs today for package.json.
 
     Raises:
         AuditError: npm got no answer.
@@ -127,7 +127,7 @@ def audit_npm() -> set[str]:
 
 
 def quote_last_line(text: str) -> str:
-    """Return why no answer came: the last line that a program wrote."""
+    """Return why no answer came: the last line of a program's output."""
     return (text.strip() or "no output").splitlines()[-1].rstrip(".")
 
 

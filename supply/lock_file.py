@@ -1,6 +1,6 @@
-"""Read and write a lock: every package that an installation takes, with its version and its files' hashes.
+"""Read and write a lock: every package of an installation, with its version and its files' hashes.
 
-Invariant: a lock is a requirements file that pip reads with `--require-hashes`; it names no registry.
+Invariant: a lock is a requirements file that pip reads with `--require-hashes`. A lock names no registry.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class LockedPackage:
     Args:
         name: as PyPI normalizes it.
         version: exact.
-        marker: where it is installed (PEP 508); empty: everywhere.
+        marker: where pip installs it (PEP 508); empty: everywhere.
         hashes: `sha256:...` of each file that pip may take.
     """
 
@@ -38,12 +38,12 @@ class LockedPackage:
 
 
 def find_inputs(root: Path = ROOT) -> list[Path]:
-    """Return every file that a lock is made from, those the one that others are held against first."""
+    """Return every input of a lock; the input that constrains the others comes first."""
     return [path for pattern in INPUT_PATTERNS for path in sorted(root.glob(pattern))]
 
 
 def lock_path(source: Path) -> Path:
-    """Return the lock that is made from an input."""
+    """Return the path of an input's lock."""
     return source.with_suffix(".txt")
 
 

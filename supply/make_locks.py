@@ -1,8 +1,8 @@
 """Make every lock from its input: `make lock`; `make lock UPGRADE=1` also takes newer packages that none of ours names.
 
-uv resolves for all systems at once and keeps the versions that a lock has. What no Linux of ours installs is then left
-out: a lock holds, for each of MACHINES and PYTHONS, the wheel that pip takes there, and the source where none is.
-A hash that an input names itself is kept: PyTorch's own index serves what PyPI does not.
+uv resolves for all systems at once and keeps the versions of a lock. Then packages that none of our Linux targets
+installs are left out. For each of MACHINES and PYTHONS a lock has the wheel that pip takes there, or the source if
+there is no wheel. A hash in an input itself is kept, because PyTorch's own index serves files that PyPI does not.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def resolve_lock(source: Path, *, upgrade: bool) -> list[LockedPackage]:
-    """Return what an input brings along on the targets.
+    """Return all packages of an input on the targets.
 
     Raises:
-        subprocess.CalledProcessError: uv found no set of versions that fit; its words are on stderr.
+        subprocess.CalledProcessError: uv found no set of versions that fit; its message is on stderr.
     """
     with tempfile.TemporaryDirectory() as folder:
         pins, files = Path(folder) / "pins.txt", Path(folder) / "pylock.toml"
@@ -73,7 +73,7 @@ def _run_uv_compile(source: Path, *options: str) -> None:
 
 
 def read_own_hashes(source: Path) -> dict[str, tuple[str, ...]]:
-    """Return the hashes that an input names itself, by package."""
+    """Return the hashes in an input itself, by package."""
     lines = source.read_text().replace("\\\n", " ").splitlines()
     return {
         normalize_name(line.partition("==")[0]): tuple(re.findall(r"--hash=(\S+)", line))
@@ -83,7 +83,7 @@ def read_own_hashes(source: Path) -> dict[str, tuple[str, ...]]:
 
 
 def build_locked_package(entry: dict[str, Any], own_hashes: dict[str, tuple[str, ...]]) -> LockedPackage | None:
-    """Return the line of one package of a pylock.toml (PEP 751), or None where no target installs it.
+    """Return the line of one package of a pylock.toml (PEP 751); None if no target installs it.
 
     Args:
         entry: its table.
@@ -119,7 +119,7 @@ def is_marker_true(marker: str, target: tuple[tuple[int, int], str]) -> bool:
 
 
 def pick_files(entry: dict[str, Any], target: tuple[tuple[int, int], str]) -> list[str]:
-    """Return the hash of the wheel that pip takes on a target; of the source where there is no wheel."""
+    """Return the hash of the wheel that pip takes on a target; of the source if there is no wheel."""
     rank = {tag: place for place, tag in enumerate(list_tags(target))}
     file, best = entry.get("sdist"), len(rank)
     for wheel in entry.get("wheels", []):

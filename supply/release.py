@@ -1,7 +1,8 @@
 """Make a release: `make release VERSION=0.2.0`, from a clean checkout whose manifests and pages are current.
 
-It writes the version into pyproject.toml and CHANGELOG.md, and into build/release/VERSION the changes and the checksums
-of every manifest, for whoever syncs them. It commits and tags nothing: it prints the commands.
+The program writes the version into pyproject.toml and CHANGELOG.md. It writes the changes and the checksums of every
+manifest into build/release/VERSION, for people who sync the manifests. It prints the commands for commit and tag, but
+does not run them.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from supply.lock_file import ROOT
 
 UNRELEASED = "## Unreleased"
 VERSION = re.compile(r"\d+\.\d+\.\d+")
-CHECKS = (  # what must hold, and the command that mends it
+CHECKS = (  # each condition, and the command that fixes it
     (("-m", "tandem", "render", "--check"), "manifests/ is stale", "tandem render"),
     (("docs/write_pages.py", "--check"), "a generated page is stale", "make docs"),
 )
 
 
 def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Make a release and return 0; 2 where something must be done first."""
+    """Make a release and return 0; 2 if something must be done first."""
     parser = argparse.ArgumentParser(prog="python -m supply.release", description=__doc__)
     parser.add_argument("version", help="as 0.2.0")
     version = parser.parse_args(argv).version
@@ -46,14 +47,14 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
 
 
 def check_release(root: Path, version: str) -> None:
-    """See that a release may be made.
+    """Check that a release may be made.
 
     Args:
         root: of the repository.
         version: to be released.
 
     Raises:
-        ValueError: it may not; what to do first stands in it.
+        ValueError: a release must wait; the message says what to do first.
     """
     old_version = read_version(root)
     if not VERSION.fullmatch(version) or split_version(version) < split_version(old_version):
@@ -77,15 +78,15 @@ def read_version(root: Path) -> str:
 
 
 def split_version(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, by which one is later than another."""
+    """Return the numbers of a version, to compare versions."""
     return tuple(map(int, version.split(".")))
 
 
 def write_version(root: Path, version: str, day: date) -> str:
-    """Write the version into pyproject.toml and CHANGELOG.md, and return what changed with it.
+    """Write the version into pyproject.toml and CHANGELOG.md, and return its changes.
 
     Raises:
-        ValueError: nothing is told as unreleased.
+        ValueError: CHANGELOG.md lists nothing as unreleased.
     """
     project, changelog = root / "pyproject.toml", root / "CHANGELOG.md"
     before, _, rest = changelog.read_text().partition(f"{UNRELEASED}\n")

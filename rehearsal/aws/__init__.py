@@ -1,1 +1,1 @@
-"""The local AWS endpoint: MiniStack in an environment of its own, with what our resource types need on top."""
+"""The local AWS endpoint: MiniStack in its own environment, with additions for our resource types."""

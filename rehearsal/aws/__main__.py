@@ -1,4 +1,4 @@
-"""`python -m rehearsal.aws`: rehearse an environment, or run the endpoint by itself."""
+"""`python -m rehearsal.aws`: rehearse an environment, or run the endpoint alone."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _select_location(options: argparse.Namespace) -> tuple[str, str]:
-    """Return account and region of the endpoint: as given, else those of the environment.
+    """Return account and region of the endpoint: the given ones, else those of the environment.
 
     Raises:
         SpecError: the environment is not there or refused.

@@ -1,4 +1,4 @@
-"""Runs the real CDK CLI of node_modules against the endpoint, and reads what CloudFormation then says."""
+"""Runs the real CDK CLI of node_modules against the endpoint, and reads CloudFormation's answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIMEOUT_S = 600.0  # a deploy takes 20 s on an idle machine
 
 
 class CdkError(RuntimeError):
-    """The CLI ended with an error; the message is the end of what it printed."""
+    """The CLI ended with an error; the message is the end of its output."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,7 +27,7 @@ class CdkCli:
     """The CLI bound to one endpoint, one app and one scene.
 
     Args:
-        app_command: what `--app` gets.
+        app_command: value of `--app`.
         work_folder: directory for the CLI's cache, the assembly and the log.
     """
 
@@ -47,14 +47,14 @@ class CdkCli:
         return f"{self.sandbox.name}/*"
 
     def run(self, *arguments: str, folder: Path = REPOSITORY) -> str:
-        """Run the CLI and return what it printed.
+        """Run the CLI and return its output.
 
         Args:
-            arguments: the command with its own.
-            folder: where it stands; the app of a cdk.json there is its app.
+            arguments: the command and its arguments.
+            folder: working directory; the app of a cdk.json there is the CLI's app.
 
         Raises:
-            CdkError: it ended with another code than 0, or not in time.
+            CdkError: the CLI ended with another code than 0, or not in time.
         """
         if not CLI.exists():
             raise CdkError("there is no CDK CLI in node_modules; `make setup` installs it")
@@ -77,7 +77,7 @@ class CdkCli:
         return output
 
     def _environment_variables(self) -> dict[str, str]:
-        """The caller's own, without any AWS or CDK setting; the Python of this process comes first in the path."""
+        """Return the caller's variables without AWS and CDK settings; this process's Python comes first in the path."""
         caller_variables = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
         path = f"{Path(sys.executable).parent}{os.pathsep}{caller_variables.get('PATH', os.defpath)}"
         return {**caller_variables, **self.endpoint.client_environment(self.work_folder / "home"), "PATH": path}
@@ -94,8 +94,8 @@ class CdkCli:
     def bootstrap(self, qualifier: str) -> None:
         """Bootstrap account and region with the environment's qualifier, as docs/deploy.md says.
 
-        The CLI stands where there is no app: for the app of cdk.json it would first synthesize every environment, and
-        two at once would wait for another's lock on the repository's cdk.out and fail.
+        The CLI runs in a folder without an app. For the app of cdk.json it would first synthesize every environment,
+        and two CLIs at once would wait for each other's lock on the repository's cdk.out and fail.
         """
         target = f"aws://{self.endpoint.account}/{self.endpoint.region}"
         self.run("bootstrap", target, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
@@ -106,7 +106,7 @@ class CdkCli:
         return self.run("deploy", self.stack_pattern, "--require-approval", "never", *flags, *self._app_arguments())
 
     def diff(self) -> str:
-        """Compare the app with what is deployed; a difference is a failure."""
+        """Compare the app with the deployed stacks; a difference is a failure."""
         return self.run("diff", self.stack_pattern, "--fail", *self._app_arguments())
 
     def destroy(self) -> str:
@@ -116,7 +116,7 @@ class CdkCli:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StackState:
-    """One stack as CloudFormation tells it; equal where nothing was deployed in between."""
+    """One stack as CloudFormation describes it; two are equal if no deploy came between."""
 
     name: str
     status: str
@@ -125,7 +125,7 @@ class StackState:
 
 
 def read_stacks(endpoint: AwsEndpoint, environment: str) -> dict[str, StackState]:
-    """The environment's stacks by name, without those that are gone."""
+    """Return the environment's stacks by name, without those that are gone."""
     cloudformation = endpoint.client("cloudformation")
     pages = cloudformation.get_paginator("describe_stacks").paginate()
     stacks = [stack for page in pages for stack in page["Stacks"] if stack["StackName"].startswith(f"{environment}-")]

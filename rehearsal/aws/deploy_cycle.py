@@ -1,7 +1,7 @@
 """Rehearses an environment's whole life with the real CDK CLI against the local endpoint.
 
-bootstrap, deploy, hold every resource, diff, deploy again, renew the reservation, destroy with the bucket retained,
-deploy again adopting the bucket. Each step proves its own effect by asking the services, never the CLI's words.
+bootstrap, deploy, check every resource, diff, deploy again, renew the reservation, destroy with the bucket retained,
+deploy again adopting the bucket. Each step proves its effect by queries to the services, never by the CLI's words.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rehearsal.aws.intrinsic_functions import UnknownExpressionError
 from rehearsal.aws.rehearsal_steps import MissingEffectError, RehearsalResult, RehearsalSteps, StepResult
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
 
-# What a step may meet: a refusal, an effect that is not there, an endpoint that went away. All else is our own fault.
+# Expected failures of a step: a refusal, a missing effect, an endpoint that went away. All others are our own fault.
 _STEP_ERRORS = (
     BotoCoreError,
     CdkError,
@@ -38,10 +38,10 @@ _STEP_ERRORS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RehearsalRequest:
-    """What to rehearse.
+    """A request for a rehearsal.
 
     Args:
-        is_quick: bootstrap, deploy and hold only.
+        is_quick: only bootstrap, deploy and check.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Whether a described resource is what its template says."""
+"""Differences between a described resource and its template."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ABSENT = "(absent)"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PropertyDifference:
-    """One place where the description is not what the template says."""
+    """One place where the description differs from the template."""
 
     property_path: str
     template_value: Any
@@ -20,10 +20,10 @@ class PropertyDifference:
 
 
 def find_differences(template: Any, actual: Any, path: str) -> Iterator[PropertyDifference]:
-    """Every place below `path` in which `actual` lacks or contradicts what `template` says.
+    """Yield every place below `path` in which `actual` lacks or contradicts a value of `template`.
 
-    What is described beyond the template is AWS's default and no difference. Lists are compared without order, as
-    AWS returns subnets, rules and tags in any order; a list of another length differs.
+    A described value beyond the template is AWS's default and no difference. Lists are compared without order, because
+    AWS returns subnets, rules and tags in any order. A list of another length differs.
     """
     if isinstance(template, dict):
         yield from _object_differences(template, actual, path)
@@ -62,12 +62,12 @@ def _list_differences(template: list[Any], actual: Any, path: str) -> Iterator[P
 
 
 def _nearest_differences(item: Any, candidates: list[Any], path: str) -> Iterator[PropertyDifference]:
-    """What differs from the described item that comes nearest: the difference an operator wants to read."""
+    """Yield the differences from the most similar described item: an operator wants to read these."""
     yield from min((list(find_differences(item, candidate, f"{path}[]")) for candidate in candidates), key=len)
 
 
 def _tag_map(value: Any) -> dict[str, Any] | None:
-    """A list of Key and Value as a map, or None where it is none."""
+    """Return a list of Key and Value as a map; None if the value is no such list."""
     if not isinstance(value, list) or not all(isinstance(item, dict) and {"Key"} <= item.keys() for item in value):
         return None
     if not all(item.keys() <= {"Key", "Value", "PropagateAtLaunch"} for item in value):
@@ -76,7 +76,7 @@ def _tag_map(value: Any) -> dict[str, Any] | None:
 
 
 def _parse_json(value: Any) -> Any:
-    """Policy documents and configuration values come back as JSON text."""
+    """Parse JSON text, the form in which policy documents and configuration values come back."""
     if isinstance(value, str) and value[:1] in "{[":
         try:
             return json.loads(value)

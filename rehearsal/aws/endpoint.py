@@ -1,4 +1,4 @@
-"""Starts and stops the local AWS endpoint, and says what its clients need. It listens on 127.0.0.1 only."""
+"""Starts and stops the local AWS endpoint, which listens on 127.0.0.1 only, and gives the settings of its clients."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from rehearsal.aws.launcher import WORK_PREFIX, WORK_VARIABLE
 from rehearsal.loopback import HOST, find_free_port, is_listening
 from tandem.shell_command import quote_command
 
-# A company's proxy has no way to this machine's loopback address.
+# A company's proxy cannot reach this machine's loopback address.
 PROXY_VARIABLES = tuple(spelt for name in ("http_proxy", "https_proxy", "all_proxy") for spelt in (name, name.upper()))
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
+READY_S = 60.0  # 0.6 s on an idle machine; 15 s were seen on two busy cores
 STOP_S = 10.0
 INHERITED_VARIABLES = ("PATH", "LANG", "HOME", "PYTHONDONTWRITEBYTECODE")  # of the starter's variables
 
@@ -42,8 +42,7 @@ class AwsEndpoint:
         port: 0 takes a free one.
         state_dir: where state and objects survive a restart; without it all is in memory and gone at the stop.
         enforces_policies: whether policies bind. The account itself (`client`, `client_environment`) may do all;
-            whoever else
-            is made by `doubles.aws_principal`.
+            `doubles.aws_principal` makes other principals.
     """
 
     account: str = "000000000000"
@@ -59,26 +58,26 @@ class AwsEndpoint:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The endpoint's address."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def log(self) -> pathlib.Path:
-        """What the endpoint prints, until it is stopped."""
+        """The file of the endpoint's output, until the stop."""
         assert self._work_dir is not None, "the endpoint was never started"
         return self._work_dir / "endpoint.log"
 
     @property
     def process_id(self) -> int:
-        """The process, for who watches it."""
+        """The id of the endpoint's process, to watch it."""
         assert self._process is not None, "the endpoint was never started"
         return self._process.pid
 
     def start(self) -> Self:
-        """Start and wait until it answers.
+        """Start the endpoint and wait until it answers.
 
         Raises:
-            EndpointError: it ended or did not answer in time; the end of its log is in the message.
+            EndpointError: the endpoint ended or did not answer in time; the end of its log is in the message.
         """
         interpreter = ensure_python(self.venv_dir, self.report)
         self.port = self.port or find_free_port()
@@ -99,7 +98,7 @@ class AwsEndpoint:
         return self
 
     def _environment_variables(self) -> dict[str, str]:
-        """Nothing of the caller's AWS settings reaches the endpoint or the Lambdas that it runs."""
+        """Return the variables of the endpoint and its Lambdas, without the caller's AWS settings."""
         assert self._work_dir is not None
         inherited_variables = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
         return {
@@ -146,7 +145,7 @@ class AwsEndpoint:
         return True
 
     def list_custom_resources(self) -> list[dict[str, Any]]:
-        """The custom resources of every stack with their properties; they are recorded here, never run."""
+        """Return the custom resources of every stack with their properties; they are recorded here, never run."""
         with _OPENER.open(f"{self.url}/_tandem/recorded", timeout=5) as response:
             resources: list[dict[str, Any]] = json.load(response)
         return resources
@@ -157,35 +156,35 @@ class AwsEndpoint:
         _OPENER.open(request, timeout=30).close()
 
     def set_fleet(self, behavior: FleetBehavior | None = None) -> None:
-        """Put knobs into force; none puts all back. What their clock makes due is done when this returns."""
+        """Set the knobs; None resets all. Actions that become due by their clock are done when this returns."""
         self.put_fleet(json.dumps(asdict(behavior or FleetBehavior())).encode())
 
     def put_fleet(self, body: bytes) -> None:
-        """The same in the endpoint's own words.
+        """Set the knobs from a body in the endpoint's own format.
 
         Raises:
-            urllib.error.HTTPError: the endpoint refuses them; 400.
+            urllib.error.HTTPError: the endpoint refuses the body; 400.
         """
         request = urllib.request.Request(f"{self.url}/_tandem/fleet", data=body, method="PUT")  # noqa: S310  # its own
         _OPENER.open(request, timeout=30).close()
 
     def read_fleet(self) -> dict[str, Any]:
-        """Each knob by name, and `now`, seconds since the epoch by the endpoint's clock."""
+        """Return each knob by name, and `now`, seconds since the epoch by the endpoint's clock."""
         with _OPENER.open(f"{self.url}/_tandem/fleet", timeout=5) as response:
             fleet: dict[str, Any] = json.load(response)
         return fleet
 
     def now(self) -> datetime:
-        """The time by the endpoint's clock, which `Fleet.clock_offset_s` moves."""
+        """Return the time by the endpoint's clock, which `FleetBehavior.clock_offset_s` moves."""
         return datetime.fromtimestamp(self.read_fleet()["now"], tz=UTC)
 
     def wait(self) -> int:
-        """Wait until it ends by itself; its exit code."""
+        """Wait until the endpoint ends by itself; return its exit code."""
         assert self._process is not None, "the endpoint was never started"
         return self._process.wait()
 
     def stop(self) -> None:
-        """Stop it, and remove its temporary directory; the state directory stays."""
+        """Stop the endpoint, and remove its temporary directory; the state directory stays."""
         self._end()
         if self._work_dir is not None:
             shutil.rmtree(self._work_dir, ignore_errors=True)
@@ -211,10 +210,10 @@ class AwsEndpoint:
         self.stop()
 
     def client_environment(self, home: pathlib.Path) -> dict[str, str]:
-        """The variables which make the CDK CLI and boto3 speak to this endpoint and to nothing else, proxies included.
+        """Return variables with which the CDK CLI and boto3 use only this endpoint, and no proxy.
 
         Args:
-            home: the CLI's own directory. It caches access key -> account there, so one per endpoint.
+            home: the CLI's own directory. The CLI caches access key -> account there, so one per endpoint.
         """
         return {
             "AWS_ENDPOINT_URL": self.url,
@@ -232,14 +231,14 @@ class AwsEndpoint:
         }
 
     def client(self, service: str, url: str = "") -> Any:
-        """The boto3 client of the endpoint's account and region; one for all who ask, as making one takes 0.1 s.
+        """Return the boto3 client of the endpoint's account and region; callers share one, as making it takes 0.1 s.
 
         Args:
             service: as boto3 names it.
-            url: of a proxy in front of the endpoint, which the client then takes for it.
+            url: of a proxy in front of the endpoint; the client then uses the proxy.
         """
         endpoint_url = url or self.url
-        key = (service, endpoint_url, self.account, self.region)  # who asks may be changed between two calls
+        key = (service, endpoint_url, self.account, self.region)  # the account may change between two calls
         if key not in self._clients:
             self._clients[key] = self._new_client(service, endpoint_url)
         return self._clients[key]
@@ -256,7 +255,7 @@ class AwsEndpoint:
 
 
 def list_exports(endpoint: AwsEndpoint) -> list[str]:
-    """Return the lines of a shell whose commands speak to the endpoint alone, as somebody of its account."""
+    """Return the shell lines after which commands use only the endpoint, as somebody of its account."""
     variables = endpoint.client_environment(pathlib.Path(tempfile.gettempdir()) / f"tandem-cdk-{endpoint.port}")
     unset_command = quote_command("unset", "AWS_PROFILE", "AWS_SESSION_TOKEN", *PROXY_VARIABLES)
     return [unset_command, *(quote_command("export", f"{name}={value}") for name, value in variables.items() if value)]

@@ -1,8 +1,8 @@
-"""What the local endpoint is worth, type by type: the table that a rehearsal prints beside its result.
+"""The fidelity of the local endpoint, type by type: the table that a rehearsal prints next to its result.
 
-real      the endpoint does with the resource what AWS's API would
-stored    it keeps and returns every field, and nothing stands behind it
-recorded  only the template's own properties are kept
+real      the endpoint acts on the resource as AWS's API would
+stored    the endpoint keeps and returns every field, with nothing behind them
+recorded  the endpoint keeps only the template's own properties
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class FidelityLevel(StrEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TypeFidelity:
-    """What a rehearsal of one type shows.
+    """The fidelity of one type in a rehearsal.
 
     Args:
         sentence: what happens here, and what would be different on AWS.
-        hidden_properties: properties that no describe call returns, with the reason; they are not held.
+        hidden_properties: properties that no describe call returns, with the reason; they are not checked.
     """
 
     level: FidelityLevel
@@ -181,14 +181,14 @@ REHEARSAL_LIMITS = (
 
 
 class UnknownTypeError(LookupError):
-    """A template has a type that this table does not know, so nothing can be said of its rehearsal."""
+    """A template has a type that this table does not know, so its rehearsal proves nothing."""
 
 
 def find_fidelity(type_: str) -> TypeFidelity:
-    """The row of a type.
+    """Return the row of a type.
 
     Raises:
-        UnknownTypeError: there is none; no type is skipped in silence.
+        UnknownTypeError: there is no such row; no type is skipped in silence.
     """
     if type_ not in FIDELITY:
         raise UnknownTypeError(f"{type_} is not in the fidelity table of rehearsal/aws")

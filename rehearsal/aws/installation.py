@@ -1,6 +1,6 @@
 """Makes the endpoint's virtual environment.
 
-MiniStack pins its own botocore, so it lives beside `.venv`, never in it.
+MiniStack pins its own botocore, so its environment is next to `.venv`, never in it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EndpointError(RuntimeError):
 
 
 def ensure_python(directory: pathlib.Path = ENVIRONMENT, report: Callable[[str], None] = print) -> pathlib.Path:
-    """The Python of the endpoint's virtual environment, made or renewed where it does not fit requirements.txt.
+    """Return the Python of the endpoint's virtual environment; make or renew it if it does not fit requirements.txt.
 
     Raises:
         EndpointError: pip failed; its output is shown as it comes.

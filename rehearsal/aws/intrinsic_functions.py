@@ -1,7 +1,7 @@
-"""What a deployed stack's template says once its intrinsic functions have their values.
+"""Resolves the intrinsic functions in a deployed stack's template.
 
-The endpoint resolves the same template when it deploys; this is a second, independent reading, so that a value which
-the endpoint resolved wrongly is found when the resource is described.
+The endpoint resolves the same template when it deploys. This is a second, independent reading: the check of a described
+resource then finds a value that the endpoint resolved wrongly.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UnknownExpressionError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class TemplateNames:
-    """What a template's expressions can refer to.
+    """Names that a template's expressions can refer to.
 
     Args:
         attribute: logical id and attribute name to the value of the described resource.
@@ -37,10 +37,10 @@ class TemplateNames:
 
 
 def resolve_value(value: Any, names: TemplateNames) -> Any:
-    """`value` with every function replaced by what it gives.
+    """Return `value` with every function replaced by its result.
 
     Raises:
-        UnknownExpressionError: a function or a name that is unknown here; a rehearsal must not skip it.
+        UnknownExpressionError: a function or a name is unknown here; a rehearsal must not skip it.
     """
     if isinstance(value, list):
         items = (resolve_value(item, names) for item in value)
@@ -58,7 +58,7 @@ def resolve_value(value: Any, names: TemplateNames) -> Any:
 
 
 def is_condition_true(name: str, names: TemplateNames) -> bool:
-    """Whether the template's condition of this name is true."""
+    """Return whether the template's condition of this name is true."""
     return bool(_evaluate_condition(names.conditions[name], names))
 
 

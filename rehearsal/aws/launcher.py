@@ -1,8 +1,8 @@
 # ruff: noqa: PLC0415, SLF001 - nothing of MiniStack may be imported before its version is checked
 """Starts MiniStack with our additions. Runs inside MiniStack's own environment, so it imports nothing of `tandem`.
 
-The invariant: either the version that the additions were tested with, with every private name that they touch, or no
-start at all.
+Invariant: the launcher starts only the version that the additions were tested with, with every private name that they
+use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ START_ERROR = 3  # an external service failed, see the exit codes in docs/decisi
 
 
 def read_pinned_version() -> str:
-    """The version of MiniStack in requirements.in, where it is chosen."""
+    """Return the version of MiniStack from requirements.in, where it is chosen."""
     lines = (pathlib.Path(__file__).parent / "requirements.in").read_text().splitlines()
     return next(line.split("==")[1].strip() for line in lines if line.startswith("ministack=="))
 
@@ -30,10 +30,10 @@ def read_pinned_version() -> str:
 def find_refusals(
     installed_version: str, wanted_version: str, needs: list[tuple[types.ModuleType, tuple[str, ...]]]
 ) -> list[str]:
-    """Why the additions cannot be put onto this MiniStack; empty where they can.
+    """Return why the additions do not fit this MiniStack; empty if they do.
 
     Args:
-        needs: pairs of a module and the private names that an addition uses of it.
+        needs: pairs of a module and its private names that an addition uses.
     """
     if installed_version != wanted_version:
         return [f"ministack {installed_version} is installed, the additions are tested with {wanted_version}"]
@@ -47,7 +47,7 @@ def find_refusals(
 
 
 def main() -> int:
-    """Check, put the additions on, serve until told to end."""
+    """Check MiniStack, install the additions, serve until a signal ends the process."""
     installed_version = importlib.metadata.version("ministack")
     reasons = find_refusals(installed_version, read_pinned_version(), [])
     if not reasons:
@@ -72,13 +72,13 @@ def main() -> int:
 
 
 def _remove_work_folder(work_folder: str) -> None:
-    """Remove the directory that the starter made for us; it is not there any more to do so. Never any other."""
+    """Remove the directory that the starter made for us, because the starter is gone; never remove another one."""
     if pathlib.Path(work_folder).name.startswith(WORK_PREFIX):
         shutil.rmtree(work_folder, ignore_errors=True)
 
 
 def _stop_with_starter(starter_gone: threading.Event) -> None:
-    """Whoever started this holds the other end of stdin; when it closes, even by a kill, end as if asked to."""
+    """End by SIGTERM when stdin closes: the starter holds its other end, also if a kill ends the starter."""
     sys.stdin.buffer.read()
     starter_gone.set()
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""The steps of a rehearsal. Each proves its own effect by asking the services, never by the CLI's words."""
+"""The steps of a rehearsal. Each proves its effect by queries to the services, never by the CLI's words."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WITNESS_KEY = "rehearsal/witness.txt"
 
 
 class MissingEffectError(AssertionError):
-    """A step ran through and its effect is not there."""
+    """A step ended well but its effect is missing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepResult:
-    """One step that was taken: what it found, or why it failed."""
+    """One finished step: its outcome, or why it failed."""
 
     name: str
     seconds: float
@@ -33,7 +33,7 @@ class StepResult:
 
 @dataclass(kw_only=True, slots=True)
 class RehearsalResult:
-    """What a rehearsal found."""
+    """The result of a rehearsal."""
 
     environment: str
     account: str
@@ -49,7 +49,7 @@ class RehearsalResult:
 
 @dataclass(kw_only=True, slots=True)
 class RehearsalSteps:
-    """The steps, and what one leaves for the next."""
+    """The steps, and the state that one leaves for the next."""
 
     endpoint: AwsEndpoint
     sandbox: EnvironmentSandbox
@@ -58,14 +58,14 @@ class RehearsalSteps:
     stacks_before: dict[str, StackState] = field(default_factory=dict)
 
     def quick_steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """The steps of a first deploy."""
+        """Yield the steps of a first deploy."""
         yield "start the endpoint", self.start
         yield "bootstrap", self.bootstrap
         yield "deploy", self.deploy
         yield "hold every resource against its template", self.check_resources
 
     def steps(self) -> Iterator[tuple[str, Callable[[], str]]]:
-        """All steps."""
+        """Yield all steps."""
         yield from self.quick_steps()
         yield "diff", self.diff
         yield "deploy again", self.deploy_again
@@ -76,13 +76,13 @@ class RehearsalSteps:
         yield "deploy again, adopting what was retained", self.adopt
 
     def start(self) -> str:
-        """Start the endpoint and make what the environment takes as given."""
+        """Start the endpoint and make the resources that the environment takes as given."""
         self.endpoint.start()
         prerequisites = create_prerequisites(self.sandbox, self.endpoint.client)
         return f"{self.endpoint.url}{''.join(f', {item}' for item in prerequisites)}"
 
     def bootstrap(self) -> str:
-        """Bootstrap, and read the version parameter that every stack demands."""
+        """Bootstrap, and read the version parameter that every stack requires."""
         qualifier = self.sandbox.environment.bootstrap.qualifier
         self.cdk.bootstrap(qualifier)
         parameter = self.endpoint.client("ssm").get_parameter(Name=f"/cdk-bootstrap/{qualifier}/version")
@@ -95,7 +95,7 @@ class RehearsalSteps:
         return f"{len(self.stacks_before)} stacks: {', '.join(self.stacks_before)}"
 
     def check_resources(self) -> str:
-        """Hold every resource."""
+        """Check every resource against its template."""
         custom_resources = self.endpoint.list_custom_resources()
         self.result.resources = [
             item for name in self.stacks_before for item in check_stack(self.endpoint.client, name, custom_resources)
@@ -107,18 +107,18 @@ class RehearsalSteps:
         return f"{len(self.result.resources)} resources, {properties} properties as the templates say"
 
     def diff(self) -> str:
-        """Ask the CLI for a difference."""
+        """Let the CLI look for a difference."""
         self.cdk.diff()
         return "no change"
 
     def deploy_again(self) -> str:
-        """Deploy the same once more; no stack may change."""
+        """Deploy the same files once more; no stack may change."""
         self.cdk.deploy()
         _require_effect(self._list_changes() == [], f"an unchanged deploy changed {self._list_changes()}")
         return "no stack was touched"
 
     def renew(self) -> str:
-        """Name another reservation; Fleet alone may change, and what a dashboard says of it."""
+        """Name another reservation; only Fleet may change, and the dashboard that shows the reservation."""
         reservation = self.sandbox.renew_reservation()
         self.cdk.deploy()
         fleet_stack = names.stack_name(self.sandbox.environment, "Fleet")
@@ -136,7 +136,7 @@ class RehearsalSteps:
         return f"{fleet_stack} alone changed, and names {reservation}"
 
     def refuse_destroy(self) -> str:
-        """The operator's first try, with both protections on; then the cluster alone, past CloudFormation."""
+        """Try to destroy with both protections on; then try to delete the cluster alone, without CloudFormation."""
         environment = self.sandbox.environment
         if not (environment.termination_protection and environment.cluster.deletion_protection):
             self.sandbox.set_protection(is_on=True)
@@ -152,7 +152,7 @@ class RehearsalSteps:
         return "termination protection held every stack, deletion protection the cluster"
 
     def destroy(self) -> str:
-        """Lift the protections as an operator does, destroy, and look for what must be left and what must not."""
+        """Lift the protections as an operator does, destroy, and check what is left and what is gone."""
         self.sandbox.set_protection(is_on=False)
         self.cdk.deploy()
         self._put_witness()

@@ -1,4 +1,4 @@
-"""What a rehearsal found, for an operator and for a program."""
+"""Reports the result of a rehearsal, for an operator and for a program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.aws.rehearsal_steps import RehearsalResult
 
 
 def format_summary(result: RehearsalResult) -> Iterator[str]:
-    """The summary: steps, stacks, and what was not rehearsed."""
+    """Yield the lines of the summary: steps, stacks, and what was not rehearsed."""
     yield ""
     yield f"{result.environment}: {'rehearsed' if result.is_success else 'FAILED'}, {_total_seconds(result):.0f} s"
     width = max(len(step.name) for step in result.steps)
@@ -54,7 +54,7 @@ def _format_limits(result: RehearsalResult) -> Iterator[str]:
 
 
 def _limit_rows(result: RehearsalResult) -> list[tuple[list[str], str]]:
-    """The types of this rehearsal by what is said of them, and properties that nobody can see."""
+    """Return the types of this rehearsal by their sentence, and properties that nobody can see by their reason."""
     types: dict[str, list[str]] = {}
     hidden_reasons: dict[tuple[str, str], str] = {}
     for item in sorted(result.resources, key=lambda item: item.type):
@@ -68,7 +68,7 @@ def _limit_rows(result: RehearsalResult) -> list[tuple[list[str], str]]:
 
 
 def build_document(result: RehearsalResult) -> dict[str, Any]:
-    """The same for a program."""
+    """Return the result as a document for a program."""
     return {
         "environment": result.environment,
         "account": result.account,

@@ -1,6 +1,6 @@
 """A copy of the declared files in which one environment lives in a made-up account and may be edited.
 
-The repository's own files are never written, and nothing of the copy is told to app.py but where it lies.
+The repository's own files are never written. app.py knows nothing of the copy but its place.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tandem.spec.environment import Environment, ExistingNetwork
 from tandem.spec.faults import SpecError
 from tandem.spec.workspace import load_workspace
 
-FICTITIOUS_ACCOUNT = "222233334444"  # of the form of an account; no documentation uses it and nobody is asked about it
+FICTITIOUS_ACCOUNT = "222233334444"  # has the form of an account; no documentation uses it and no query leaves for it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,7 +65,7 @@ class EnvironmentSandbox:
         return reservation
 
     def set_protection(self, *, is_on: bool) -> None:
-        """Say both protections, of the stacks and of the cluster."""
+        """Set both protections, of the stacks and of the cluster."""
 
         def set_flags(document: dict[str, Any]) -> None:
             document["termination_protection"] = is_on
@@ -91,10 +91,10 @@ def create_sandbox(name: str, environments: Path, experiments: Path, folder: Pat
 
 
 def create_prerequisites(sandbox: EnvironmentSandbox, client: Callable[[str], Any]) -> list[str]:
-    """Make at the endpoint what the environment takes as given, and write made-up ids where the file names ids.
+    """Make the resources that the environment takes as given, and write their made-up ids into the file.
 
     Returns:
-        one line for each thing made.
+        one line for each resource.
     """
     environment = sandbox.environment
     descriptions = []

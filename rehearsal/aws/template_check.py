@@ -1,7 +1,7 @@
-"""Holds every resource of a deployed stack against its template.
+"""Checks every resource of a deployed stack against its template.
 
-CREATE_COMPLETE proves nothing here: each resource is described by its own service, and each property that the
-template names has to be found there. No resource is skipped.
+CREATE_COMPLETE proves nothing here: each resource's own service describes it, and the description must have each
+property of the template. No resource is skipped.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from rehearsal.aws.intrinsic_functions import (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ResourceCheck:
-    """What became of one resource.
+    """The check of one resource.
 
     Args:
         matching_properties: the properties that are as the template says.
-        unverifiable_properties: property (or `*`) to the reason why it cannot be seen here.
+        unverifiable_properties: property (or `*`) to the reason why nobody can see it here.
     """
 
     stack: str
@@ -48,7 +48,7 @@ class ResourceCheck:
 
 
 def check_stack(client: ClientFactory, stack: str, custom_resources: list[dict[str, Any]]) -> list[ResourceCheck]:
-    """Every resource of `stack` in the order of its template.
+    """Check every resource of `stack`, in the order of its template.
 
     Args:
         client: gives the boto3 client of a service.
@@ -162,7 +162,7 @@ class _StackReader:
         return {} if properties is NO_VALUE else properties
 
     def read_description(self, logical_id: str) -> Properties:
-        """The resource as its service describes it; of a recorded one, what the endpoint kept."""
+        """Return the resource as its service describes it; for a recorded one, the endpoint's record."""
         if logical_id not in self._descriptions:
             self._descriptions[logical_id] = self._fetch_description(logical_id)
         return self._descriptions[logical_id]

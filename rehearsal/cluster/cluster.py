@@ -1,4 +1,4 @@
-"""A whole cluster in virtual time: its clock, its objects, what runs its pods; the server puts it behind HTTP."""
+"""A whole cluster in virtual time: its clock, its objects, and the runtime of its pods; the server adds HTTP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PASSES = 20  # far more than one change needs to have all its effects
 
 
 class ClusterClock:
-    """A clock that stands still until it is told."""
+    """A clock that stands still until `advance`."""
 
     def __init__(self, begin: datetime = BEGIN) -> None:
         self._now = begin
@@ -40,9 +40,9 @@ class RehearsalCluster:
     """Objects, controllers and pods.
 
     Args:
-        clock: what all of them call now.
-        build_runtime: makes what runs the pods, of the clock's now.
-        store: the objects, where the runtime reads them too; of its own by default.
+        clock: the clock of all of them.
+        build_runtime: makes the pods' runtime from the clock's `now`.
+        store: the objects, if the runtime reads them too; a new store by default.
 
     Attributes:
         store: the objects, for a server or a test.
@@ -69,11 +69,11 @@ class RehearsalCluster:
         raise RuntimeError(f"objects still change after {PASSES} passes at {self.clock.now():%H:%M:%S}")
 
     def look_at_pods(self) -> None:
-        """Write into the pods' status what became of their processes; the controllers have not seen it yet."""
+        """Write the state of the processes into the pods' status; the controllers have not seen it yet."""
         run_pods(self.store, self._runtime)
 
     def advance(self, seconds: float, step_s: float = 1.0) -> None:
-        """Let time go by, in steps, and the controllers work after each."""
+        """Let time pass in steps, and let the controllers work after each."""
         self.settle()
         while seconds > 0:
             self.clock.advance(min(step_s, seconds))

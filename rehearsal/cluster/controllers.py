@@ -1,4 +1,4 @@
-"""What a cluster does by itself: garbage collection, Deployments, Jobs, EndpointSlices, and what a kubelet does.
+"""The controllers of a cluster: garbage collection, Deployments, Jobs, EndpointSlices, and the work of a kubelet.
 
 Left out: ReplicaSets (a Deployment owns its pods), minReadySeconds, progress deadlines and pausing of Deployments;
 parallelism and completions above 1, indexed Jobs, podReplacementPolicy and onPodConditions of Jobs; CronJobs; the
@@ -33,7 +33,7 @@ TERMINATED_EXIT_CODE = 143  # SIGTERM
 
 
 def run_controllers(store: ObjectStore, runtime: PodRuntime) -> None:
-    """Make one pass of all controllers; what one of them changes may need further passes to have its effect."""
+    """Make one pass of all controllers; a change by one of them may need further passes to have its effect."""
     collect_garbage(store)
     sync_deployments(store)
     sync_jobs(store)
@@ -43,7 +43,7 @@ def run_controllers(store: ObjectStore, runtime: PodRuntime) -> None:
 
 
 def collect_garbage(store: ObjectStore) -> None:
-    """Delete each object all of whose owners are gone."""
+    """Delete each object whose owners are all gone."""
     for plural, namespace, name in store.list_orphans():
         store.delete_object(plural, namespace, name)
 
@@ -59,7 +59,7 @@ def sync_deployments(store: ObjectStore) -> None:
 
 
 def sync_jobs(store: ObjectStore) -> None:
-    """Count each Job's pods, start and retry them, end the Job, and delete it when its time is over."""
+    """Count each Job's pods, start and retry them, end the Job, and delete the Job when its time is over."""
     for job in store.list_objects("jobs"):
         if not is_finished(job):
             _sync_job(store, job)
@@ -104,7 +104,7 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
 
 
 def run_pods(store: ObjectStore, runtime: PodRuntime) -> None:
-    """Start the pods that are bound, write their status, stop those that are deleted."""
+    """Start bound pods, write their status, and stop deleted pods."""
     for pod in store.list_objects("pods"):
         if "deletionTimestamp" in pod["metadata"]:
             _stop_pod(store, runtime, pod)
@@ -121,14 +121,14 @@ def list_children(store: ObjectStore, owner: Object, plural: str = "pods") -> li
 
 
 def build_owner(body: Object) -> Object:
-    """Return the reference by which a child names the object that controls it."""
+    """Return the reference with which a child names its controlling object."""
     reference = {key: body["metadata"][key] for key in ("name", "uid")}
     flags = {"controller": True, "blockOwnerDeletion": True}
     return {"apiVersion": body["apiVersion"], "kind": body["kind"]} | reference | flags
 
 
 def compute_hash(template: Object) -> str:
-    """Return the label value that tells the pods of one template from those of another."""
+    """Return the label value that separates the pods of one template from those of another."""
     return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
 
 
@@ -144,7 +144,7 @@ def is_ready(pod: Object) -> bool:
 
 
 def is_tracked(pod: Object) -> bool:
-    """Tell whether a Job has still to count a pod."""
+    """Tell whether a Job still has to count a pod."""
     return TRACKING_FINALIZER in pod["metadata"].get("finalizers", [])
 
 
@@ -190,7 +190,7 @@ def _replace_pods(store: ObjectStore, deployment: Object, template_hash: str) ->
 
 
 def _count_share(value: int | str, desired: int, round_number: Any) -> int:
-    """Return a number of pods that is given as such or as a share such as `25%`."""
+    """Return a number of pods from a number or from a share such as `25%`."""
     return int(round_number(int(value.rstrip("%")) * desired / 100)) if isinstance(value, str) else value
 
 
@@ -286,7 +286,7 @@ def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Obje
     message = ""
     for pod in pods:
         phase = pod.get("status", {}).get("phase")
-        # a deleted pod counts at once, as it may never say Failed; with a podFailurePolicy its exit code is awaited
+        # a deleted pod counts at once, because it may never be Failed; a podFailurePolicy waits for its exit code
         is_leaving = "deletionTimestamp" in pod["metadata"] and "podFailurePolicy" not in job["spec"]
         if not is_tracked(pod) or not (is_leaving or phase in {"Succeeded", "Failed"}):
             continue
@@ -313,7 +313,7 @@ def _describe_match(pod: Object, index: int) -> str:
 def _find_failure(
     store: ObjectStore, job: Object, status: Object, active: Iterable[Object], rule_message: str
 ) -> tuple[str, str] | None:
-    """Return why a Job fails, as reason and message; None while it does not."""
+    """Return why a Job fails, as reason and message; None if it does not."""
     target = next((row for row in status["conditions"] if row["type"] == "FailureTarget"), None)
     if target:
         return target["reason"], target["message"]
@@ -333,11 +333,11 @@ def _find_failure(
 
 
 def _end_job(store: ObjectStore, job: Object, status: Object, end: tuple[str, str, str, str]) -> None:
-    """Say how a Job will end, delete its pods that still run, and end it once none is left.
+    """Say how a Job will end, delete its running pods, and end the Job once none is left.
 
     Args:
         store: the cluster.
-        job: which ends.
+        job: the Job that ends.
         status: of the Job; gets the conditions.
         end: the condition that comes first, the one that ends the Job, their reason and message.
     """
@@ -353,7 +353,7 @@ def _end_job(store: ObjectStore, job: Object, status: Object, end: tuple[str, st
 
 
 def _find_retry_time(status: Object, pods: Iterable[Object]) -> datetime:
-    """Return when a Job may start its next pod; a failed pod that was removed delays it no more."""
+    """Return when a Job may start its next pod; a removed pod that failed no longer delays it."""
     rows = [row for pod in pods for row in pod.get("status", {}).get("containerStatuses", [])]
     ends = [row["state"]["terminated"] for row in rows if "terminated" in row["state"]]
     times = [datetime.fromisoformat(end["finishedAt"]) for end in ends if end["exitCode"]]
@@ -364,7 +364,7 @@ def _find_retry_time(status: Object, pods: Iterable[Object]) -> datetime:
 
 
 def _release_pod(store: ObjectStore, pod: Object) -> None:
-    """Take the Job's mark from a pod, which then may be removed."""
+    """Take the Job's mark from a pod, so that the pod may be removed."""
     finalizers = [name for name in pod["metadata"].get("finalizers", []) if name != TRACKING_FINALIZER]
     change = {"metadata": {"finalizers": finalizers or None}}
     store.patch_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], change)
@@ -387,7 +387,7 @@ def _describe_endpoint(service: Object, pod: Object) -> Object:
 
 
 def _list_ports(service: Object, pods: list[Object]) -> list[Object]:
-    """Return a Service's ports as its pods have them; a name is looked up in the first pod."""
+    """Return a Service's ports as its pods have them; look up a name in the first pod."""
     containers = pods[0]["spec"]["containers"] if pods else []
     numbers = {row["name"]: row["containerPort"] for box in containers for row in box.get("ports", []) if "name" in row}
     ports = []
@@ -400,7 +400,7 @@ def _list_ports(service: Object, pods: list[Object]) -> list[Object]:
 
 
 def _stop_pod(store: ObjectStore, runtime: PodRuntime, pod: Object) -> None:
-    """Stop a deleted pod; remove it when it is gone and its Job has counted it."""
+    """Stop a deleted pod; remove it when its processes are gone and its Job has counted it."""
     metadata = pod["metadata"]
     if pod["spec"].get("nodeName") and not runtime.stop_pod(pod):
         return
@@ -414,7 +414,7 @@ def _stop_pod(store: ObjectStore, runtime: PodRuntime, pod: Object) -> None:
 
 
 def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
-    """Return a pod's status as what runs it says; the moments of the status before stay."""
+    """Return a pod's status from the state that the runtime gives; the times of the status before stay."""
     status: Object = pod.get("status", {}) | {"phase": state.phase}
     status.setdefault("startTime", format_time(store.now()))
     first_boxes = [box for box in pod["spec"].get("initContainers", []) if box["name"] in state.containers]
@@ -459,7 +459,7 @@ def _describe_container(store: ObjectStore, container: Object, old: Object, stat
 
 
 def pin_image(image: str) -> str:
-    """Return an image's reference by digest: its own, or one that is made of the whole reference."""
+    """Return an image's reference by digest: its own, or one made from the whole reference."""
     repository, _, tag = image.rpartition(":")
     if "@" in image or not image:
         return image

@@ -1,6 +1,6 @@
-"""Server-side apply: which manager applied which field, and what a conflict is.
+"""Server-side apply: which manager applied which field, and which fields conflict.
 
-Left out: lists merged by key. A list is one field here, and whoever applies another one takes it whole.
+Left out: lists merged by key. A list is one field here, and a manager that applies another list takes the whole list.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _list_fields(value: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[
 
 
 def _holds(old: Any, value: Any) -> bool:
-    """Tell whether nothing is to be set; an empty mapping asks for one, whatever is in it."""
+    """Tell whether nothing has to be set; an empty mapping only needs a mapping, whatever is in it."""
     return bool(old == value and old is not None) or (value == {} and isinstance(old, dict))
 
 

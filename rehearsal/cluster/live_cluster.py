@@ -1,6 +1,6 @@
-"""A cluster at work in a thread of its own: its API on a port, its controllers whenever something changed.
+"""A cluster at work in its own thread: its API on a port, its controllers whenever something changed.
 
-What only time changes, such as a deadline, is seen within a second.
+The controllers see a change by time alone, such as a deadline, within a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LiveCluster:
     """One cluster and its API.
 
     Args:
-        cluster: whose clock is this machine's.
+        cluster: a cluster whose clock is this machine's.
         server: of the cluster's store.
         actions: called before the controllers, at each tick, in the cluster's thread.
     """
@@ -40,7 +40,7 @@ class LiveCluster:
 
     @property
     def url(self) -> str:
-        """Where the API listens."""
+        """The address of the API."""
         return f"http://{HOST}:{self.server.port}"
 
     def __enter__(self) -> Self:
@@ -51,7 +51,7 @@ class LiveCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop; what runs the pods is not this one's."""
+        """Stop; the owner of the pods' runtime stops that."""
         if self._work is not None:
             self.call(self._work.cancel)
         self._wait(self.server.stop())
@@ -59,7 +59,7 @@ class LiveCluster:
         self._thread.join()
 
     def call(self, action: Callable[[], T]) -> T:
-        """Return what an action returns in the cluster's thread, where alone the store may be touched.
+        """Return the result of an action in the cluster's thread; only that thread may touch the store.
 
         Raises:
             Exception: the action's.
@@ -71,7 +71,7 @@ class LiveCluster:
         return self._wait(act())
 
     def build_kubeconfig(self, token: str, namespace: str = "default") -> Object:
-        """Return what a client of the API is configured with."""
+        """Return the kubeconfig for a client of the API."""
         name = "rehearsal"
         context = {"cluster": name, "user": name, "namespace": namespace}
         return {

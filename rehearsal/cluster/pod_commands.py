@@ -1,7 +1,7 @@
-"""What a pod's containers come to on this machine: folders for volumes, words and variables of each process.
+"""The commands of a pod's containers on this machine: folders for volumes, words and variables of each process.
 
-Invariant: a container gets its rendered words and variables, and no other difference but these: the paths of its mounts
-are folders of the pod, its ports and the addresses of Services are ports of 127.0.0.1, and what the host says.
+Invariant: a container gets its rendered words and variables, with only these differences. The paths of its mounts are
+folders of the pod. Its ports and the addresses of Services are ports of 127.0.0.1. The host adds its own differences.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ContainerCommand:
 
     Args:
         words: program and arguments.
-        variables: all that it gets.
-        folders: of this machine, by the path at which the container has them, for a program that knows the path.
+        variables: all variables of the process.
+        folders: of this machine, by their path in the container, for a program that knows the path.
     """
 
     words: tuple[str, ...]
@@ -35,17 +35,17 @@ class ContainerCommand:
 
 
 class PodHost(Protocol):
-    """What this machine has in the place of images, credentials and volumes of other kinds."""
+    """This machine's replacement for images, credentials and volumes of other kinds."""
 
     def choose_program(self, pod: Object, container: Object, command: ContainerCommand) -> ContainerCommand:
-        """Return the process for a container, of its rendered words and variables."""
+        """Return the process for a container, from its rendered words and variables."""
 
     def list_fillers(self, pod: Object, volume: Object, folder: Path) -> list[Callable[[], None]]:
-        """Return what fills a volume that is neither emptyDir nor configMap; each may fail and is tried again."""
+        """Return functions that fill a volume that is neither emptyDir nor configMap; the caller retries failures."""
 
 
 class ServicePorts:
-    """The ports of 127.0.0.1 in the place of Services; a Service keeps its port as long as this lives."""
+    """The ports of 127.0.0.1 in the place of Services; a Service keeps its port as long as this object lives."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -53,13 +53,13 @@ class ServicePorts:
         self._holders: dict[int, str] = {}  # port -> uid of the pod that has it
 
     def find_port(self, namespace: str, service: str, port: int) -> int:
-        """Return the port in the place of a Service's."""
+        """Return the port in the place of a Service's port."""
         return self._ports.setdefault((namespace, service, port), find_free_port())
 
     def take_port(self, pod: Object, port_row: Object) -> int:
-        """Return the port in the place of a container's: its Service's, or a free one where another pod has that.
+        """Return the port in the place of a container's: its Service's, or a free one if another pod has that.
 
-        A pod that is being deleted gives its port to the next, which waits until nobody listens there.
+        A pod that is being deleted gives its port to the next pod, which waits until nobody listens there.
         """
         metadata, targets = pod["metadata"], {port_row["containerPort"], port_row.get("name")}
         pods = [row["metadata"] for row in self._store.list_objects("pods", metadata["namespace"])]
@@ -75,7 +75,7 @@ class ServicePorts:
         return find_free_port()
 
     def localize_urls(self, text: str, namespace: str) -> str:
-        """Return a text with the addresses of Services as addresses of this machine; another address stays."""
+        """Replace the addresses of Services in a text by addresses of this machine; other addresses stay."""
 
         def localize(match: re.Match[str]) -> str:
             place = match[2] or namespace
@@ -91,7 +91,7 @@ class PodLayout:
 
     Args:
         store: of ConfigMaps and Services.
-        pod: which is laid out.
+        pod: the pod.
         folder: of the pod.
         host: chooses programs and fills volumes.
         ports: of Services.
@@ -111,7 +111,7 @@ class PodLayout:
         self.commands = {box["name"]: self._build_command(box) for box in boxes}
 
     def localize(self, container: Object, text: str) -> str:
-        """Return a text of a container as it has to stand on this machine."""
+        """Return a text of a container with the paths and addresses of this machine."""
         folders = self._find_folders(container)
         if folders:
             paths = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
@@ -170,5 +170,5 @@ class PodLayout:
 
 
 def _expand(text: str, variables: Mapping[str, str]) -> str:
-    """Put variables in the place of $(NAME), as the kubelet does; an unknown one stays."""
+    """Replace $(NAME) by variables, as the kubelet does; an unknown name stays."""
     return _REFERENCE.sub(lambda match: variables.get(match[1], match[0]), text)

@@ -1,6 +1,6 @@
-"""What runs the pods of a rehearsed cluster: the protocol, and pods by script in virtual time.
+"""The runtime of a rehearsed cluster's pods: the protocol, and pods by script in virtual time.
 
-Left out of pods by script: init containers (the scheduler counts their requests, nothing runs them), a state of its own
+Left out of pods by script: init containers (the scheduler counts their requests, nothing runs them), a separate state
 for each of several containers, probes, and the deadline of a pod. `process_pods` runs init containers and probes.
 """
 
@@ -21,7 +21,7 @@ CRASH_EXIT_CODE = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodState:
-    """What a runtime says of a pod, or of one container of it.
+    """The state of a pod, or of one of its containers, from a runtime.
 
     Args:
         phase: as status.phase.
@@ -30,7 +30,7 @@ class PodState:
         restarts: how often the container was started again.
         log: all that the container wrote.
         waiting_reason: why no container runs, such as CrashLoopBackOff; empty while one runs.
-        started_at, finished_at: of the last run; None for the moment at which the pod is looked at.
+        started_at, finished_at: of the last run; None for the moment of the look at the pod.
         pod_ip: empty for one that the cluster gives.
         containers: the state of each container by name, init containers too; one that is not there shares the pod's.
     """
@@ -48,7 +48,7 @@ class PodState:
 
 
 class PodRuntime(Protocol):
-    """What starts, watches and stops pods, as a kubelet does."""
+    """The part that starts, watches and stops pods, as a kubelet does."""
 
     def start_pod(self, pod: Object) -> None:
         """Start a pod that is bound to a node; called once for each pod."""
@@ -57,12 +57,12 @@ class PodRuntime(Protocol):
         """Return the state of a pod now."""
 
     def stop_pod(self, pod: Object) -> bool:
-        """Ask a pod to end and tell whether it is gone; called in each pass until the pod is removed."""
+        """Stop a pod and tell whether it is gone; called in each pass until the pod is removed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodScript:
-    """What a pod does, in seconds of virtual time.
+    """The life of a pod, in seconds of virtual time.
 
     Args:
         start_s: from the pod's start until its container runs: images and volumes.
@@ -93,7 +93,7 @@ class ContainerRun:
 
 
 class VirtualPods:
-    """Pods that follow scripts; their state is computed from the time that went by, nothing sleeps.
+    """Pods that follow scripts; their state is computed from the elapsed time, nothing sleeps.
 
     Args:
         now: the cluster's clock.

@@ -1,7 +1,7 @@
 """Pods whose containers are processes of this machine: init containers in their order, probes, restarts, logs, stops.
 
 Left out: images, users, limits of CPU and memory, networks and their policies, liveness probes, lifecycle hooks, the
-deadline of a pod, and mounts that nobody can write to. Probes run every half second, whatever their period is.
+deadline of a pod, and read-only mounts. Probes run every half second, whatever their period is.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from rehearsal.loopback import HOST, is_listening
 
 LOOK_S, PROBE_S, FILL_RETRY_S = 0.05, 0.5, 2.0
 _SIGNAL_EXIT = 128  # a process that a signal ended has this and the signal's number as its exit code
-# on Linux a container's first process ends with this one, even by a kill
+# on Linux a container's first process ends when this process ends, even by a kill
 _SETPRIV = shutil.which("setpriv")
 _PARENT_WORDS = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV else ()
-_NO_PROGRAM = ("/bin/sh", "-c", "echo no such program; exit 127")  # as a shell ends; a kubelet cannot start it at all
+_NO_PROGRAM = ("/bin/sh", "-c", "echo no such program; exit 127")  # ends as a shell does; a kubelet cannot start it
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 @dataclass(slots=True)
 class ContainerRun:
-    """One container as it stands; the thread of its pod changes it.
+    """The current state of one container; the thread of its pod changes it.
 
     Args:
         process: of the last run; None before the first.
@@ -62,13 +62,13 @@ class ContainerRun:
 
 
 class ProcessPods:
-    """What runs the pods of a rehearsed cluster as processes.
+    """Runs the pods of a rehearsed cluster as processes.
 
     Args:
-        store: of the cluster; read by the thread that starts pods alone.
+        store: of the cluster; only the thread that starts pods reads it.
         folder: with a folder for each pod; logs stay there.
         host: see PodHost.
-        backoff_scale: what the seconds between restarts are multiplied with.
+        backoff_scale: factor on the seconds between restarts.
     """
 
     def __init__(self, store: ObjectStore, folder: Path, host: PodHost, backoff_scale: float = 1.0) -> None:
@@ -77,7 +77,7 @@ class ProcessPods:
         self._pods: dict[str, ProcessPod] = {}
 
     def start_pod(self, pod: Object) -> None:
-        """Start a pod; where something that it names is not there, the pod waits for ever."""
+        """Start a pod; if an object that it names is not there, the pod waits for ever."""
         metadata = pod["metadata"]
         folder = self._folder / metadata.get("namespace", "") / metadata["name"]
         try:
@@ -96,22 +96,22 @@ class ProcessPods:
         return process_pod.describe()
 
     def stop_pod(self, pod: Object) -> bool:
-        """Ask a pod to end, kill it after its grace period, and tell whether it is gone."""
+        """Stop a pod, kill it after its grace period, and tell whether it is gone."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
         return process_pod is None or process_pod.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
 
     def read_log(self, pod: Object, container: str) -> str:
-        """Return what the last run of a container wrote."""
+        """Return the output of a container's last run."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
         return process_pod.read_log(container) if process_pod else ""
 
     def kill_container(self, pod: Object, container: str = "") -> bool:
-        """SIGKILL the running processes of a pod, or of one container of it; whether one ran."""
+        """Send SIGKILL to the running processes of a pod or one of its containers; return whether one ran."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
         return process_pod is not None and process_pod.kill(container)
 
     def close(self) -> None:
-        """Kill whatever still runs."""
+        """Kill all processes that still run."""
         for process_pod in self._pods.values():
             process_pod.stop(0)
             process_pod.kill()
@@ -119,7 +119,7 @@ class ProcessPods:
 
 @dataclass(slots=True)
 class ProcessPod:
-    """One pod, with a thread of its own that takes it through its life."""
+    """One pod, with its own thread, which takes the pod through its life."""
 
     pod: Object
     layout: PodLayout
@@ -151,7 +151,7 @@ class ProcessPod:
         return PodState(phase=phase, is_ready=is_ready, containers=states)
 
     def stop(self, grace_s: float) -> bool:
-        """Send SIGTERM, SIGKILL once the grace period is over, and tell whether all is gone."""
+        """Send SIGTERM, then SIGKILL once the grace period is over, and tell whether all processes are gone."""
         if self._kill_s is None:
             self._kill_s = time.monotonic() + grace_s
             self._stop.set()
@@ -162,12 +162,12 @@ class ProcessPod:
         return not self._thread.is_alive()
 
     def kill(self, container: str = "") -> bool:
-        """SIGKILL what runs, with all that it started; whether something ran."""
+        """Send SIGKILL to all running processes and their children; return whether one ran."""
         runs = [run for name, run in self.runs.items() if container in {"", name}]
         return any([_send_signal(run.process, signal.SIGKILL) for run in runs])  # noqa: C419 - all of them
 
     def read_log(self, container: str) -> str:
-        """Return what the last run of a container wrote."""
+        """Return the output of a container's last run."""
         path = self._log_path(container)
         return path.read_text(errors="replace") if path.exists() else ""
 
@@ -213,7 +213,7 @@ class ProcessPod:
             for key in ("startupProbe", "readinessProbe")
         )
         numbers = [ports[row["containerPort"]] for row in box.get("ports", [])]
-        while any(map(is_listening, numbers)) and not self._stop.is_set():  # the pod before it is still on its way out
+        while any(map(is_listening, numbers)) and not self._stop.is_set():  # the pod before it still ends
             time.sleep(LOOK_S)
         words = command.words if shutil.which(command.words[0], path=command.variables["PATH"]) else _NO_PROGRAM
         with self._log_path(box["name"]).open("wb") as log:
@@ -222,7 +222,7 @@ class ProcessPod:
                 stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         run.started_at, run.finished_at, run.waiting_reason = datetime.now(UTC), None, ""
-        if self._stop.is_set():  # it was asked to end while the process began
+        if self._stop.is_set():  # the stop came while the process began
             _send_signal(run.process, signal.SIGTERM)
         is_started, probe_s = False, 0.0
         while not _has_ended(run.process):
@@ -231,7 +231,7 @@ class ProcessPod:
                 run.is_ready = is_started and is_ready()
                 probe_s = time.monotonic() + PROBE_S
             time.sleep(LOOK_S)
-        _send_signal(run.process, signal.SIGKILL)  # what it left behind in its session
+        _send_signal(run.process, signal.SIGKILL)  # processes that it left behind in its session
         code = run.process.wait()
         run.is_ready, run.finished_at = False, datetime.now(UTC)
         run.exit_code = code if code >= 0 else _SIGNAL_EXIT - code
@@ -241,7 +241,7 @@ def _build_check(
     localize: Callable[[Object, str], str], box: Object, probe: Object, command: ContainerCommand,
     ports: Mapping[int, int],
 ) -> Callable[[], bool]:  # fmt: skip
-    """Return what tries a probe once; a probe that is neither httpGet nor exec succeeds."""
+    """Return a function that tries a probe once; a probe that is neither httpGet nor exec succeeds."""
     timeout_s = float(probe.get("timeoutSeconds", 1))
     if "exec" in probe:
         words = [localize(box, word) for word in probe["exec"]["command"]]
@@ -271,7 +271,7 @@ def _succeeds(words: list[str], variables: Mapping[str, str], timeout_s: float) 
 
 
 def _try_fill(fill: Callable[[], None], folder: Path) -> bool:
-    """Fill a volume; a fault is written beside the logs, and the pod waits, as for a CSI driver."""
+    """Fill a volume; write a fault next to the logs, and the pod waits, as for a CSI driver."""
     try:
         fill()
     except Exception as error:  # noqa: BLE001 - whatever the host's client raises
@@ -281,16 +281,16 @@ def _try_fill(fill: Callable[[], None], folder: Path) -> bool:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether a process has ended, and leave it unread, so that its number is nobody else's yet."""
-    if not hasattr(os, "waitid"):  # macOS; there what an ended process left behind goes on
+    """Tell whether a process has ended, without reading its end, so that nobody else gets its number yet."""
+    if not hasattr(os, "waitid"):  # macOS; there processes that an ended process left behind go on
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _send_signal(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> bool:
-    """Send a signal to a process, SIGKILL to all of its session; whether there was one.
+    """Send a signal to a process, SIGKILL to its whole session; return whether there was one.
 
-    A process whose end was read is never signalled: the system may have given its number to a stranger.
+    A process whose end was read never gets a signal: the system may have given its number to another process.
     """
     if process is None or process.returncode is not None:
         return False

@@ -1,10 +1,10 @@
-"""Which node a pod gets, and which devices its resource claims get (dynamic resource allocation, resource.k8s.io/v1).
+"""The scheduler: chooses a pod's node and the devices of its resource claims (DRA, resource.k8s.io/v1).
 
 Left out: preemption and priorities, sidecars, preferred and pod affinity, topology spread, volumes, matchFields, the
 operators Gt and Lt. Of resource claims: claims named by resourceClaimName, DeviceClass objects (a device is of the
 class that has its driver's name), allocationMode All, firstAvailable, adminAccess, device taints, shared counters,
-slices without nodeName, older pool generations, and CEL but for equalities of attributes, joined by &&: others match no
-device.
+slices without nodeName, and older pool generations. Of CEL only equalities of attributes, joined by &&, work: other
+expressions match no device.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NodeDevice:
 
 @dataclass(slots=True)
 class NodeRoom:
-    """A node and what is left of it.
+    """A node and its free room.
 
     Args:
         node: the object.
@@ -60,7 +60,7 @@ class NodeRoom:
         return str(self.node["metadata"]["name"])
 
     def find_shortage(self, requests: Mapping[str, Fraction]) -> str:
-        """Return the first resource of which too little is left, or nothing."""
+        """Return the first resource of which too little is left, or an empty text."""
         allocatable = self.node.get("status", {}).get("allocatable", {})
         for resource, amount in requests.items():
             if amount and self.used.get(resource, 0) + amount > parse_quantity(allocatable.get(resource, "0")):
@@ -68,7 +68,7 @@ class NodeRoom:
         return ""
 
     def compute_fullness(self, requests: Mapping[str, Fraction]) -> Fraction:
-        """Return the mean share of cpu and memory that is taken once the pod is there."""
+        """Return the mean share of cpu and memory in use once the pod is there."""
         allocatable = self.node.get("status", {}).get("allocatable", {})
         sizes = {resource: parse_quantity(allocatable.get(resource, "0")) for resource in ("cpu", "memory")}
         taken = [
@@ -80,7 +80,7 @@ class NodeRoom:
 
 
 def schedule_pods(store: ObjectStore) -> None:
-    """Bind each pod that waits to the fullest node that takes it; say why where none does."""
+    """Bind each pod that waits to the fullest node that takes it; if no node does, say why."""
     release_claims(store)
     rooms = measure_nodes(store)
     pods = [pod for pod in store.list_objects("pods") if is_active(pod) and not pod["spec"].get("nodeName")]
@@ -94,7 +94,7 @@ def schedule_pods(store: ObjectStore) -> None:
 
 
 def measure_nodes(store: ObjectStore) -> list[NodeRoom]:
-    """Return what is left of each node."""
+    """Return the free room of each node."""
     rooms = {node["metadata"]["name"]: NodeRoom(node) for node in store.list_objects("nodes")}
     for pod in store.list_objects("pods"):
         if is_unfinished(pod) and pod["spec"].get("nodeName") in rooms:
@@ -125,7 +125,7 @@ def release_claims(store: ObjectStore) -> None:
 
 
 def list_claims(store: ObjectStore, pod: Object) -> list[Object]:
-    """Return the claims of a pod; make those that are not there from their templates.
+    """Return the claims of a pod; make missing claims from their templates.
 
     Raises:
         ApiError: 404 for a template that is not there.
@@ -143,7 +143,7 @@ def list_claims(store: ObjectStore, pod: Object) -> list[Object]:
 
 
 def find_obstacle(pod: Object, room: NodeRoom, requests: Mapping[str, Fraction]) -> str:
-    """Return why a node does not take a pod, devices left aside, in the scheduler's words; empty if it does."""
+    """Return why a node does not take a pod, apart from devices, in the scheduler's words; empty if it does."""
     spec = room.node.get("spec", {})
     conditions = room.node.get("status", {}).get("conditions", [])
     if not has_condition(conditions, "Ready"):
@@ -180,7 +180,7 @@ def is_node_selected(pod: Object, labels: Mapping[str, str]) -> bool:
 
 
 def sum_requests(pod: Object) -> dict[str, Fraction]:
-    """Return what a pod takes of each resource: all its containers, or its largest init container if that is more."""
+    """Return a pod's use of each resource: all its containers, or its largest init container if that is more."""
     total, largest = dict[str, Fraction](), dict[str, Fraction]()
     for container in pod["spec"].get("initContainers", []):
         largest |= {name: max(amount, largest.get(name, amount)) for name, amount in _read_requests(container).items()}
@@ -193,7 +193,7 @@ def parse_quantity(text: str | float) -> Fraction:
     """Return a quantity such as `500m`, `1.5` or `2Gi` as a number.
 
     Raises:
-        ValueError: where it is no quantity.
+        ValueError: the text is no quantity.
     """
     match = _QUANTITY.fullmatch(str(text))
     if not match or match[2] not in _UNITS:
@@ -203,7 +203,7 @@ def parse_quantity(text: str | float) -> Fraction:
 
 
 def choose_devices(claim: Object, devices: list[NodeDevice]) -> list[tuple[str, NodeDevice]] | None:
-    """Return a device for each one that a claim requests, with the request's name; None if there are too few."""
+    """Return the devices for a claim, each with the name of its request; None if there are too few."""
     spec = claim["spec"].get("devices", {})
     slots = [
         (request["name"], request["exactly"])
@@ -220,7 +220,7 @@ def is_active(pod: Object) -> bool:
 
 
 def is_unfinished(pod: Object) -> bool:
-    """Tell whether a pod still may use its node."""
+    """Tell whether a pod may still use its node."""
     return pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
 
 
@@ -267,7 +267,7 @@ def _place_pod(store: ObjectStore, pod: Object, claims: list[Object], rooms: lis
 
 
 def _choose_all(claims: list[Object], room: NodeRoom) -> list[list[tuple[str, NodeDevice]]] | None:
-    """Return the devices of each claim; None if one cannot have any."""
+    """Return the devices of each claim; None if one claim cannot have its devices."""
     left, choices = list(room.devices), list[list[tuple[str, NodeDevice]]]()
     for claim in claims:
         results = choose_devices(claim, left)
@@ -302,7 +302,7 @@ def _bind_pod(store: ObjectStore, pod: Object, node_name: str) -> None:
 
 
 def _refuse_pod(store: ObjectStore, pod: Object, message: str) -> None:
-    """Say in the pod's status and in one event, counted at most once a second, why no node takes the pod."""
+    """Write why no node takes the pod into its status and one event, which counts at most once a second."""
     metadata, status = pod["metadata"], pod.get("status", {})
     set_condition(store, status, "PodScheduled", value=False, reason="Unschedulable", message=message)
     write_status(store, "pods", pod, {"phase": "Pending"} | status)
@@ -319,7 +319,7 @@ def _refuse_pod(store: ObjectStore, pod: Object, message: str) -> None:
 
 
 def _make_claim(store: ObjectStore, pod: Object, entry: Object) -> str:
-    """Make the claim that a template describes and return its name."""
+    """Make a claim from its template and return its name."""
     metadata = pod["metadata"]
     template = store.get_object("resourceclaimtemplates", metadata["namespace"], entry["resourceClaimTemplateName"])
     owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
@@ -342,7 +342,7 @@ def _fill_slots(
     constraints: list[Object],
     chosen: list[tuple[str, NodeDevice]],
 ) -> Iterator[list[tuple[str, NodeDevice]]]:
-    """Yield each way to give the slots devices; within a request in the devices' order, as others are the same way."""
+    """Yield each way to fill the slots; within a request devices keep their order, as other orders are the same."""
     if len(chosen) == len(slots):
         yield chosen
         return
@@ -361,7 +361,7 @@ def _is_wanted(wish: Object, device: NodeDevice) -> bool:
 
 
 def _match_equalities(expression: str, device: NodeDevice) -> bool:
-    """Tell whether a device has each attribute that an expression names; one of another form matches nothing."""
+    """Tell whether a device has each attribute that an expression names; another form of expression matches nothing."""
     matches = [_EQUALITY.fullmatch(part.strip()) for part in expression.split("&&")]
     return all(
         match and json.dumps(device.attributes.get(f"{match[1]}/{match[2]}")) == match[3].replace("'", '"')
@@ -370,7 +370,7 @@ def _match_equalities(expression: str, device: NodeDevice) -> bool:
 
 
 def _is_consistent(chosen: list[tuple[str, NodeDevice]], constraints: list[Object]) -> bool:
-    """Tell whether the devices share the attributes that they must; a device without the attribute shares none."""
+    """Tell whether the devices share the required attributes; a device without an attribute does not share it."""
     for constraint in constraints:
         names = constraint.get("requests") or [request for request, _ in chosen]
         devices = [device for request, device in chosen if request in names]
@@ -389,7 +389,7 @@ def _read_device(spec: Object, device: Object) -> NodeDevice:
 
 
 def _read_requests(container: Object) -> dict[str, Fraction]:
-    """Return a container's requests; the API takes a limit for a request that is not given."""
+    """Return a container's requests; the API takes the limit if a request is missing."""
     resources = container.get("resources", {})
     amounts = resources.get("limits", {}) | resources.get("requests", {})
     return {name: parse_quantity(amount) for name, amount in amounts.items()}

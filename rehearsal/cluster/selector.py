@@ -34,7 +34,7 @@ def match_fields(selector: str, body: Mapping[str, Any]) -> bool:
 
 
 def find_field(body: Mapping[str, Any], path: str) -> Any:
-    """Return the field of a path whose parts dots separate, or None."""
+    """Return the field at a path with dots between its parts, or None."""
     value: Any = body
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, who may do what, and faults to order.
+"""The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, permissions, and faults on request.
 
 Left out: discovery, strategic and JSON patches, dry runs, and TLS. A list is served whole, whatever its `limit`.
 """
@@ -28,7 +28,7 @@ _APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 @dataclass(frozen=True, slots=True)
 class ClusterUser:
-    """Who a bearer token is, and what he may do.
+    """The user of a bearer token, and the user's permissions.
 
     Args:
         name: as RBAC has it, such as system:serviceaccount:runner-system:runner.
@@ -70,8 +70,8 @@ class ClusterFault:
 
     Args:
         status: of HTTP, such as 503; 429 carries Retry-After and plain text, as the API's own limits do.
-        calls: how many calls it answers.
-        verb, plural: which; empty for any.
+        calls: how many calls the fault answers.
+        verb, plural: of the calls; empty for any.
     """
 
     status: int
@@ -80,7 +80,7 @@ class ClusterFault:
     plural: str = ""
 
     def takes(self, call: ApiCall) -> bool:
-        """Tell whether it answers a call, which it counts."""
+        """Tell whether the fault answers a call, and count the call if so."""
         fits = self.calls > 0 and self.verb in ("", call.verb) and self.plural in ("", call.kind.plural)
         self.calls -= fits
         return fits
@@ -90,11 +90,11 @@ class ClusterServer:
     """The API of one store, on a port of this machine.
 
     Args:
-        store: what is served. users: token -> who; empty admits everyone to everything.
-        read_log: returns what a container of a pod wrote; without it a log is what the pod's status has of it.
+        store: the served objects. users: token -> user; empty admits everyone to everything.
+        read_log: returns the output of a pod's container; without it the log is that of the pod's status.
 
     Attributes:
-        faults: those still to come. calls: every call that was answered, with its user and status.
+        faults: those still to come. calls: every answered call, with its user and status.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class ClusterServer:
         self._runner: web.AppRunner | None = None
 
     async def start(self, port: int = 0) -> None:
-        """Listen on 127.0.0.1; 0 takes a free port, which `port` then says."""
+        """Listen on 127.0.0.1; 0 takes a free port, which is then in `port`."""
         application = web.Application()
         application.router.add_route("*", "/{path:apis?/.*}", self._answer)
         self._runner = web.AppRunner(application, shutdown_timeout=0.1)
@@ -137,7 +137,7 @@ class ClusterServer:
                 response = await self._perform(request, call)
         except ApiError as error:
             response = _build_status(error)
-        except ValueError as error:  # a body that is no JSON, a selector of another form
+        except ValueError as error:  # the body is no JSON, or a selector has another form
             response = _build_status(ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", str(error)))
         if call is not None:
             self.calls.append((user.name, call, response.status))
@@ -159,7 +159,7 @@ class ClusterServer:
         return _build_answer(self._change_or_read(request, call, body), status)
 
     def _answer_log(self, request: web.Request, pod: Object) -> web.Response:
-        """Answer the log of one container, which has to be named where the pod has several."""
+        """Answer the log of one container; the request must name it if the pod has several."""
         boxes = [box["name"] for box in pod["spec"].get("containers", [])]
         name = request.query.get("container", boxes[0] if len(boxes) == 1 else "")
         if boxes and name not in boxes + [box["name"] for box in pod["spec"].get("initContainers", [])]:
@@ -206,7 +206,7 @@ class ClusterServer:
         return self.store.apply_object(*place, body, manager=manager, force=request.query.get("force") == "true")
 
     def _delete(self, request: web.Request, call: ApiCall, options: Object) -> Object:
-        """Delete; a Job whose deletion says nothing leaves its pods, as batch/v1 does for old clients."""
+        """Delete an object; a Job without a propagation policy leaves its pods, as batch/v1 does for old clients."""
         default = "Orphan" if call.kind.plural == "jobs" else "Background"
         propagation = options.get("propagationPolicy") or request.query.get("propagationPolicy") or default
         uid = options.get("preconditions", {}).get("uid")
@@ -236,7 +236,7 @@ class ClusterServer:
         }  # fmt: skip
 
     async def _watch(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
-        """Stream changes, a line each; what was forgotten is told as an ERROR event with 410, after status 200."""
+        """Stream changes, a line each; for forgotten changes send an ERROR event with 410, after status 200."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         loop = asyncio.get_running_loop()
@@ -268,7 +268,7 @@ class ClusterServer:
 
 
 def parse_call(request: web.Request) -> ApiCall:
-    """Return what a request asks for.
+    """Return the call that a request makes.
 
     Raises:
         ApiError: 404 for a path that is not served, 405 for a method that is not.
@@ -326,7 +326,7 @@ def _build_status(error: ApiError) -> web.Response:
 
 
 def _build_answer(body: Object, status: int) -> web.Response:
-    """Return JSON as the API server does, whose type names no character set: lightkube compares it as a whole."""
+    """Return JSON as the API server does: the content type has no charset, because lightkube compares it as a whole."""
     return web.Response(body=json.dumps(body).encode(), status=status, content_type="application/json")
 
 

@@ -1,7 +1,7 @@
 """The objects of a rehearsed cluster: versions, conflicts, changes for watchers, and the fields that an apply owns.
 
-Invariant: what is read is a copy; each change has a resourceVersion higher than all before it. Left out: validation of
-specs but for what the docstrings name, defaults, finalizers, generated ReplicaSets, lists merged by key.
+Invariant: a reader gets copies. Each change has a resourceVersion higher than all before it. Left out: validation of
+specs except where a docstring names it, defaults, finalizers, generated ReplicaSets, lists merged by key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rehearsal.cluster.selector import match_fields, match_labels
 
 Object = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
-KEPT_CHANGES = 10_000  # a watch from before them is told 410
+KEPT_CHANGES = 10_000  # a watch from before them gets 410
 _SERVER_METADATA = (
     "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "name", "namespace",
     "resourceVersion", "uid",
@@ -63,7 +63,7 @@ class ResourceKind:
 
     @property
     def api_version(self) -> str:
-        """Return what objects carry as apiVersion."""
+        """Return the apiVersion of objects of this kind."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
@@ -92,7 +92,7 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """One change, as a watcher hears of it."""
+    """One change, as a watcher receives it."""
 
     version: int
     type: ChangeType
@@ -101,7 +101,7 @@ class ObjectChange:
 
 
 class ObjectStore:
-    """All objects of a cluster, in memory; not for several threads.
+    """All objects of a cluster, in memory; for one thread only.
 
     Args:
         now: the cluster's clock, UTC.
@@ -119,7 +119,7 @@ class ObjectStore:
         self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
         owner_uid: str = "",
     ) -> list[Object]:  # fmt: skip
-        """Return copies, sorted by namespace and name; None looks into every namespace, an owner at its own alone."""
+        """Return copies, sorted by namespace and name; None means every namespace, an owner only its own objects."""
         keys = sorted(key for key in self._objects if key[0] == plural and namespace in (None, key[1]))
         return [
             copy_object(self._objects[key])
@@ -143,10 +143,10 @@ class ObjectStore:
         return copy_object(self._find(plural, namespace, name))
 
     def create_object(self, plural: str, namespace: str, body: Object) -> Object:
-        """Keep a new object and return it with what the server adds.
+        """Store a new object and return it with the server's additions.
 
         Raises:
-            ApiError: 409 for a name that is taken; 400 and 422 for an object of another kind or an illegal name.
+            ApiError: 409 if the name exists already; 400 and 422 for an object of another kind or an illegal name.
         """
         body = copy_object(body)
         metadata = body.setdefault("metadata", {})
@@ -169,12 +169,12 @@ class ObjectStore:
     def replace_object(
         self, plural: str, namespace: str, name: str, body: Object, *, subresource: str = ""
     ) -> Object:  # fmt: skip
-        """Replace an object but for its status, or with the subresource `status` its status alone.
+        """Replace an object except its status, or with the subresource `status` only its status.
 
-        Content that is as before changes nothing, not even the version.
+        The same content changes nothing, not even the version.
 
         Raises:
-            ApiError: 404; 409 where `body` carries another resourceVersion; 422 where it changes what never changes.
+            ApiError: 404; 409 if `body` has another resourceVersion; 422 if `body` changes an immutable field.
         """
         old = self._find(plural, namespace, name)
         version = body.get("metadata", {}).get("resourceVersion")
@@ -225,7 +225,7 @@ class ObjectStore:
         )  # fmt: skip
 
     def apply_object(self, plural: str, namespace: str, body: Object, *, manager: str, force: bool) -> Object:
-        """Apply a manifest: set its fields, take away those that the manager applied before and no longer names.
+        """Apply a manifest: set its fields, remove fields that the manager applied before and no longer names.
 
         Raises:
             ApiError: 409 for fields that another manager applied with another value, unless `force`.
@@ -247,10 +247,10 @@ class ObjectStore:
     def delete_object(
         self, plural: str, namespace: str, name: str, *, propagation: str = "Background", grace_s: int | None = None
     ) -> Object:
-        """Delete an object; a pod stays until what runs it has stopped it.
+        """Delete an object; a pod stays until its runtime has stopped it.
 
         Args:
-            propagation: Orphan takes this owner from its children; otherwise the garbage collection deletes them.
+            propagation: Orphan removes this owner from its children; otherwise the garbage collection deletes them.
             grace_s: of a pod; None takes its own terminationGracePeriodSeconds.
 
         Raises:
@@ -270,7 +270,7 @@ class ObjectStore:
         return self._keep("MODIFIED", plural, body)
 
     def remove_object(self, plural: str, namespace: str, name: str) -> None:
-        """Take an object away at once.
+        """Remove an object at once.
 
         Raises:
             ApiError: 404.
@@ -284,7 +284,7 @@ class ObjectStore:
         """Yield the changes of a kind after a version.
 
         Raises:
-            ApiError: 410, where changes after that version are forgotten.
+            ApiError: 410 if changes after that version are forgotten.
         """
         if version < self._forgotten_version:
             message = f"too old resource version: {version} ({self._forgotten_version})"
@@ -292,7 +292,7 @@ class ObjectStore:
         return (change for change in list(self._changes) if change.version > version and change.plural == plural)
 
     def forget_changes(self) -> None:
-        """Forget all changes, as a compaction does, so that every older watch is told 410."""
+        """Forget all changes, as a compaction does, so that every older watch gets 410."""
         self._changes.clear()
         self._forgotten_version = self.version
 
@@ -326,7 +326,7 @@ class ObjectStore:
 
 
 def copy_object(body: Object) -> Object:
-    """Return a copy of an object in depth; ten times as fast as copy.deepcopy, and for what JSON knows alone."""
+    """Return a deep copy of an object; ten times as fast as copy.deepcopy, but only for JSON values."""
     copied: Object = marshal.loads(marshal.dumps(body))  # noqa: S302 - written a moment ago, by this process
     return copied
 
@@ -342,7 +342,7 @@ def _list_owners(metadata: Object) -> list[str]:
 
 
 def merge_patch(value: Any, patch: Any) -> Any:
-    """Return a value with a JSON merge patch in it (RFC 7386)."""
+    """Return a value after a JSON merge patch (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(value) if isinstance(value, dict) else {}
@@ -360,7 +360,7 @@ def format_time(moment: datetime) -> str:
 
 
 def _check_identity(kind: ResourceKind, namespace: str, body: Object, name: str | None = None) -> None:
-    """Refuse an object that is not what its path says, and one whose name the API does not take."""
+    """Refuse an object that does not fit its path, and one whose name the API does not take."""
     given = body.get("apiVersion", kind.api_version), body.get("kind", kind.kind)
     if given != (kind.api_version, kind.kind):
         message = f"{given[1]} of {given[0]} in the body; the path is of {kind.kind} of {kind.api_version}"

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the table of routes stands behind the class
-"""The hub's HTTP: what the official client asks for, answered with the headers and error codes that it reads."""
+"""The hub's HTTP: answers the official client's requests with the headers and error codes that the client reads."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from rehearsal.hub.repositories import MAIN_BRANCH, HubBlob, HubRepositories, Hu
 
 _ID_PATTERN = r"(?P<id>[\w.-]+/[\w.-]+)"
 _LARGE_PATH = "cdn"  # the path that the redirect of a large file leads to
-# By another name of this machine, as the hub's CDN is another host: the client follows no redirect within the hub's
-# own host when it asks for a file's head, and it sends its token to that host only.
+# Another name of this machine, as the hub's CDN is another host. The client follows no redirect within the hub's own
+# host when it requests a file's head, and it sends its token to that host only.
 LARGE_HOST = "localhost"
-PIECE_BYTES = 256 * 1024  # held at a time of a file that is sent
+PIECE_BYTES = 256 * 1024  # of a file in memory at a time while it is sent
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubAccess:
-    """Who may read what.
+    """Tokens and the repositories that they may read.
 
     Args:
         tokens: those that open everything.
         unauthorized_tokens: those that the hub knows and that open no gated or private repository.
         gated_repositories: repositories whose files need an accepted licence, so a token of `tokens`.
-        gates_metadata: whether that holds for their lists of files too.
+        gates_metadata: whether their lists of files need it too.
         private_repositories: repositories that are not there without a token of `tokens`.
     """
 
@@ -43,7 +43,7 @@ class HubAccess:
 
 
 class HubError(Exception):
-    """The hub says no: status, its code for the client (may be ""), its message."""
+    """A refusal of the hub: status, its code for the client (may be ""), its message."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -61,7 +61,7 @@ class HubConnection(BaseHTTPRequestHandler):
         super().__init__(*arguments)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """The proxy in front has a log."""
+        """Log nothing: the proxy in front has a log."""
 
     def _route_request(self) -> None:
         path = unquote(urlsplit(self.path).path)
@@ -104,7 +104,7 @@ class HubConnection(BaseHTTPRequestHandler):
         exists = repository in self.repositories.names()
         if not exists or (repository in access.private_repositories and token not in access.tokens):
             if not token:
-                # The client tells this by its address being one of https; over http it needs the code.
+                # The client recognizes this case by an https address; over http it needs the code.
                 raise HubError(401, "RepoNotFound", "Invalid username or password.")
             raise HubError(404, "RepoNotFound", "Repository not found")
         if (
@@ -149,7 +149,7 @@ class HubConnection(BaseHTTPRequestHandler):
         self._send_answer(HTTPStatus.FOUND, b"", {**headers, **link_headers})
 
     def _send_large_file(self, id: str, revision: str, file: str) -> None:  # noqa: A002
-        """Signed, so it asks for no token."""
+        """Send a large file; its address is signed, so no token is needed."""
         blob = self._find_revision(id, revision).files.get(file)
         if blob is None or urlsplit(self.path).query != f"signature={blob.sha256}":
             raise HubError(403, "", "the address is not signed")
@@ -178,7 +178,7 @@ class HubConnection(BaseHTTPRequestHandler):
             while start < end:
                 piece = file.read(min(PIECE_BYTES, end - start))
                 if not piece:
-                    self.close_connection = True  # it was cut behind our back: the client must see it
+                    self.close_connection = True  # somebody cut the file meanwhile: the client must see it
                     return
                 start += len(piece)
                 self.wfile.write(piece)

@@ -1,9 +1,9 @@
 """A folder of repositories as the hub sees them: commits, git blobs and large files with their checksums.
 
 The layout is `<organisation>/<name>/<revision>/<files>`. A revision named by 40 hexadecimal digits is a commit; any
-other name is a branch, whose commit is the digest of what it holds.
+other name is a branch, whose commit is the digest of its content.
 
-Invariant: a checksum is of the bytes that lie there now; a changed file has another one at the next question.
+Invariant: a checksum is of the bytes that are there now; a changed file has another one at the next request.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class HubBlob:
 
     @property
     def etag(self) -> str:
-        """What the hub calls the file's content by."""
+        """The hub's name of the file's content."""
         return self.sha256 or self.oid
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class HubRevision:
-    """One commit of a repository: where it lies and its files by name."""
+    """One commit of a repository: its folder and its files by name."""
 
     commit: str
     files: Mapping[str, HubBlob]
@@ -69,11 +69,11 @@ class HubRepositories:
     _digests: dict[tuple[Path, int, int], HubBlob] = field(default_factory=dict)
 
     def names(self) -> list[str]:
-        """Every repository's id, sorted."""
+        """Return every repository's id, sorted."""
         return sorted(f"{path.parent.name}/{path.name}" for path in self.folder.glob("*/*") if path.is_dir())
 
     def branches(self, repository: str) -> dict[str, str]:
-        """The branches with their commits; `main` is the only commit where no folder is called so."""
+        """Return the branches with their commits; `main` is the only commit unless a folder has that name."""
         folders = [path for path in self._repository_folder(repository).iterdir() if path.is_dir()]
         commits_by_branch = {
             path.name: self._revision(path).commit for path in folders if not _COMMIT.fullmatch(path.name)
@@ -82,7 +82,7 @@ class HubRepositories:
         return {MAIN_BRANCH: commits[0], **commits_by_branch} if len(commits) == 1 else commits_by_branch
 
     def revision(self, repository: str, revision_name: str) -> HubRevision | None:
-        """The commit that a branch or a commit's name means; None where there is none."""
+        """Return the commit of a branch's or a commit's name; None if there is none."""
         folder = self._repository_folder(repository) / revision_name
         if re.fullmatch(r"[\w.-]+", revision_name) and folder.is_dir():
             return self._revision(folder)
@@ -125,5 +125,5 @@ def _read_blob(path: Path, name: str, size: int) -> HubBlob:
 
 
 def _git_oid(content: bytes) -> str:
-    """Git's name of a blob."""
+    """Return git's name of a blob."""
     return hashlib.sha1(b"blob %d\0%b" % (len(content), content)).hexdigest()  # noqa: S324 - git's own

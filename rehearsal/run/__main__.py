@@ -1,4 +1,4 @@
-"""`python -m rehearsal.run`: a whole run on this machine, by the real command line, or the world of one by hand."""
+"""`python -m rehearsal.run`: a whole run on this machine by the real command line, or its world for use by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOG_LINES = 20  # of a run that failed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return what `tandem run` returned; 2 bad input, 3 the rehearsal failed or left something behind."""
+    """Return the exit code of `tandem run`; 2 bad input, 3 the rehearsal failed or left something behind."""
     options = _build_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -65,7 +65,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
-    """Deploy, write what the cluster needs beside that, and start the cluster."""
+    """Deploy, write the cluster's other inputs, and start the cluster."""
     with ExitStack() as stack:
         prefix = "tandem-run-"
         folder = Path(stack.enter_context(TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
@@ -86,7 +86,7 @@ def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
 
 
 def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
-    """Run the real command, and hold what it leaves: no instance, no fence."""
+    """Run the real command, and check that it leaves no instance and no fence."""
     world.wait_for_runner()
     place = ("--env", options.env)
     words = ["run", options.experiment, *place, "--hours", options.hours, "--run", RUN_NAME, "--yes", *options.words]

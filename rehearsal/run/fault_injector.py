@@ -1,4 +1,4 @@
-"""What goes wrong at a moment of a rehearsed run: the faults of `settings` that have one."""
+"""Injects faults at a moment of a rehearsed run: those of `settings` that have a moment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class FaultInjector:
         self.faults, self._begin_s, self.is_done, self.killed_pods = faults, None, False, 0
 
     def act_if_due(self) -> None:
-        """Do what is due; called at each tick of the cluster."""
+        """Inject the faults that are due; called at each tick of the cluster."""
         if self.is_done:
             return
         if self._begin_s is None and self._list_running(self.faults.moment):

@@ -1,6 +1,6 @@
-"""Rendered manifests in a rehearsed cluster: objects into the store, roles and their bindings into its users.
+"""Puts rendered manifests into a rehearsed cluster: objects into the store, roles and their bindings into its users.
 
-Left out: what the store has no kind for. Admission policies, quotas and network policies do not bind here.
+Left out: objects whose kind the store does not have. Admission policies, quotas and network policies do not bind here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_manifests(folder: Path) -> list[Object]:
-    """Return every object below a folder, but for kustomizations."""
+    """Return every object below a folder, except kustomizations."""
     files = [path for path in sorted(folder.rglob("*.yaml")) if path.name != "kustomization.yaml"]
     documents = [body for path in files for body in yaml.load_all(path.read_text(), Loader=_Loader)]
     return [body for body in documents if body]
@@ -41,7 +41,7 @@ def apply_manifests(store: ObjectStore, bodies: Iterable[Object]) -> Counter[str
 
 
 def build_users(bodies: Iterable[Object]) -> dict[str, ClusterUser]:
-    """Return the user of each service account that something is bound to, by its token."""
+    """Return the user of each service account that has a binding, by its token."""
     rows = list(bodies)
     rules = {
         (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]): body["rules"]
@@ -68,5 +68,5 @@ def build_users(bodies: Iterable[Object]) -> dict[str, ClusterUser]:
 
 
 def account_token(namespace: str, account: str) -> str:
-    """Return the token of a service account; it opens nothing but a cluster of this machine."""
+    """Return the token of a service account; the token opens only a cluster of this machine."""
     return f"rehearsed:{namespace}:{account}"

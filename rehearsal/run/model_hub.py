@@ -29,7 +29,7 @@ def write_checkpoints(experiment: Experiment, catalogue: Catalogue, folder: Path
 
 @contextmanager
 def serve_hub(folder: Path) -> Iterator[dict[str, str]]:
-    """Serve a folder as a hub; what its clients need to find it and no other.
+    """Serve a folder as a hub; yield the variables with which clients find this hub and no other.
 
     Args:
         folder: `<organisation>/<name>/<revision>/<files>`.

@@ -1,7 +1,7 @@
 """Nodes of a rehearsed cluster as EKS would have them: of the instances that the local endpoint's EC2 lists.
 
-Invariant: a node is there while its instance runs, with the labels that its node group has now. What its pods leave
-behind when an instance ends, processes too, is gone at the next look. A taint that an agent takes away is never set.
+Invariant: a node is there while its instance runs, with the labels that its node group has now. When an instance ends,
+the next look removes its pods and their processes. A taint that an agent takes away is never set.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ALIVE_STATES = ("pending", "running")
 DRIVER = "neuron.aws.com"
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 ROOT_VOLUME_GB = 80  # of a system node
-_AGENT_TAINT = "agent-not-ready"  # the agent that it waits for takes it away when the node has joined
+_AGENT_TAINT = "agent-not-ready"  # an agent takes this taint away when the node has joined
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NodeInstance:
-    """An instance of a node group, and what EKS gives its node.
+    """An instance of a node group, and the labels and taints that EKS gives its node.
 
     Args:
         labels, taints: of the node group.
@@ -43,7 +43,7 @@ class NodeInstance:
 
 
 def read_instances(client: Callable[[str], Any], cluster: str) -> list[NodeInstance]:
-    """Ask EC2 and EKS for the instances of a cluster's node groups, those that ended too while EC2 lists them."""
+    """Return the instances of a cluster's node groups from EC2 and EKS, ended ones too while EC2 lists them."""
     eks, filters = client("eks"), [{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}]
     groups = {
         name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
@@ -63,7 +63,7 @@ def read_instances(client: Callable[[str], Any], cluster: str) -> list[NodeInsta
 
 @dataclass(kw_only=True, slots=True)
 class NodeBridge:
-    """Writes instances into a cluster as nodes and ResourceSlices, and counts for how long accelerators were paid.
+    """Writes instances into a cluster as nodes and ResourceSlices, and counts how long accelerators were paid.
 
     Args:
         store: of the cluster.
@@ -80,7 +80,7 @@ class NodeBridge:
     )  # of the group, as each node has them
 
     def write_nodes(self, instances: Iterable[NodeInstance]) -> None:
-        """Let the cluster's nodes be those of the instances that run."""
+        """Make the cluster's nodes those of the running instances."""
         faults, now = self.read_faults(), self.store.now()
         rows = {row.name: row for row in instances if row.state in ALIVE_STATES}
         for row in rows.values():
@@ -102,11 +102,11 @@ class NodeBridge:
                     self.store.create_object("resourceslices", "", body)
 
     def count_node_s(self) -> float:
-        """Return for how many seconds accelerator instances were there, by the endpoint's launch times."""
+        """Return the seconds for which accelerator instances were there, by the endpoint's launch times."""
         return sum((end - begin).total_seconds() for begin, end in self._spans.values())
 
     def _label_node(self, row: NodeInstance, faults: RunFaults) -> None:
-        """Give a node the labels of its group; labels that the group no longer has go, as EKS takes them away."""
+        """Give a node the labels of its group; remove labels that the group no longer has, as EKS does."""
         old_labels = self._labels.get(row.name, {})
         if not faults.are_labels_frozen and old_labels != row.labels:
             change = dict.fromkeys(old_labels.keys() - row.labels.keys()) | dict(row.labels)

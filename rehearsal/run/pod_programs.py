@@ -1,10 +1,10 @@
-"""What runs in the place of each image, with whose credentials, and how the bucket's prefixes become folders.
+"""The program for each image, its credentials, and the folders for the bucket's prefixes.
 
 | image | program |
 |---|---|
 | tools | `python -m tandem.artifacts` |
 | run | `python -m tandem.run` |
-| a runtime's | the runtime stand-ins; `vllm serve` of a server is `python -m tandem.simulator` |
+| a runtime's | the runtime stand-ins; `python -m tandem.simulator` for `vllm serve` of a server |
 | any other, such as llmperf's | none: the container says so and fails |
 """
 
@@ -27,7 +27,7 @@ from rehearsal.run.settings import HANG, RunFaults
 from tandem.run.__main__ import WORK_FOLDER
 from tandem.run.runner import POLL_VARIABLE
 
-SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook leaves these containers alone
+SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook skips these containers
 COMPONENT_LABEL, NAME_LABEL = "app.kubernetes.io/component", "app.kubernetes.io/name"
 _MODULES = {"tools": "tandem.artifacts", "run": "tandem.run"}  # by the end of the repository's name
 _LOCAL_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
@@ -42,8 +42,8 @@ class PodPrograms:
     Args:
         store: of the cluster.
         identities: namespace and service account of each Pod Identity association.
-        aws_variables: what leads to the local endpoint.
-        hub_variables: what leads to the hub.
+        aws_variables: variables that lead to the local endpoint.
+        hub_variables: variables that lead to the hub.
         build_kubeconfig: of a token and a namespace.
         folder: with the runtime's stand-ins in PROGRAMS, a file of knobs for each arm in KNOBS; the simulated servers'
             logs go to TRUTH.
@@ -63,14 +63,14 @@ class PodPrograms:
     read_faults: Callable[[], RunFaults]
 
     def choose_program(self, pod: Object, container: Object, command: ContainerCommand) -> ContainerCommand:
-        """Return the process for a container, of its rendered words and variables."""
+        """Return the process for a container, from its rendered words and variables."""
         repository = container["image"].partition("@")[0].rpartition("/")[2].partition(":")[0]
         module = _MODULES.get(repository.rpartition("-")[2])
         faults, words = self.read_faults(), command.words
         component, name = (pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL))
         variables = _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container, faults)
         if module:
-            folder = command.folders.get(str(WORK_FOLDER.parent))  # a Job's own, which its program knows by its path
+            folder = command.folders.get(str(WORK_FOLDER.parent))  # a Job's own folder, which its program knows by path
             options = (
                 ("--folder", str(folder / WORK_FOLDER.name)) if folder and words[0] in {"measure", "judge"} else ()
             )
@@ -89,7 +89,7 @@ class PodPrograms:
         return replace(command, words=words, variables=variables)
 
     def list_fillers(self, pod: Object, volume: Object, folder: Path) -> list[Callable[[], None]]:
-        """Return what copies the objects of a claim's prefix into a folder, as Mountpoint would show them."""
+        """Return functions that copy the objects of a claim's prefix into a folder, as Mountpoint would show them."""
         claim = self.store.get_object(
             "persistentvolumeclaims", pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"]
         )
@@ -99,7 +99,7 @@ class PodPrograms:
         return [partial(copy_prefix, self.s3, bucket, prefix, folder) for prefix in prefixes]
 
     def _find_credentials(self, pod: Object, container: Object, faults: RunFaults) -> dict[str, str]:
-        """Return what the Pod Identity webhook and the kubelet give a container beside its rendered variables."""
+        """Return the variables that the Pod Identity webhook and the kubelet add to a container's rendered ones."""
         metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName", "default")
         is_skipped = container["name"] in metadata.get("annotations", {}).get(SKIP_ANNOTATION, "").split(",")
         variables = {"HOME": str(self.folder)}

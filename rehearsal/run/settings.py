@@ -1,6 +1,6 @@
-"""How a run is rehearsed, and what goes wrong in it.
+"""Settings of a rehearsed run, and its faults.
 
-Invariant: without a fault all goes well; each fault is a plain field, and tests show that it has its effect.
+Invariant: without a fault all goes well. Each fault is a plain field, and tests show its effect.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HANG = "hang"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFaults:
-    """What goes wrong, from the start or at a moment.
+    """Faults, from the start or at a moment.
 
     Args:
         fleet: of the node group at the local endpoint.
@@ -24,17 +24,17 @@ class RunFaults:
         missing_devices: so many devices of each node are not in its ResourceSlice.
         compile_crash: how the compiler ends, as the runtime stand-ins know it, or `hang`.
         crashing_server: an arm whose server ends with exit code 1 as soon as it starts.
-        aws_url: what pods take for AWS, such as a fault proxy; empty for the endpoint itself.
+        aws_url: the URL that pods take for AWS, such as a fault proxy; empty for the endpoint itself.
         moment: the component or the name (app.kubernetes.io/component, /name) whose first running pod is the moment of
             all that follows.
         moment_s: seconds after that.
         second_replica: an arm that is scaled to 2.
         edited_server: an arm whose server's last argument is changed.
         killed_component: the component or the name whose containers get SIGKILL.
-        is_node_lost: the accelerator instances are terminated behind everybody's back.
-        endpoint_down_s: seconds for which the local AWS endpoint is gone. It ends by SIGTERM and its state survives, as
-            AWS keeps what it acknowledged: a client sees a broken connection, then refused ones.
-        api_status: what the Kubernetes API answers instead, so often as `api_calls` says.
+        is_node_lost: the accelerator instances are terminated without notice to anybody.
+        endpoint_down_s: seconds for which the local AWS endpoint is gone. The endpoint ends by SIGTERM and its state
+            survives, as AWS keeps acknowledged changes: a client sees a broken connection, then refused ones.
+        api_status: the status that the Kubernetes API answers instead, as often as `api_calls` says.
     """
 
     fleet: FleetBehavior = field(default_factory=FleetBehavior)
@@ -58,14 +58,14 @@ class RunFaults:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RehearsalSettings:
-    """What is rehearsed.
+    """Settings of a rehearsal.
 
     Args:
         environment, experiment: as declared.
-        time_scale: every time of the simulated servers divided by this.
+        time_scale: divides every time of the simulated servers.
         poll_s: seconds between the runner's looks; its other pauses are shortened as much.
-        backoff_scale: what the seconds between a container's restarts are multiplied with.
-        faults: what goes wrong.
+        backoff_scale: factor on the seconds between a container's restarts.
+        faults: the faults.
     """
 
     environment: str

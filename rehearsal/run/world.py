@@ -1,6 +1,6 @@
 """A laptop's whole world for one experiment: an account, a cluster with the rendered manifests, a hub, and pods.
 
-Invariant: nothing of it outlives `stop`, and what it shows of AWS is what the local endpoint lists.
+Invariant: no part of the world outlives `stop`, and the world shows AWS only as the local endpoint lists it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ DEPLOY_FLAGS = ("--concurrency", "4")  # the CLI looks at a stack every five sec
 BLOCK_LENGTH = timedelta(days=1)
 RUNNER_WAIT_S = 90.0  # two seconds on an idle machine
 LOG_CHARACTERS = 4000
-MANIFESTS, HUB = "manifests", "hub"  # folders of a world, beside those of its pods
+MANIFESTS, HUB = "manifests", "hub"  # folders of a world, next to those of its pods
 ADMIN_TOKEN = "rehearsed:admin"  # noqa: S105 - of a cluster of this machine
 _ALL_RULE: Mapping[str, Any] = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
@@ -73,10 +73,10 @@ class RehearsalAccount:
         return cls(endpoint=endpoint, sandbox=sandbox)
 
     def deploy(self, folder: Path) -> str:
-        """Bootstrap and deploy the environment with the CDK CLI; return which stacks there are.
+        """Bootstrap and deploy the environment with the CDK CLI; return its stacks.
 
         Raises:
-            CdkError: it failed.
+            CdkError: the CLI failed.
         """
         cdk = CdkCli(endpoint=self.endpoint, sandbox=self.sandbox, work_folder=folder)
         cdk.bootstrap(self.sandbox.environment.bootstrap.qualifier)
@@ -97,13 +97,13 @@ class RehearsalAccount:
         return ["--environments", str(self.sandbox.environments), "--experiments", str(self.sandbox.experiments)]
 
     def build_variables(self) -> dict[str, str]:
-        """Return the variables of whoever works in this account; the caller's own AWS settings are not among them."""
+        """Return the variables for work in this account, without the caller's own AWS settings."""
         own_variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         return own_variables | self.endpoint.client_environment(self.sandbox.environments.parent / "home")
 
 
 def _date_block(document: dict[str, Any]) -> None:
-    """Write into an environment's file that its Capacity Block, if it has one, began an hour ago."""
+    """Date the environment's Capacity Block, if it has one, to an hour ago."""
     if document["capacity"]["kind"] == "capacity-block":
         begin = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
         moments = {"starts": begin, "ends": begin + BLOCK_LENGTH}
@@ -111,12 +111,12 @@ def _date_block(document: dict[str, Any]) -> None:
 
 
 class RunWorld:
-    """All that a run needs, at work until `stop`; `write_inputs` comes before, and may run beside a deploy.
+    """All that a run needs, at work until `stop`. Call `write_inputs` first; it may run in parallel with a deploy.
 
     Args:
         account: where the environment is deployed.
-        settings: what is rehearsed.
-        folder: of manifests, pods and truth logs; what pods wrote stays there.
+        settings: of the rehearsal.
+        folder: of manifests, pods and truth logs; the files of pods stay there.
 
     Attributes:
         live: the cluster and its API. pods: its processes.
@@ -151,7 +151,7 @@ class RunWorld:
         self._stack.close()
 
     def set_faults(self, faults: RunFaults) -> None:
-        """Put these faults in the place of all others, once the endpoint is there again."""
+        """Replace all faults by these, once the endpoint is there again."""
         if self._restart_thread is not None:
             self._restart_thread.join()
         self.settings = replace(self.settings, faults=faults)
@@ -159,18 +159,18 @@ class RunWorld:
         self.live.call(lambda: self._injector.expect(faults))
 
     def has_fault_come(self) -> bool:
-        """Tell whether the moment of the faults in force came; where it took the endpoint away, wait for it."""
+        """Tell whether the moment of the current faults came; if it took the endpoint away, wait for the endpoint."""
         is_done = self.live.call(lambda: self._injector.is_done)
         if is_done and self._restart_thread is not None:
             self._restart_thread.join()
         return is_done
 
     def count_killed_pods(self) -> int:
-        """Return how many pods the faults that are in force have killed."""
+        """Return how many pods the current faults have killed."""
         return self.live.call(lambda: self._injector.killed_pods)
 
     def list_fleet(self) -> list[NodeInstance]:
-        """Return the accelerator instances that EC2 lists and that have not ended."""
+        """Return the accelerator instances that EC2 lists, without ended ones."""
         rows = read_instances(self.account.endpoint.client, self._guard.cluster)
         return [row for row in rows if row.group == self._guard.node_group and row.state != "terminated"]
 
@@ -180,10 +180,10 @@ class RunWorld:
         return bool(s3.list_objects_v2(Bucket=self._guard.bucket, Prefix=prefix)["KeyCount"])
 
     def wait_for_runner(self) -> None:
-        """Wait until the runner has told that it lives.
+        """Wait until the runner reports that it lives.
 
         Raises:
-            RuntimeError: it does not; the end of its log is in the message.
+            RuntimeError: the runner does not report; the end of its log is in the message.
         """
         deadline_s = time.monotonic() + RUNNER_WAIT_S
         while not self.has_object(RUNNER_KEY):
@@ -194,7 +194,7 @@ class RunWorld:
             time.sleep(BRIDGE_S)
 
     def read_logs(self, component: str = "runner") -> str:
-        """Return the ends of the logs of a component's containers, with what keeps a pod from running."""
+        """Return the ends of the logs of a component's containers, with the reason why a pod does not run."""
         pods = self.live.call(lambda: self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}"))
         rows = [row for pod in pods for row in pod.get("status", {}).get("conditions", []) if "message" in row]
         names = [(pod, box["name"]) for pod in pods for box in pod["spec"]["containers"]]
@@ -202,15 +202,15 @@ class RunWorld:
         return "\n".join([*(row["message"] for row in rows), *logs])
 
     def count_node_minutes(self) -> float:
-        """Return for how many minutes accelerator instances were there."""
+        """Return the minutes for which accelerator instances were there."""
         return self.live.call(self._bridge.count_node_s) / 60
 
     def build_kubeconfig(self, token: str = ADMIN_TOKEN, namespace: str = "default") -> Object:
-        """Return what a client of the cluster is configured with."""
+        """Return the kubeconfig for a client of the cluster."""
         return self.live.build_kubeconfig(token, namespace)
 
     def write_inputs(self) -> None:
-        """Write manifests, simulators' knobs, runtime stand-ins and checkpoints; no deployed account is asked.
+        """Write manifests, simulators' knobs, runtime stand-ins and checkpoints, without a deployed account.
 
         Raises:
             RuntimeError: a command of Tandem failed.
@@ -248,7 +248,7 @@ class RunWorld:
         types = self._catalogue.instances.instances
         self._bridge = NodeBridge(store=self.store, instance_types=types, read_faults=self._read_faults)
         endpoint.set_fleet(settings.faults.fleet)
-        self._look_at_instances()  # the system nodes are there before anything wants one
+        self._look_at_instances()  # the system nodes are there before anything needs one
         self.skipped = self.live.call(lambda: apply_manifests(self.store, bodies))
         thread = threading.Thread(target=self._follow_instances, daemon=True, name="nodes")
         thread.start()
@@ -272,7 +272,7 @@ class RunWorld:
             try:
                 self._look_at_instances()
             except (BotoCoreError, ClientError, RuntimeError):
-                continue  # the endpoint is slow, or being restarted: the nodes are as they were
+                continue  # the endpoint is slow or restarts: keep the nodes as they are
 
     def _terminate_instances(self) -> None:
         ids = [row.id for row in self.list_fleet() if row.state in ALIVE_STATES]

@@ -1,5 +1,6 @@
 """Stand-ins for the runtimes' programs, `inference_demo` and `vllm serve`, where no accelerator is.
 
-They check what they are told, read the models they are given and leave what the real programs leave, in the same
-places and forms; what is in it is tiny and means nothing. The first line of their output says what they are.
+The stand-ins check their arguments, read their models and write the files of the real programs, in the same places and
+forms. The content of these files is tiny and means nothing. The first line of their output says that they are
+stand-ins.
 """

@@ -12,7 +12,7 @@ COMPLETION_PATHS = ("/v1/completions", "/v1/chat/completions")
 
 
 class _StandInHandler(BaseHTTPRequestHandler):
-    fault: ClassVar[str] = ""  # what every request meets in the engine
+    fault: ClassVar[str] = ""  # the failure of every request in the engine
 
     def do_GET(self) -> None:
         self._answer(200 if self.path in ("/health", "/ping") else 404, {})
@@ -41,10 +41,10 @@ class _StandInHandler(BaseHTTPRequestHandler):
 
 
 def serve_requests(host: str, port: int, stop_event: threading.Event, fault: str) -> int:
-    """Answer until `stop_event` is set; the exit code.
+    """Answer until `stop_event` is set; return the exit code.
 
     Args:
-        host, port: where. ended: set when the server shall end.
+        host, port: where. stop_event: set when the server shall end.
         fault: with which every completion fails; empty for none.
     """
     handler = type("Handler", (_StandInHandler,), {"fault": fault})

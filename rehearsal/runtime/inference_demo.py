@@ -26,7 +26,7 @@ PROGRAM_NAME = "inference_demo"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compile as the real program does with `--compile-only`; the exit code."""
+    """Compile as the real program does with `--compile-only`; return the exit code."""
     announce_stand_in(PROGRAM_NAME)
     try:
         check_environment(os.environ)

@@ -1,6 +1,6 @@
-"""Lays the stand-ins into a folder under the names of the real programs, to stand first in PATH.
+"""Writes the stand-ins into a folder under the names of the real programs, to stand first in PATH.
 
-Invariant: what lies there runs with an environment of its own choice: it needs no variable to find this project.
+Invariant: a program there needs no environment variable to find this project.
 """
 
 from __future__ import annotations

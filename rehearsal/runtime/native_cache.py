@@ -1,8 +1,8 @@
-"""The native plugin's compile cache: what a server leaves in its cache root, and what it needs to start warm.
+"""The native plugin's compile cache: the files that a server leaves in its cache root, and those for a warm start.
 
 Source: aws-neuron/aws-neuron-sdk vllm-neuron/docs/design/compilation/compilation_cache.md (place, key, locks, the
 fatal miss) and issue 1368 (.compilation_complete, graph_<key>.neff). The second cache of the native route, that of
-traces, is not written: no source that was read says where under the root it lies.
+traces, is not written: no source that was read gives its place under the root.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class NativeCompileCache:
 
     @property
     def folder(self) -> Path:
-        """Return where the entries lie."""
+        """Return the folder of the entries."""
         return Path(os.environ.get("VLLM_CACHE_ROOT", DEFAULT_ROOT)).expanduser() / "neuron" / "compile_cache"
 
     def warm_up(self, settings: StandInSettings, attempt: int) -> int:
-        """Compile what is missing; how many graphs were.
+        """Compile the missing graphs; return their number.
 
         Raises:
-            CacheMissError: one is missing, and VLLM_NEURON_DISABLE_WARMUP_COMPILE says that this is fatal.
-            OSError: the cache root cannot be written, where locks are kept even by a warm server.
+            CacheMissError: a graph is missing, and VLLM_NEURON_DISABLE_WARMUP_COMPILE says that this is fatal.
+            OSError: the cache root cannot be written; even a warm server keeps locks there.
         """
         _require_writable(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class NativeCompileCache:
         return graph_count
 
     def _graph_key(self, graph: str) -> str:
-        """Return the MD5 over graph, inputs, versions and compiler arguments: no environment variable is part of it."""
+        """Return the MD5 over graph, inputs, versions and compiler arguments, without environment variables."""
         plain = json.dumps([graph, self.settings, VERSIONS], sort_keys=True)
         return hashlib.md5(plain.encode(), usedforsecurity=False).hexdigest()
 

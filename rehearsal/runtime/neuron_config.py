@@ -1,7 +1,8 @@
 """NxD Inference's NeuronConfig as it stands in neuron_config.json: every attribute, computed from the given settings.
 
 Source: aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py, NeuronConfig.__init__,
-OnDeviceSamplingConfig.__init__ and to_dict. Settings that it does not know are ignored there with a warning, and here.
+OnDeviceSamplingConfig.__init__ and to_dict. That class ignores unknown settings with a warning; this module ignores
+them too.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ TILE_TOKENS = 128
 
 
 def build_sampling(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return OnDeviceSamplingConfig's attributes; settings it does not know are ignored."""
+    """Return OnDeviceSamplingConfig's attributes; ignore settings that it does not know."""
     return {name: settings.get(name, default) for name, default in SAMPLING_DEFAULTS.items()}
 
 
@@ -68,7 +69,7 @@ def build_neuron_config(settings: Mapping[str, Any], family: str) -> dict[str, A
         family: of the model, `qwen3` or `llama`.
 
     Raises:
-        NeuronSettingsError: what an assertion of the real class refuses.
+        NeuronSettingsError: an assertion of the real class refuses the settings.
     """
     values = {name: value for name, value in settings.items() if value is not None}
     batch, length = values.get("batch_size", 1), values.get("seq_len", 128)
@@ -120,7 +121,7 @@ def build_neuron_config(settings: Mapping[str, Any], family: str) -> dict[str, A
 
 
 def _logical_cores(values: Mapping[str, Any]) -> int:
-    """The environment wins over the setting, and that over the platform (NeuronConfig._get_lnc)."""
+    """Return the value of the environment, else of the setting, else of the platform (NeuronConfig._get_lnc)."""
     variable = os.environ.get("NEURON_LOGICAL_NC_CONFIG")
     platform = 2 if os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2") == "trn2" else 1
     return int(variable) if variable else int(values.get("logical_nc_config", platform))

@@ -1,10 +1,11 @@
-"""What NxD Inference leaves when it compiles, and what it needs when it loads.
+"""The files that NxD Inference leaves when it compiles, and those that it needs when it loads.
 
 Source: aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/application_base.py (compile, shard_weights,
 load, load_weights) and inference_demo.py (run_inference); the compiler's cache as tandem/artifacts/driver/folders.py
 cites it.
 
-Of the model's own configuration the real file has further defaults of transformers; here it has what config.json has.
+For the model's own configuration the real file has further defaults of transformers; here it has only those of
+config.json.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class NxdiApplication:
 
     @property
     def identity(self) -> str:
-        """Return a digest of all that is compiled."""
+        """Return a digest of all inputs of the compilation."""
         models = [self.target.identity, self.draft.identity if self.draft else ""]
         return hashlib.sha256(json.dumps([self.config, models], sort_keys=True).encode()).hexdigest()
 
@@ -69,7 +70,7 @@ def build_application(
     """Build the configuration from keyword arguments, the draft's as a copy of the target's.
 
     Raises:
-        NeuronSettingsError: what the real classes refuse.
+        NeuronSettingsError: the real classes refuse the settings.
     """
     neuron_settings = build_neuron_config(settings, family)
     config = {**_model_config(target), "neuron_config": neuron_settings, "fused_spec_config": None}
@@ -108,7 +109,7 @@ def _model_config(model: ModelFolder) -> dict[str, Any]:
 
 
 def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: StandInSettings, attempt: int) -> None:
-    """Leave what `compile` leaves: the configuration first, then the graphs, then the weights.
+    """Write the files of the real `compile`: the configuration first, then the graphs, then the weights.
 
     Raises:
         NeuronCompileError: a graph of the compiler's cache is marked as failed.
@@ -136,7 +137,7 @@ def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: S
 
 
 def find_load_problem(folder: Path) -> str:
-    """Return why the server's loader could not load this; empty if it could. It compares no setting with any flag."""
+    """Return why the server's loader could not load this; empty if it could. The loader compares no flags."""
     try:
         settings = json.loads((folder / "neuron_config.json").read_text())["neuron_config"]
         with zipfile.ZipFile(folder / "model.pt") as graph:
@@ -150,7 +151,7 @@ def find_load_problem(folder: Path) -> str:
 
 
 def _create_writable_folder(folder: Path) -> None:
-    """Make the folder; a mode without any write bit stands for a mount that is read only, also for root."""
+    """Make the folder; refuse one without any write bit, which stands for a read-only mount, also for root."""
     nearest = folder
     while not nearest.exists():
         nearest = nearest.parent
@@ -160,7 +161,7 @@ def _create_writable_folder(folder: Path) -> None:
 
 
 def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSettings, attempt: int) -> None:
-    """Compile one graph by way of the compiler's cache, with the verdicts and locks that lie there."""
+    """Compile one graph through the compiler's cache, with the verdicts and locks that are there."""
     work_folder = Path(os.environ.get("BASE_COMPILE_WORK_DIR", "/tmp/nxd_model/")) / tag / "_tp0_bk0"  # noqa: S108
     work_folder.mkdir(parents=True, exist_ok=True)
     (work_folder / "log-neuron-cc.txt").write_text("Compiler status PASS\n")
@@ -184,7 +185,7 @@ def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSet
     (entry / "compile_flags.json").write_text("[]")
     (entry / "model.hlo_module.pb").write_bytes(digest.encode())
     if stand_in_settings.is_crash(attempt) and tag != app.graphs[0]:
-        return  # cut off in this graph: its lock stays
+        return  # the compilation ends in this graph: its lock stays
     if stand_in_settings.marks_graph_failure and tag == app.graphs[0]:
         (entry / "model.log").write_text("Failed compilation with ['neuronx-cc', 'compile']: not written by a compiler")
     else:
@@ -203,7 +204,7 @@ def _write_graph(path: Path, app: NxdiApplication) -> None:
 
 
 def _write_tensors(path: Path, rank: int, identity: str) -> None:
-    """Write one rank's weights by safetensors itself, which leaves them readable for their owner alone."""
+    """Write one rank's weights with safetensors, which makes them readable only for their owner."""
     weight = hashlib.sha512(f"{identity}/{rank}".encode()).digest()[:TENSOR_BYTES]
     buffers = {
         "layers.0.self_attn.qkv_proj.q_proj.weight": ("bfloat16", [TENSOR_BYTES // 2], weight),

@@ -1,7 +1,7 @@
-"""The dated list of what each program takes, as parsers and as a check of the environment.
+"""The dated list of each program's flags and variables, as parsers and as a check of the environment.
 
-Invariant: what is not in the list is refused, as the real program would refuse a flag; a variable too, although a
-real program ignores those it does not know, because a misspelt one would silently change nothing.
+Invariant: a flag that is not in the list is refused, as the real program would refuse it. A variable that is not in the
+list is refused too. A real program ignores unknown variables, but a misspelt one would silently change nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any
 import yaml
 
 PROGRAMS_FILE = Path(__file__).with_name("programs.yaml")
-SETTING_PREFIX = "TANDEM_STANDIN_"  # what a test tells a stand-in
+SETTING_PREFIX = "TANDEM_STANDIN_"  # of variables with which a test configures a stand-in
 USAGE_ERROR = 2
 DTYPES = ("float32", "float16", "bfloat16")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # each program reads the list at each start
 
 
 class UnknownVariableError(Exception):
-    """The environment holds what no program here reads."""
+    """The environment has a variable that no program here reads."""
 
 
 @cache
@@ -37,7 +37,7 @@ def read_programs() -> dict[str, Any]:
 
 
 def announce_stand_in(program: str) -> None:
-    """Print the first line: what this is."""
+    """Print the first line, which says that this is a stand-in."""
     fields = read_programs()[program]
     sys.stdout.write(
         f"STAND-IN: this is no {fields['title']} but what rehearses its place; nothing it writes can run\n"
@@ -49,7 +49,7 @@ def check_environment(environment: Mapping[str, str]) -> None:
     """Refuse a variable that is not in the list, or has a value that means nothing.
 
     Raises:
-        UnknownVariableError: it names the variable.
+        UnknownVariableError: the message names the variable.
     """
     program_list = read_programs()
     for name, value in sorted(environment.items()):

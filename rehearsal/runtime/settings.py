@@ -1,6 +1,6 @@
-"""What a test tells a stand-in beside its flags: how to fail, at which attempt, and what to leave half.
+"""Knobs of a stand-in, for tests, in addition to its flags: how to fail, at which attempt, and which output to cut.
 
-Invariant: without a knob a stand-in does what the real program does when all goes well.
+Invariant: without a knob a stand-in acts as the real program when all goes well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rehearsal.runtime.programs import SETTING_PREFIX
 _LOST_PEER_LOG = """RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.
   File "vllm_neuron/parallel/neuron_parallel_state.py", line 1318, in tp_barrier
 RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.7]:22947"""
-# what a real log says (tandem/artifacts/driver/failure.py has the sources), and the status that follows
+# lines of a real log (tandem/artifacts/driver/failure.py has the sources), and the exit status after them
 CRASH_KINDS = {
     "transient": (_LOST_PEER_LOG, 1),
     "oom": ("[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.", 70),
@@ -34,7 +34,7 @@ class StandInSettings:
 
     Args:
         crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash; empty for all.
-        incomplete_output: one of HALVES. failed_graph: mark a graph as failed in the compiler's cache, and go on.
+        incomplete_output: one of INCOMPLETE_OUTPUTS. failed_graph: mark a graph as failed in the compiler's cache, and go on.
         state_folder: folder that outlives an attempt, in which attempts are counted.
     """
 
@@ -49,7 +49,7 @@ class StandInSettings:
         """Read the environment.
 
         Raises:
-            ValueError: a knob has no such position.
+            ValueError: a knob does not take the value.
         """
         crash_kind, incomplete_output = _read_variable("CRASH"), _read_variable("HALF")
         if crash_kind not in {"", *CRASH_KINDS} or incomplete_output not in {"", *INCOMPLETE_OUTPUTS}:
@@ -65,7 +65,7 @@ class StandInSettings:
         )
 
     def start_attempt(self) -> int:
-        """Count this attempt; its number, from 1."""
+        """Count this attempt; return its number, from 1."""
         if not self.state_folder:
             return 1
         file = Path(self.state_folder) / "attempts"
@@ -75,11 +75,11 @@ class StandInSettings:
         return len(file.read_text())
 
     def is_crash(self, attempt: int) -> bool:
-        """Whether this attempt is to fail."""
+        """Return whether this attempt fails."""
         return bool(self.crash_kind) and (not self.crash_attempts or attempt in self.crash_attempts)
 
     def crash_if_due(self, attempt: int) -> None:
-        """End as the knob says, in the middle of the work; return where it says nothing."""
+        """End in the middle of the work, as the knob says; return if the knob is not set."""
         if not self.is_crash(attempt):
             return
         log_text, status = CRASH_KINDS[self.crash_kind]

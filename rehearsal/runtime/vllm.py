@@ -38,11 +38,11 @@ EFA_DEVICES = Path("/sys/class/infiniband")  # where the EFA driver lists its de
 
 
 class VllmArgumentError(Exception):
-    """What vLLM refuses, in its own words."""
+    """A refusal of vLLM, in its own words."""
 
 
 def main(program: str, argv: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM; the exit code.
+    """Serve until SIGTERM; return the exit code.
 
     Args:
         program: vllm-nxdi or vllm-native.
@@ -87,7 +87,7 @@ def _parse_options(program: str, argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _check_speculation(program: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Refuse what vLLM's SpeculativeConfig refuses (vllm 0.9.1 vllm/config.py)."""
+    """Refuse the values that vLLM's SpeculativeConfig refuses (vllm 0.9.1 vllm/config.py)."""
     speculation: dict[str, Any] = options.speculative_config or {}
     unknown = sorted(set(speculation) - SPECULATION_FIELDS[program])
     if unknown:
@@ -116,7 +116,7 @@ def _load_nxdi(
     options: argparse.Namespace, speculation: dict[str, Any], models: tuple[ModelFolder, ModelFolder | None],
     settings_and_attempt: tuple[StandInSettings, int],
 ) -> str:  # fmt: skip
-    """Load what NEURON_COMPILED_ARTIFACTS names, or compile into it; what every request will then meet."""
+    """Load the artifacts of NEURON_COMPILED_ARTIFACTS, or compile into it; return the fault of every later request."""
     override = options.override_neuron_config or {}
     settings = {**_loader_defaults(options, speculation), **override}
     target, draft = models
@@ -134,7 +134,7 @@ def _load_nxdi(
         compile_application(build_application(settings, target, draft, family), folder, *settings_and_attempt)
         return ""
     sys.stdout.write(f"loaded the model from {folder}: nothing was compiled, nothing was compared\n")
-    # the loader puts the override in the place of the artifact's own object, and each request reads from it
+    # the loader replaces the artifact's own object by the override, and each request reads from that
     sampling = override.get("on_device_sampling_config", {"global_topk": 0})
     return "" if "global_topk" in sampling else "KeyError: 'global_topk'"
 
@@ -169,7 +169,7 @@ def _load_native(
     options: argparse.Namespace, speculation: dict[str, Any], models: tuple[ModelFolder, ModelFolder | None],
     settings_and_attempt: tuple[StandInSettings, int],
 ) -> str:  # fmt: skip
-    """Warm up from the cache root; compile what is missing unless that is forbidden."""
+    """Warm up from the cache root; compile missing graphs unless that is forbidden."""
     _require_efa()
     target, draft = models
     neuron_config = (options.additional_config or {}).get("neuron_config", {})
@@ -189,7 +189,7 @@ def _load_native(
 
 
 def _require_efa() -> None:
-    """Refuse to start without an EFA device, unless told to look for none; the words are not the plugin's own.
+    """Refuse to start without an EFA device, unless a variable disables the check; the words are not the plugin's own.
 
     Source: aws-neuron/aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 3, 2026-08-21.
 

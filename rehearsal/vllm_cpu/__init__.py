@@ -1,1 +1,1 @@
-"""A real vLLM on this machine's processor, with real speculation: what the simulator is held against."""
+"""A real vLLM on this machine's processor, with real speculation, to compare the simulator with."""

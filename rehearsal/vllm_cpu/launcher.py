@@ -1,7 +1,7 @@
-"""Holds one vLLM and all that it starts. Runs inside vLLM's own environment, so it imports nothing of `tandem`.
+"""Holds one vLLM and all its processes. Runs inside vLLM's own environment, so it imports nothing of `tandem`.
 
-Invariant: when whoever started this goes away, even by a kill, vLLM and its engine processes are gone within GRACE_S.
-They live in a process group of their own, which ends with a kill of the group.
+Invariant: when the starter of this program goes away, even by a kill, vLLM and its engine processes are gone within
+GRACE_S. They live in their own process group, which ends with a kill of the group.
 
     python launcher.py ARGUMENT...        vLLM's own arguments; standard input stays open for as long as it shall run
 """
@@ -21,7 +21,7 @@ _POLL_S = 0.2
 
 
 def main() -> None:
-    """Run vLLM until it ends, standard input closes or SIGTERM comes; then kill what is left of the group."""
+    """Run vLLM until it ends, standard input closes or SIGTERM comes; then kill the rest of the group."""
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     stop_event = threading.Event()
@@ -36,7 +36,7 @@ def main() -> None:
         _terminate_process(vllm_process)
     else:
         print(f"vLLM ended with code {exit_code}", flush=True)  # the starter reads it in the log
-    os.killpg(0, signal.SIGKILL)  # an engine whose API server died would keep its memory
+    os.killpg(0, signal.SIGKILL)  # without it an engine whose API server died keeps its memory
 
 
 def _wait_for_starter(stop_event: threading.Event) -> None:

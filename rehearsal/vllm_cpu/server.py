@@ -1,7 +1,7 @@
-"""Starts and stops real vLLM servers on 127.0.0.1, alike in everything but what their arguments say.
+"""Starts and stops real vLLM servers on 127.0.0.1, alike in everything but their arguments.
 
-Invariant: a server that `start` returned answers on its port; after `stop`, or the death of this process by any
-means, no process of it is left (launcher.py).
+Invariant: a server that `start` returned answers on its port. After `stop`, or the death of this process by any means,
+none of the server's processes is left (launcher.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rehearsal.loopback import HOST, find_free_port
 from rehearsal.vllm_cpu.errors import VllmSetupError
 
 PACKAGE_FOLDER = Path(__file__).resolve().parent
-MODEL = "smollm2"  # the name that it is served under
+MODEL = "smollm2"  # the served name of the model
 READY_S = 300.0  # 33 s on two idle cores; eight times that has been seen on busy ones
 STOP_S = 15.0  # the launcher kills after 10
 LOG_TAIL_CHARS = 3000  # characters of the log that an error shows
@@ -29,26 +29,26 @@ MAX_MODEL_LEN = 2048  # prompt and answer together, in tokens
 MAX_NUM_SEQS = 4  # requests in one batch at most
 KV_CACHE_GIB = 1
 THREADS = 2
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a company's proxy has no way to loopback
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a company's proxy cannot reach loopback
 
 NGRAM_SPECULATION = {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
 SELF_DRAFT_TOKENS = 4
 
 
 def build_self_draft(weights: Path) -> dict[str, Any]:
-    """The speculation whose draft is the target itself: every draft is accepted, and none is cheaper than the target.
+    """Return a speculation whose draft is the target: it accepts every draft, and none is cheaper than the target.
 
     Args:
-        weights: the folder that the target is served from.
+        weights: the folder of the target.
     """
     return {"method": "draft_model", "model": weights.name, "num_speculative_tokens": SELF_DRAFT_TOKENS}
 
 
 def server_arguments(weights: Path, port: int, speculation: dict[str, Any] | None) -> list[str]:
-    """What vLLM is told. Two servers differ in port and `--speculative-config` alone.
+    """Return vLLM's arguments. Two servers differ only in port and `--speculative-config`.
 
-    The weights are named relative to the folder that the server runs in, so that no answer of it holds a path of this
-    machine. Prefix caching is off: a repeated prompt would skip its prefill, so the second arm would look faster.
+    The path of the weights is relative to the server's folder, so that no answer contains a path of this machine.
+    Prefix caching is off: a repeated prompt would skip its prefill, so the second arm would look faster.
     Asynchronous scheduling is off: vLLM 0.32 turns it off for n-gram drafts, and the other arm would keep it.
     """
     argument_list = [
@@ -60,11 +60,11 @@ def server_arguments(weights: Path, port: int, speculation: dict[str, Any] | Non
 
 
 def server_variables(threads: int = THREADS) -> dict[str, str]:
-    """The environment of a server: nothing of the caller's but where programs and temporary files are.
+    """Return a server's environment; of the caller's it has only the places of programs and temporary files.
 
     Args:
-        threads: that compute one step together. They wait for each other after every operation, so on a machine whose
-            cores others use, one is many times faster than two.
+        threads: that compute one step together. They wait for each other after every operation, so one thread is many
+            times faster than two if other programs use the machine's cores.
     """
     inherited_variables = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "TMPDIR") if name in os.environ}
     return {
@@ -87,11 +87,11 @@ class CpuVllmServer:
         interpreter: of the environment that holds vLLM (installation.py).
         weights: a folder as weights.py makes it.
         name: for messages and the log's name.
-        folder: where its log is kept.
+        folder: of its log.
         speculation: vLLM's own speculative configuration, or None.
         port: 0 takes a free one.
         threads: that compute one step together.
-        ready_s: how long it may take until it answers.
+        ready_s: longest wait for its first answer, in seconds.
     """
 
     interpreter: Path
@@ -106,28 +106,28 @@ class CpuVllmServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a slash at the end."""
+        """The server's address, without a slash at the end."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def log(self) -> Path:
-        """What it prints."""
+        """The file of the server's output."""
         return self.folder / f"{self.name}.log"
 
     @property
     def process_group(self) -> int:
-        """The group of all its processes, for who watches what they take."""
+        """The group of all processes of the server, to watch their use of the machine."""
         assert self._process is not None, "the server was never launched"
         return self._process.pid
 
     def variables(self) -> dict[str, str]:
-        """Those of every server, and Intel's OpenMP: without it vLLM warns that speculation loses much time."""
+        """Return the variables of every server, and Intel's OpenMP; without it vLLM warns of slow speculation."""
         library = self.interpreter.parent.parent / "lib" / "libiomp5.so"  # brought by intel-openmp
         preload = {"LD_PRELOAD": str(library)} if library.exists() else {}
         return {**server_variables(self.threads), **preload}
 
     def launch(self) -> Self:
-        """Start it without waiting, so that two can load at once.
+        """Start the server without waiting, so that two can load at once.
 
         Raises:
             VllmSetupError: the interpreter is not there.
@@ -151,10 +151,10 @@ class CpuVllmServer:
         return self
 
     def wait(self) -> Self:
-        """Wait until it answers /health.
+        """Wait until the server answers /health.
 
         Raises:
-            VllmSetupError: it ended, or did not answer in time; the end of its log is in the message.
+            VllmSetupError: the server ended, or did not answer in time; the end of its log is in the message.
         """
         assert self._process is not None, "the server was never launched"
         deadline = time.monotonic() + self.ready_s
@@ -169,7 +169,7 @@ class CpuVllmServer:
         raise VllmSetupError(f"vLLM {self.name} {problem}; the end of its log {self.log}:\n{tail}")
 
     def start(self) -> Self:
-        """Start it and wait until it answers.
+        """Start the server and wait until it answers.
 
         Raises:
             VllmSetupError: as `launch` and `wait` say.
@@ -184,16 +184,16 @@ class CpuVllmServer:
         return True
 
     def read_page(self, path: str) -> str:
-        """The text of one of its pages, for example `/metrics`.
+        """Return the text of one of the server's pages, for example `/metrics`.
 
         Raises:
-            OSError: it does not answer, or with an error.
+            OSError: the server does not answer, or answers with an error.
         """
         with _OPENER.open(f"{self.url}{path}", timeout=30) as response:
             return str(response.read().decode())
 
     def stop(self) -> None:
-        """End it and all that it started."""
+        """End the server and all its processes."""
         if self._process is None:
             return
         assert self._process.stdin is not None

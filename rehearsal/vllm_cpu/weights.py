@@ -1,7 +1,6 @@
 """The weights that a real vLLM serves here: SmolLM2-135M-Instruct, Apache-2.0, from a package, as vLLM reads them.
 
-Invariant: the folder that `ensure_weights` returns was written by this version of convert.py from the pinned package,
-whole.
+Invariant: `ensure_weights` returns a whole folder that this version of convert.py wrote from the pinned package.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ CONVERT_TIMEOUT_S = 600.0  # 33 s on two idle cores
 def ensure_weights(
     interpreter: Path, folder: Path = ENVIRONMENT / WEIGHTS_FOLDER, report: Callable[[str], None] = print
 ) -> Path:
-    """The folder with config, tokenizer and weights (269 MB), made where it is not there yet.
+    """Return the folder with config, tokenizer and weights (269 MB); make it if it is not there yet.
 
     Args:
         interpreter: of the environment that installation.py makes.
-        folder: where they are to be.
-        report: told what takes long.
+        folder: of the weights.
+        report: gets a message before a long step.
 
     Raises:
         VllmSetupError: the package holds no such file, the disk is full, or the conversion failed or hung.

@@ -1,9 +1,9 @@
 """Faster, slower, same or no evidence: the one place where a speed-up gets its word.
 
-Invariant: a speed-up is `same` only if the whole interval lies inside the margin. It is `faster` or `slower` only if
-chance does not explain it, adjusted for every other test of the report, and only beyond the noise floor of the
-baseline. This module decides a cell, its mean and percentile, a claim and a row of two runs alike. They differ only in
-the tests that their p-value is adjusted for; each caller names these.
+Invariant: a speed-up is `same` only if the whole interval lies inside the margin. It is `faster` or `slower` only
+beyond the noise floor, and only if chance does not explain it, adjusted for every other test of the report. This module
+decides a cell, its mean and percentile, a claim and a row of two runs alike. They differ only in the tests that their
+p-value is adjusted for; each caller names these.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
 
 
 class SpeedUpDecision(NamedTuple):
-    """The word of a speed-up, and what decided it.
+    """The word of a speed-up, and the ground of the decision.
 
     Args:
-        word: what may be said.
+        word: the verdict on the speed-up.
         ground: `absent`: there is no estimate. `margin`: the interval lies inside it. `chance`: the adjusted p-value
             is not below 1 - level. `floor`: the estimate lies within the noise floor. `difference`: none of these.
     """

@@ -210,7 +210,7 @@ def _write_sentence(facts: _HeadlineFacts, finding: schema.VariantFinding) -> st
 
 
 def _explain_nothing(facts: _HeadlineFacts) -> str:
-    """Return why no class could be judged at all; empty where some had an estimate."""
+    """Return why no class could be judged; empty where some had an estimate."""
     cells = [cell for part in facts.words.values() for cell in part]
     reason = facts.invalid_reason or verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
     reasons = {cell.why for cell in cells} or {"the run has no record"}

@@ -1,7 +1,7 @@
-"""What MiniStack lacks for the stacks of this project, added to its tables from outside.
+"""Additions to MiniStack for the stacks of this project, put into its tables from outside.
 
-MiniStack has no plugin API, so each module here reaches into private names. It lists them in `NEEDS`, and the
-launcher refuses to start where one is missing: a version that moved them must never rehearse half a deploy.
+MiniStack has no plugin API, so each module here uses private names and lists them in `NEEDS`. The launcher refuses to
+start if one is missing: a version that moved them must never rehearse half a deploy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Alarms of metric math, composite alarms in CloudFormation, and the alarm that mutes a composite.
 
-MiniStack refuses metric math in a template, drops what it does not evaluate, and knows composite alarms by API only,
-without their suppressor. Here every property of an alarm is kept as the API's own model has it. Metric math is kept and
-not evaluated; a composite evaluates its rule, and tells nobody while its suppressor is in alarm. The waits before and
-after that are kept and not kept to.
+MiniStack refuses metric math in a template and drops properties that it does not evaluate. It knows composite alarms by
+API only, without their suppressor. This module keeps every property of an alarm as the API's own model has it. It keeps
+metric math without evaluating it. A composite evaluates its rule, and notifies nobody while its suppressor is in alarm.
+The waits before and after that are kept but have no effect.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _METRIC_SHAPE = partial(service_model.request_shape, "cloudwatch", "PutMetricAla
 _COMPOSITE_SHAPE = partial(service_model.request_shape, "cloudwatch", "PutCompositeAlarm")
 _SUPPRESSOR = "ActionsSuppressor"
 _WAIT_FIELDS = ("ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod")
-# what an alarm of metric math has in its queries and not itself
+# fields that an alarm of metric math has in its queries and not itself
 _SINGLE_METRIC_FIELDS = ("MetricName", "Namespace", "Dimensions", "Period", "Statistic", "ExtendedStatistic", "Unit")
 
 
@@ -62,7 +62,7 @@ def _without_tags(properties):
 
 
 def _install_suppression():
-    """Keep a composite's suppressor, and let it silence the composite's actions."""
+    """Keep a composite's suppressor, and let the suppressor silence the composite's actions."""
     put_alarm, dispatch_actions = cloudwatch._put_composite_alarm, cloudwatch._dispatch_alarm_actions
 
     def put_with_suppressor(params, data, is_cbor, is_json=False):
@@ -90,7 +90,7 @@ def _install_suppression():
 
 
 def _find_suppressor_fault(suppressor_fields):
-    """Why CloudWatch refuses the suppressor, or nothing."""
+    """Return why CloudWatch refuses the suppressor, or nothing."""
     if _SUPPRESSOR not in suppressor_fields:
         return "ActionsSuppressor is missing" if suppressor_fields else None
     if not all(wait in suppressor_fields for wait in _WAIT_FIELDS):
@@ -103,7 +103,7 @@ def _find_suppressor_fault(suppressor_fields):
 
 
 def _alarm_state(reference):
-    """The state of the alarm of this name or ARN; None where there is none."""
+    """Return the state of the alarm of this name or ARN; None if there is none."""
     if not reference:
         return None
     name = cloudwatch._alarm_name_from_local_arn(reference) if reference.startswith("arn:") else reference

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN003, ANN202 - MiniStack is untyped and has no public interface
-"""Buckets with all that their template says, put through MiniStack's own S3 calls, and refused while not empty."""
+"""Buckets with all properties of their template, through MiniStack's own S3 calls; a full bucket is not deleted."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ NEEDS = {
     provisioners: ("_tag_map",),
 }  # fmt: skip
 
-# What MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says). With `_CONFIGURATIONS` and
-# Tags this is all that a template may say here.
+# Properties that MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says). A template may have
+# these, those of `_CONFIGURATIONS`, and Tags.
 _MINISTACK_PROPERTIES = {"AccessControl", "BucketName", "CorsConfiguration", "NotificationConfiguration",
             "PublicAccessBlockConfiguration", "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
 
 
 def install(handlers: dict) -> None:
-    """Wrap the bucket's handlers; put the refusals in."""
+    """Wrap the bucket's handlers and add the refusals."""
     bucket = handlers["AWS::S3::Bucket"]
     create, update = bucket["create"], bucket["update"]
 
@@ -75,7 +75,7 @@ def _tag_map(properties):
 
 
 def _delete_bucket(physical_id, _properties):
-    """As S3 does: a bucket with objects or versions stays, and the stack ends in DELETE_FAILED."""
+    """Delete a bucket as S3 does: one with objects or versions stays, and the stack ends in DELETE_FAILED."""
     if physical_id in s3._buckets:
         require_success(s3._delete_bucket(physical_id))
 
@@ -95,7 +95,7 @@ def _install_policy_check(handlers):
 
 
 def _install_account_key():
-    """A write that asks for KMS and names no key takes the account's own `aws/s3`; the CDK CLI publishes so."""
+    """Use the account's own key `aws/s3` for a write with KMS that names no key; the CDK CLI publishes so."""
     resolve, header = s3._resolve_sse_write_headers, "x-amz-server-side-encryption"
 
     def resolve_with_account_key(headers, bucket):
@@ -129,7 +129,7 @@ def _lifecycle_request(configuration):
 
 
 def _convert_lifecycle_rule(rule):
-    """The API's nesting of a rule that CloudFormation spells flat."""
+    """Return a rule with the API's nesting; CloudFormation spells it flat."""
     api_names = {"Id": "ID", "Status": "Status", "AbortIncompleteMultipartUpload": "AbortIncompleteMultipartUpload",
              "NoncurrentVersionExpiration": "NoncurrentVersionExpiration"}  # fmt: skip
     flat_names = {

@@ -1,7 +1,7 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Budgets in CloudFormation, which plain MiniStack has by API only, and the bounds of a listing of notifications.
 
-Nothing is spent here, so no budget is ever exceeded.
+The endpoint spends nothing, so no budget is ever exceeded.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _REQUEST_SHAPE = partial(service_model.request_shape, "budgets", "CreateBudget")
 
 
 def install(handlers: dict) -> None:
-    """Register the type, and hold a listing of notifications to its bounds."""
+    """Register the type, and enforce the bounds of a listing of notifications."""
     handlers[_TYPE] = build_handler(_create_budget, _update_budget, _delete_budget)
     budgets._DISPATCH["DescribeNotificationsForBudget"] = _list_notifications
 
 
 def _list_notifications(data):
-    """Refuse a page size and a token that AWS refuses; MiniStack cuts the one, and begins anew for the other."""
+    """Refuse a page size and a token that AWS refuses; MiniStack cuts the size, and starts again for the token."""
     size, token = data.get("MaxResults", MAX_PAGE_SIZE), data.get("NextToken")
     if not 1 <= size <= MAX_PAGE_SIZE:
         return budgets._err_invalid(f"MaxResults is {size}, not within 1 and {MAX_PAGE_SIZE}")
@@ -63,7 +63,7 @@ def _create_budget(logical_id, properties, stack):
 
 
 def _update_budget(physical_id, old, new, stack, logical_id=None):
-    """The budget itself is changed in place; who is told, and of what, only by another budget, as on AWS."""
+    """Change the budget itself in place; a change of its notifications needs another budget, as on AWS."""
     has_new_name = new["Budget"].get("BudgetName", physical_id) != physical_id
     if has_new_name or any(old.get(name) != new.get(name) for name in old.keys() | new.keys() if name != "Budget"):
         return build_replacing_update(_create_budget)(physical_id, old, new, stack, logical_id)

@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""CodeBuild projects with all that their template says, and builds that are played.
+"""CodeBuild projects with all properties of their template, and simulated builds.
 
-A played build takes the real source from its bucket and the project's own commands one by one, and refuses what it
-does not know. No container runs and nothing is downloaded: `docker build` looks for what the Dockerfile copies, a base
-at a host below `.invalid` cannot be pulled, and `docker push` puts a manifest without layers into ECR.
+A simulated build takes the real source from its bucket, runs the project's own commands one by one, and refuses unknown
+commands. No container runs and nothing is downloaded. `docker build` looks for the files that the Dockerfile copies,
+and cannot pull a base at a host below `.invalid`. `docker push` puts a manifest without layers into ECR.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NEEDS = {
     ecr: ("_put_image",),
     s3: ("_get_object_data",),
 }
-# property -> member of the API; what MiniStack's project does not keep
+# property -> member of the API, for those that MiniStack's project does not keep
 _EXTRA_MEMBERS = {
     "LogsConfig": "logsConfig",
     "QueuedTimeoutInMinutes": "queuedTimeoutInMinutes",
@@ -39,7 +39,7 @@ _build_ids: dict = {}
 
 
 class BuildCommandError(Exception):
-    """A command of the build failed; the words are what it printed."""
+    """A command of the build failed; the message is its output."""
 
 
 def install(handlers: dict) -> None:
@@ -78,7 +78,7 @@ def _to_camel_case(value):
 
 
 def _start_build(start_plain_build, data):
-    """A build in progress; the same token gives the same build, as CodeBuild does for a while."""
+    """Start a build; the same token gives the same build, as CodeBuild does for a while."""
     token = (get_account_id(), get_region(), data.get("idempotencyToken"))
     if token[2] and _build_ids.get(token) in codebuild._builds:
         return 200, {}, json.dumps({"build": codebuild._builds[_build_ids[token]]}).encode()
@@ -106,7 +106,7 @@ def _log_location(project, build_id):
 
 
 def _simulate_build(build, project):
-    """Take the phases until one fails; the record tells of each as CodeBuild's would."""
+    """Run the phases until one fails; record each as CodeBuild does."""
     log, status = _BuildLog(build["logs"]), "SUCCEEDED"
     try:
         source = _run_phase(build, "DOWNLOAD_SOURCE", lambda: _read_source(project))

@@ -1,10 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Custom resources: their properties are recorded and can be listed, their Lambda is deployed and never invoked.
 
-There is no Kubernetes API behind the cluster and no internet for a chart, so running the kubectl provider would only
-show that it cannot work here. CloudFormation's own record of a resource is the store: it rolls back with its stack.
+There is no Kubernetes API behind the cluster and no internet for a chart, so a run of the kubectl provider would only
+fail. CloudFormation's own record of a resource is the store, and rolls back with its stack.
 
-The tools image alone is real: its Lambda speaks to ECR and CodeBuild, which are both here.
+Only the tools image is real: its Lambda calls ECR and CodeBuild, which are both here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _originals = {}
 
 
 def install(handlers: dict) -> None:
-    """Take the place of the Lambda call, and serve the listing."""
+    """Replace the Lambda call, and serve the listing."""
     handlers[_CUSTOM_TYPE] = build_handler(_create_resource, _update_resource, lambda _physical_id, _properties: None)
     for action, replacement in (
         ("create", _create_resource),
@@ -72,7 +72,7 @@ def _delete_resource(physical_id, properties, stack_name=None, logical_id=None, 
 
 
 def list_resources() -> list[dict]:
-    """Every custom resource of every account and region, with the properties its provider would have been sent."""
+    """Return every custom resource of every account and region, with the properties that its provider would get."""
     return [
         {"Account": account, "Region": region, "Stack": name, "LogicalId": logical_id,
          "PhysicalId": resource["PhysicalResourceId"], "Type": resource["ResourceType"],

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Dashboards: a body that CloudWatch cannot draw is refused, as on AWS, and tags are kept; MiniStack does neither."""
+"""Dashboards: refuses a body that CloudWatch cannot draw, as AWS does, and keeps tags; MiniStack does neither."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TYPE = "AWS::CloudWatch::Dashboard"
 
 
 def install(handlers: dict) -> None:
-    """Wrap create and update, and let a dashboard's ARN be asked for its tags."""
+    """Wrap create and update, and accept a dashboard's ARN in a query for tags."""
     type_handlers = handlers[_TYPE]
     create, update = type_handlers["create"], type_handlers["update"]
 

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The EKS API's missing half but for node groups: every field kept, updates with a record, protected clusters."""
+"""The parts of the EKS API that MiniStack lacks, except node groups: all fields, update records, cluster protection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEEDS = {
 }  # fmt: skip
 
 _CLUSTER_SHAPE = partial(service_model.answer_shape, "eks", "DescribeCluster", "cluster")
-# Merged member by member by an update; what an update does not name stays.
+# An update merges these member by member; members that it does not name stay.
 _NESTED_FIELDS = {"resourcesVpcConfig", "accessConfig", "scalingConfig", "kubernetesNetworkConfig"}
 
 _updates = AccountRegionScopedDict()
@@ -32,7 +32,7 @@ _originals = {}
 
 
 def install(_handlers: dict) -> None:
-    """Wrap the service's functions and put our routes before its own."""
+    """Wrap the service's functions and put our routes before the service's own."""
     for name, wrapper in (
         ("_create_cluster", _create_cluster),
         ("_delete_cluster", _delete_cluster),
@@ -56,7 +56,7 @@ def _create_cluster(body, creator_arn=None):
 
 
 def _create_security_group(name, vpc_config):
-    """The security group that EKS makes for a cluster; templates add rules to it, so it has to be there."""
+    """Make the security group that EKS makes for a cluster; templates add rules to this group."""
     group_id = vpc_config["clusterSecurityGroupId"]
     ec2._security_groups[group_id] = {
         "GroupId": group_id, "GroupName": f"eks-cluster-sg-{name}", "VpcId": vpc_config["vpcId"],
@@ -68,7 +68,7 @@ def _create_security_group(name, vpc_config):
 
 
 def store_fields(record: dict, fields: dict, shape=_CLUSTER_SHAPE) -> None:
-    """Everything said that a describe call can return goes onto the record."""
+    """Store all given fields that a describe call can return on the record."""
     for name, value in fields.items():
         if name not in shape().members:
             continue
@@ -118,7 +118,7 @@ def _untag_resource(arn, query):
 
 
 def _store_tags(arn, answer, change):
-    """Plain MiniStack keeps tags in a table of their own, which no describe call reads."""
+    """Store tags on the record; plain MiniStack keeps them in a separate table, which no describe call reads."""
     if answer[0] < ERROR_STATUS:
         for record in _taggable_records():
             if arn in (record.get("arn"), record.get("nodegroupArn"), record.get("addonArn"),
@@ -150,8 +150,8 @@ def record_update(
         resource_path: `cluster/node group`; the second part is empty for the cluster itself.
         type_: as EKS names it.
         fields: the request.
-        status: what a describe says from now on; `finish_updates` ends one that is InProgress.
-        is_stuck: nothing will come of it, and it is never ended.
+        status: of the update in a describe from now on; `finish_updates` ends one that is InProgress.
+        is_stuck: the update has no effect and never ends.
     """
     params = [{"type": name, "value": value} for name, value in _update_parameters(fields)]
     update = {"id": new_uuid(), "status": status, "type": type_, "params": params, "createdAt": eks._now(),
@@ -171,7 +171,7 @@ def finish_updates(nodegroup: str) -> None:
 
 
 def _update_parameters(fields):
-    """What was asked for, as EKS lists it: each size by itself."""
+    """Return the requested fields as EKS lists them: each size by itself."""
     for name, kind in (("version", "Version"), ("deletionProtection", "DeletionProtection")):
         if name in fields:
             yield kind, json.dumps(fields[name])

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""The EKS types of CloudFormation: properties go to the EKS API by its own model, nothing is picked by hand."""
+"""The EKS types of CloudFormation: all properties go to the EKS API by its own model, without a list by hand."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NEEDS = {
     ),
 }  # fmt: skip
 
-# where an add-on lives unless it is told otherwise; all others of ours in kube-system
+# default namespaces of add-ons; all others of ours are in kube-system
 _ADDON_NAMESPACES = {"amazon-cloudwatch-observability": "amazon-cloudwatch"}
 _CLUSTER_SHAPE = partial(service_model.request_shape, "eks", "CreateCluster")
 _NODEGROUP_SHAPE = partial(service_model.request_shape, "eks", "CreateNodegroup")
@@ -42,7 +42,7 @@ _NODEGROUP_RECORD_SHAPE = partial(service_model.answer_shape, "eks", "DescribeNo
 
 
 def install(handlers: dict) -> None:
-    """Register the missing types, and replace what picks properties by hand."""
+    """Register the missing types, and replace handlers that pick properties by hand."""
     cluster, nodegroup = handlers["AWS::EKS::Cluster"], handlers["AWS::EKS::Nodegroup"]
     cluster["create"] = _create_cluster
     cluster["update"] = _update_then_store(cluster["update"], _store_cluster)
@@ -71,7 +71,7 @@ def _update_then_store(update, store):
 
 
 def _cluster_request(properties):
-    """The CreateCluster request: CloudFormation nests the log types and the tags differently, all else is spelling."""
+    """Return the CreateCluster request: CloudFormation nests log types and tags differently, the rest is spelling."""
     properties_without_logging = {name: value for name, value in properties.items() if name not in ("Logging", "Force")}
     request = service_model.convert_value(
         _CLUSTER_SHAPE(), properties_without_logging, "AWS::EKS::Cluster", service_model.to_camel_case
@@ -127,7 +127,7 @@ def _create_nodegroup(logical_id, properties, stack):
 
 
 def _nodegroup_identity(record):
-    """MiniStack knows a node group by its bare name; AWS's Ref is cluster/name, which the attribute Id keeps."""
+    """Return name and attributes: MiniStack knows the bare name; AWS's Ref is cluster/name, kept in attribute Id."""
     attributes = provisioners._eks_nodegroup_attrs(record)
     return record["nodegroupName"], {**attributes, "Id": f"{record['clusterName']}/{record['nodegroupName']}"}
 
@@ -157,7 +157,7 @@ def _create_addon(_logical_id, properties, _stack):
 
 
 def _associate_roles(cluster, addon, associations):
-    """An add-on's associations are associations of their own in its namespace, and the add-on lists their ARNs."""
+    """Make an add-on's associations as separate ones in its namespace; the add-on lists their ARNs."""
     record = eks._addons[f"{cluster}/{addon}"]
     _dissociate_roles(cluster, record)
     default_namespace = _ADDON_NAMESPACES.get(addon, "kube-system")

@@ -1,7 +1,7 @@
 # ruff: noqa: SLF001 - MiniStack is untyped and has no public interface
-"""EventBridge rules by the endpoint's clock, looked at ten times a second and not every ten.
+"""EventBridge rules by the endpoint's clock, checked ten times a second, not every ten seconds.
 
-A clock that was put forward makes a rule fire once, however often it was due meanwhile.
+If the clock jumps forward, a rule fires once, however often it was due meanwhile.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _originals = {}
 
 
 def install(handlers: dict) -> None:
-    """Put our clock under the service's own look."""
+    """Give the service's own check our clock."""
     _originals["tick"] = eventbridge._tick_scheduled_rules
     eventbridge._tick_scheduled_rules = _tick_rules
     eventbridge._now_ts = fleet_settings.current_time  # not its `time`, by which messages to queues become visible
@@ -33,7 +33,7 @@ def install(handlers: dict) -> None:
 
 
 def _set_creation_time(outcome: tuple) -> tuple:
-    """A rule of a template has no time of creation in plain MiniStack, so its rate counts from some later look."""
+    """Set the creation time of a template's rule; plain MiniStack has none, so a rate counts from some later check."""
     for rule in eventbridge._rules.values():
         rule.setdefault("CreationTime", fleet_settings.current_time())
     return outcome
@@ -46,7 +46,7 @@ def _tick_rules() -> None:
 
 
 def forget_stale(fire_times: dict, existing_rules: dict) -> None:
-    """Forget the firing of what is gone, and bring back what a clock that was put back left in the future."""
+    """Forget the firings of rules that are gone; move firings in the future to now, after a clock went back."""
     for key, fired_at in list(fire_times.items()):
         if key not in existing_rules:
             fire_times.pop(key, None)

@@ -30,7 +30,7 @@ _LIFECYCLES = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
 
 
 def install(_handlers: dict) -> None:
-    """Let a termination by id take its time, and print what kind of capacity an instance is on."""
+    """Let a termination by id take time, and print an instance's kind of capacity."""
     terminate, print_instance = ec2._terminate_instances, ec2._instance_xml
     ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: _terminate_by_id(terminate, parameters)
     ec2._instance_xml = lambda instance: _insert_capacity(print_instance(instance), instance)
@@ -38,18 +38,18 @@ def install(_handlers: dict) -> None:
 
 
 def list_instances(group: str) -> list[dict]:
-    """Every instance of an Auto Scaling group that EC2 still lists, in the order of their launch."""
+    """Return every instance of an Auto Scaling group that EC2 still lists, in the order of their launch."""
     instances = [instance for instance in ec2._instances.values() if instance.get(GROUP_FIELD) == group]
     return sorted(instances, key=lambda instance: instance[_LAUNCH_FIELD])
 
 
 def instance_state(instance: dict) -> str:
-    """The name of its state."""
+    """Return the name of an instance's state."""
     return instance["State"]["Name"]
 
 
 def move_due_instances(instances: list[dict]) -> bool:
-    """Move each instance whose delay is over; whether any was."""
+    """Move each instance whose delay is over; return whether there was one."""
     due_instances = [
         candidate
         for candidate in instances
@@ -101,7 +101,7 @@ def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
 
 
 def _image_id(nodegroup):
-    """A made-up AMI id, the same for the same type and release."""
+    """Return a made-up AMI id, the same for the same type and release."""
     release = f"{nodegroup.get('amiType')} {nodegroup.get('version')} {nodegroup.get('releaseVersion')}"
     return f"ami-{hashlib.sha256(release.encode()).hexdigest()[:17]}"
 
@@ -119,7 +119,7 @@ def _reservation_id(data):
 
 
 def _apply_root_volume(instance, template_data):
-    """The root volume with the size and the tags that the launch template gives it."""
+    """Give the root volume the size and the tags of the launch template."""
     [volume] = [ec2._volumes[disk["Ebs"]["VolumeId"]] for disk in instance["BlockDeviceMappings"]]
     volume["AvailabilityZone"] = instance["Placement"]["AvailabilityZone"]
     for mapping in template_data.get("BlockDeviceMappings", [])[:1]:
@@ -130,7 +130,7 @@ def _apply_root_volume(instance, template_data):
 
 
 def template_version(nodegroup: dict) -> dict:
-    """The version of the launch template that a node group names; empty where it names none."""
+    """Return the version of the launch template that a node group names; empty if it names none."""
     reference = nodegroup.get("launchTemplate") or {}
     for template in ec2._launch_templates.values():
         if template["LaunchTemplateId"] == reference.get("id") or template["LaunchTemplateName"] == reference.get(
@@ -147,7 +147,7 @@ def template_version(nodegroup: dict) -> dict:
 
 
 def _instance_tags(group, nodegroup, template):
-    """EKS's own tags and the launch template's; the node group's own tags reach no instance, says the EKS API."""
+    """Return EKS's tags and the launch template's; by the EKS API, the node group's own tags reach no instance."""
     cluster = nodegroup["clusterName"]
     eks_tags = {
         "aws:autoscaling:groupName": group,
@@ -159,7 +159,7 @@ def _instance_tags(group, nodegroup, template):
         f"kubernetes.io/cluster/{cluster}": "owned",
     }
     if template:
-        # EKS launches from a copy of its own; here the tag names the template that was given.
+        # EKS launches from its own copy; here the tag names the given template.
         eks_tags["aws:ec2launchtemplate:id"] = template["LaunchTemplateId"]
         eks_tags["aws:ec2launchtemplate:version"] = str(template["VersionNumber"])
     template_tags = [
@@ -189,14 +189,14 @@ def _set_launch_times():
 
 
 def terminate_instance(instance: dict) -> None:
-    """Shut an instance down; it is terminated after its delay."""
+    """Shut an instance down; the instance is terminated after its delay."""
     settings = fleet_settings.settings_for(instance["_tandem_node_group"])
     _set_state(instance, "shutting-down")
     instance[_DUE_FIELD] = fleet_settings.current_time() + settings.stop_delay_s * settings.slow_factor
 
 
 def _terminate_by_id(original, parameters):
-    """TerminateInstances: an instance of a node group is not gone at once, as MiniStack would have it."""
+    """Answer TerminateInstances: an instance of a node group goes after its delay; in MiniStack it goes at once."""
     with fleet_settings.lock:
         return _terminate_instances(original, parameters)
 

@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""How fleets behave here, said by a test over HTTP, and the clock that they and schedules go by.
+"""The behavior of fleets here, which a test sets over HTTP, and the clock of fleets and schedules.
 
-`GET` and `PUT /_tandem/fleet` take all knobs at once as JSON; what a PUT leaves out is at its default again. When a
-PUT is answered, whatever its clock made due has been done. `rehearsal.aws.fleet_behavior` has the meaning of each knob.
-Invariant: a reset of the endpoint puts every knob and the clock back.
+`GET` and `PUT /_tandem/fleet` take all knobs at once as JSON; a knob that a PUT leaves out returns to its default. The
+answer to a PUT comes after all actions that its clock makes due. `rehearsal.aws.fleet_behavior` explains each knob.
+Invariant: a reset of the endpoint resets every knob and the clock.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ministack import app
 NEEDS = {app: ("_reset_all_state", "app")}
 
 PATH = "/_tandem/fleet"
-# held by whoever changes instances, groups or what is scheduled
+# for every change of instances, groups or schedules
 lock = threading.RLock()
-# what is done before a PUT is answered, in this order; the other modules add themselves
+# actions before the answer to a PUT, in this order; the other modules add themselves
 due_actions: list[Callable[[], None]] = []
-# what else a reset forgets
+# further actions of a reset
 reset_actions: list[Callable[[], None]] = []
 
 
 @dataclass(frozen=True)
 class FleetSettings:
-    """The same fields as `rehearsal.aws.fleet_behavior.FleetBehavior`; a test holds them together."""
+    """The same fields as `rehearsal.aws.fleet_behavior.FleetBehavior`; a test compares them."""
 
     start_delay_s: float = 0.2
     stop_delay_s: float = 0.2
@@ -51,7 +51,7 @@ _current_settings = FleetSettings()
 
 
 def settings_for(node_group: str = "") -> FleetSettings:
-    """What is in force for a node group, `cluster/name`; clock and schedules are the same for all."""
+    """Return the settings for a node group, `cluster/name`; clock and schedules are the same for all."""
     settings = _current_settings
     if not settings.only or node_group in ("", settings.only):
         return settings
@@ -59,12 +59,12 @@ def settings_for(node_group: str = "") -> FleetSettings:
 
 
 def current_time() -> float:
-    """Seconds since the epoch by the endpoint's clock."""
+    """Return the seconds since the epoch by the endpoint's clock."""
     return time.time() + _current_settings.clock_offset_s
 
 
 def format_time(time_s: float) -> str:
-    """A moment as EC2 writes it."""
+    """Return a moment as EC2 writes it."""
     return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(time_s))
 
 
@@ -79,7 +79,7 @@ def install(_handlers: dict) -> None:
             await serve_app(scope, receive, send)
 
     def reset_all():
-        with lock:  # or a group that is still known would start anew what EC2 has forgotten already
+        with lock:  # otherwise a group that still exists restarts instances that EC2 has already forgotten
             _set_settings(FleetSettings())
             for action in reset_actions:
                 action()

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN201, ANN202 - MiniStack is untyped and has no public interface
-"""The form in which MiniStack's CloudFormation takes a resource type, and how a service's answer becomes an outcome."""
+"""Handlers of resource types for MiniStack's CloudFormation, and the outcome from a service's answer."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY")}
 
 
 def build_handler(create, update, delete) -> dict:
-    """The record of one type: `create(logical_id, properties, stack)`, `update(id, old, new, stack, logical_id)`."""
+    """Return a type's record: `create(logical_id, properties, stack)`, `update(id, old, new, stack, logical_id)`."""
     return {"create": create, "update": update, "update_with_logical_id": True, "delete": delete}
 
 
 def require_success(answer: tuple) -> bytes:
-    """The body of a service's answer.
+    """Return the body of a service's answer.
 
     Raises:
         ValueError: the service refused; CloudFormation shows its words as the reason of the failed resource.
@@ -30,12 +30,12 @@ def require_success(answer: tuple) -> bytes:
 
 
 def parse_answer(answer: tuple) -> dict:
-    """The same as JSON."""
+    """Return the body of a service's answer, parsed as JSON."""
     return json.loads(require_success(answer) or b"{}")
 
 
 def build_replacing_update(create, update_tags=None):
-    """An update for a type whose every property but the tags needs a new resource.
+    """Return an update for a type in which every property except the tags needs a new resource.
 
     CloudFormation deletes the predecessor when it sees the new physical id.
     """
@@ -50,6 +50,6 @@ def build_replacing_update(create, update_tags=None):
 
 
 def add_stack_tags(*types: str, shape: str = "list") -> None:
-    """Stack tags reach these types too, as they do on AWS."""
+    """Let stack tags reach these types too, as on AWS."""
     for type_ in types:
         provisioners._STACK_TAG_PROPERTY[type_] = ("Tags", shape)

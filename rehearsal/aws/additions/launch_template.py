@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Launch templates with every field of the API: capacity blocks and EFA interfaces are what Fleet is about.
+"""Launch templates with every field of the API, because Fleet needs Capacity Blocks and EFA interfaces.
 
 A Capacity Block or reservation that a template names counts as bought: EC2 describes it as active, without dates.
 """
@@ -43,7 +43,7 @@ def _convert_types(properties):
 
 
 def _describe_reservations(parameters):
-    """DescribeCapacityReservations: those that launch templates name, all or the ones that are asked for."""
+    """Answer DescribeCapacityReservations: all reservations that launch templates name, or the requested ones."""
     wanted_ids = ec2._parse_member_list(parameters, "CapacityReservationId")
     shape = service_model.answer_shape("ec2", "DescribeCapacityReservations", "CapacityReservations")
     versions = [version for template in ec2._launch_templates.values() for version in template["Versions"]]

@@ -1,5 +1,5 @@
 # ruff: noqa: ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The namespace of a PutMetricData, for policies that name it: plain MiniStack denies whatever has that condition."""
+"""The namespace of a PutMetricData, for policies that name it: plain MiniStack denies a call under that condition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _GZIP = b"\x1f\x8b"  # SDKs compress a large body
 
 
 def install(_handlers: dict) -> None:
-    """Wrap what gathers a request's own condition keys."""
+    """Wrap the function that gathers a request's own condition keys."""
     gather_context = iam_actions.request_tag_context
 
     def gather_with_namespace(service, iam_action, body, params):
@@ -27,7 +27,7 @@ def install(_handlers: dict) -> None:
 
 
 def _read_namespace(body, params):
-    """The namespace as the JSON or the query protocol says it; empty where neither does, which no policy admits."""
+    """Return the namespace from the JSON or the query protocol; empty if neither has one, which no policy admits."""
     namespace = params.get("Namespace")
     if namespace:
         return namespace[0] if isinstance(namespace, list) else namespace

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""EC2 network types that plain MiniStack refuses, or whose describe answers lose what the template said."""
+"""EC2 network types that plain MiniStack refuses, or whose describe answers lose properties of the template."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _RANGE_SHAPE = partial(service_model.answer_shape, "ec2", "AssociateVpcCidrBlock
 
 
 def install(handlers: dict) -> None:
-    """Register the missing types and put in describe answers that lose nothing."""
+    """Register the missing types, and install describe answers that lose nothing."""
     handlers["AWS::EC2::EIP"] = build_handler(_create_address, _update_tags, _delete_address)
     handlers["AWS::EC2::NatGateway"] = build_handler(
         _create_nat, build_replacing_update(_create_nat, _update_tags), _delete_nat
@@ -62,7 +62,7 @@ def install(handlers: dict) -> None:
 
 
 def _install_vpc_range(vpc):
-    """`Fn::GetAtt` gives a VPC's range on AWS, which plain MiniStack does not know."""
+    """Add a VPC's range for `Fn::GetAtt`, as on AWS; plain MiniStack does not know it."""
     create, update = vpc["create"], vpc["update"]
 
     def create_with_range(logical_id, properties, stack):
@@ -77,7 +77,7 @@ def _install_vpc_range(vpc):
 
 
 def _associate_range(parameters):
-    """Plain MiniStack gives a VPC one range."""
+    """Give a VPC a further range; plain MiniStack gives it only one."""
     vpc_id, block = ec2._p(parameters, "VpcId"), ec2._p(parameters, "CidrBlock")
     if vpc_id not in ec2._vpcs:
         return ec2._error("InvalidVpcID.NotFound", f"The vpc ID '{vpc_id}' does not exist", 400)
@@ -99,7 +99,7 @@ def _vpc_xml(print_vpc, vpc, tag="item"):
 
 
 def _install_vpc_check(handlers, type_):
-    """Plain MiniStack makes a subnet in a VPC that does not exist."""
+    """Refuse a VPC that does not exist; plain MiniStack makes a subnet in it."""
     create = handlers[type_]["create"]
 
     def create_with_check(logical_id, properties, stack):

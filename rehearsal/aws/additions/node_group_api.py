@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The EKS API of node groups: every field kept, the refusals, and updates that last until the instances followed."""
+"""The EKS API of node groups: all fields, the refusals, and updates that last until the instances have followed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _find_request_fault(body):
 
 
 def is_in_order(scaling: dict) -> bool:
-    """Whether minSize <= desiredSize <= maxSize, with a maximum of at least one node, as EKS demands."""
+    """Return whether minSize <= desiredSize <= maxSize, with a maximum of at least one node, as EKS requires."""
     smallest, desired_size, largest = (scaling.get(name, 0) for name in ("minSize", "desiredSize", "maxSize"))
     return 0 <= smallest <= desired_size <= largest and largest >= 1
 
@@ -114,7 +114,7 @@ def _delete_by_stack(physical_id, properties):
 
 
 def _update_config(cluster, name, fields, _query):
-    with fleet_settings.lock:  # or a look at the instances between the record and the sizes would end it too early
+    with fleet_settings.lock:  # otherwise a look at the instances between record and sizes ends the update too early
         return _update_config_locked(cluster, name, fields)
 
 
@@ -142,7 +142,7 @@ def _update_config_locked(cluster, name, fields):
 
 
 def _update_labels_and_taints(nodegroup, fields):
-    """The nodes' labels and taints, added and removed."""
+    """Add and remove the nodes' labels and taints."""
     labels, taints = fields.get("labels", {}), fields.get("taints", {})
     nodegroup["labels"] = {
         **{key: value for key, value in nodegroup["labels"].items() if key not in labels.get("removeLabels", [])},

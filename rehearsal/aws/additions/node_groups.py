@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Node groups with machines behind them: an Auto Scaling group each, which starts, stops and replaces instances.
 
-The group's own numbers decide, whoever wrote them last: EKS, CloudFormation, or Auto Scaling's API. A thread looks
-twenty times a second, so a fleet follows without being asked.
-Invariant: what DescribeInstances lists is what the group did, never what was asked of it.
+The group's own numbers decide, whether EKS, CloudFormation or Auto Scaling's API wrote them last. A thread looks twenty
+times a second, so a fleet follows without a call.
+Invariant: DescribeInstances lists the group's actions, never the requests to it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ SETTLE_TIMEOUT_S = 30.0  # CloudFormation waits so long for a node group; AWS wo
 _NODE_GROUP_FIELD = "_tandem_node_group"  # on an Auto Scaling group's record: `cluster/node group`
 _LIFECYCLE_STATES = {"pending": "Pending", "running": "InService", "shutting-down": "Terminating"}
 _LOG = logging.getLogger("tandem.node_groups")
-# called with `cluster/node group` when its instances are as asked for
+# called with `cluster/node group` when its instances are as requested
 settle_callbacks = []
 
 
 def install(_handlers: dict) -> None:
-    """Take the groups of node groups out of MiniStack's hands, and begin to look."""
+    """Take over the groups of node groups from MiniStack, and start the thread that looks at them."""
     reconcile_plain = autoscaling._reconcile_instances
 
     def reconcile_group(group):
@@ -63,7 +63,7 @@ def _settle_forever():
 
 
 def settle_all_groups() -> None:
-    """Do what is due in every node group of every account and region."""
+    """Do all due work in every node group of every account and region."""
     for (account, region, _name), group in autoscaling._asgs.all_items():
         if _NODE_GROUP_FIELD in group:
             set_request_account_id(account)
@@ -102,12 +102,12 @@ def _nodegroup_path(nodegroup):
 
 
 def find_group(nodegroup: dict) -> dict | None:
-    """The Auto Scaling group's record."""
+    """Return the Auto Scaling group's record."""
     return autoscaling._asgs.get(nodegroup["resources"]["autoScalingGroups"][0]["name"])
 
 
 def apply_sizes(nodegroup: dict) -> None:
-    """Take a node group's sizes over, whoever wrote them into it."""
+    """Copy a node group's sizes to its Auto Scaling group, from any writer."""
     group, scaling = find_group(nodegroup), nodegroup["scalingConfig"]
     if group is None:
         return
@@ -118,7 +118,7 @@ def apply_sizes(nodegroup: dict) -> None:
 
 
 def replace_instances(nodegroup: dict) -> None:
-    """Replace every instance, as a new version of the launch template does; all at once, where EKS goes in steps."""
+    """Replace every instance at once, as for a new version of the launch template; EKS does it in steps."""
     group = find_group(nodegroup)
     with fleet_settings.lock:
         nodegroup["status"] = "UPDATING"
@@ -128,7 +128,7 @@ def replace_instances(nodegroup: dict) -> None:
 
 
 def settle_group(group: dict) -> None:
-    """Do all that is due now, until nothing more is: move instances, start and stop, say what became of it."""
+    """Do work until none is due: move instances, start and stop them, and record the result."""
     with fleet_settings.lock:
         nodegroup = eks._nodegroups.get(group[_NODE_GROUP_FIELD])
         if nodegroup is None:
@@ -147,7 +147,7 @@ def _alive_instances(group):
 
 
 def _settle_once(group, nodegroup):
-    """One round; whether another may find something to do."""
+    """Do one round of work; return whether another may find more."""
     name, settings = group["AutoScalingGroupName"], fleet_settings.settings_for(group[_NODE_GROUP_FIELD])
     members = fleet_instances.list_instances(name)
     has_moves = fleet_instances.move_due_instances(members)
@@ -182,13 +182,13 @@ def _launch_limit(desired_size, alive, settings):
 
 
 def _choose_subnet(group, nodegroup):
-    """The subnet with the fewest instances, the first of these: Auto Scaling keeps its zones even."""
+    """Return the first subnet with the fewest instances, because Auto Scaling keeps its zones even."""
     subnet_ids = [instance["SubnetId"] for instance in _alive_instances(group)]
     return min(nodegroup["subnets"], key=subnet_ids.count) if nodegroup["subnets"] else ""
 
 
 def _update_records(group, nodegroup):
-    """Say on the records what the instances are: the group's list, the node group's status and health, its updates."""
+    """Update the records from the instances: the group's list, the node group's status, health and updates."""
     members = [
         instance
         for instance in fleet_instances.list_instances(group["AutoScalingGroupName"])
@@ -235,7 +235,7 @@ def _group_member(instance, nodegroup):
 
 
 def _set_launch_failure(nodegroup, group):
-    """What EKS reports when Auto Scaling cannot launch."""
+    """Set the health issue that EKS reports when Auto Scaling cannot launch."""
     kind = "Spot" if nodegroup.get("capacityType") == "SPOT" else "On-Demand"
     issue = {
         "code": "AsgInstanceLaunchFailures",
@@ -257,7 +257,7 @@ def wait_settled(cluster: str, name: str) -> None:
     """Wait until a node group is ACTIVE, or gone if it is being deleted; for CloudFormation.
 
     Raises:
-        ValueError: it failed, or took longer than SETTLE_TIMEOUT_S.
+        ValueError: the node group failed, or took longer than SETTLE_TIMEOUT_S.
     """
     deadline = time.monotonic() + SETTLE_TIMEOUT_S
     while time.monotonic() < deadline:

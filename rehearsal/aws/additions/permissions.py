@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""What a policy about a fleet is held against: a node group's ARN, its tags and its instances', a metric's namespace.
+"""Facts for a fleet's policies: a node group's ARN, its tags and those of its instances, a metric's namespace.
 
-Plain MiniStack takes a call about a node group for one about its cluster, a schedule of any group for one of the group
-`default`, the name of a call of AWS Budgets for that of its action, a listing of repositories for one of no resource,
-and a variable in a statement's resource for text; it knows none of the rest.
+Plain MiniStack takes a call about a node group for one about its cluster, and a schedule of any group for one of the
+group `default`. It takes the name of a call of AWS Budgets for its action, and a listing of repositories for one
+without a resource. It takes a variable in a statement's resource for text, and knows none of the other facts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _caller_key: ContextVar[str] = ContextVar("access key of this request", default=
 
 
 def install(_handlers: dict) -> None:
-    """Wrap what finds a call's resource and what holds it against policies; add the tags."""
+    """Wrap the functions that find a call's resource and check policies; add the tags."""
     extract_resource, enforce_plain = iam_actions.extract_resource_arn, iam_evaluator.enforce
 
     def extract_with_additions(service, method, path, headers, body, *rest):
@@ -78,7 +78,7 @@ def install(_handlers: dict) -> None:
 
 
 def _fill_in_variables(statement, context):
-    """A statement with the caller's own values in its resources; one without a value matches nothing."""
+    """Return a statement with the caller's own values in its resources; a variable without a value matches nothing."""
 
     def value_of(match):
         value = iam_evaluator._resolve_condition_key(match["key"], context)
@@ -89,7 +89,7 @@ def _fill_in_variables(statement, context):
 
 
 def _find_termination_refusal(parameters):
-    """The refusal of a termination of several instances for the sake of one of them; MiniStack asks for the first."""
+    """Return a refusal if any of several instances must not be terminated; MiniStack checks only the first."""
     for instance_id in ec2._parse_member_list(parameters, "InstanceId")[1:] if app.AUTH else ():
         arn = f"arn:aws:ec2:{get_region()}:{get_account_id()}:instance/{instance_id}"
         if iam_evaluator.enforce(_caller_key.get(), "ec2:TerminateInstances", "ec2", get_region(), resource_arn=arn):
@@ -104,7 +104,7 @@ def _node_group_arn(path):
 
 
 def _schedule_arn(path, body, more_arguments):
-    """The ARN of a schedule in its own group, which a read has in its query and a write in its body."""
+    """Return the ARN of a schedule in its group; a read names the group in its query, a write in its body."""
     kind, _, name = path.strip("/").partition("/")
     if kind != "schedules" or not name:
         return None
@@ -118,14 +118,14 @@ def _schedule_arn(path, body, more_arguments):
 
 
 def _budget_arn(body):
-    """The ARN of the budget that is asked for, or of all, which the listing is about."""
+    """Return the ARN of the requested budget, or of all for a listing."""
     return (
         f"arn:aws:budgets::{get_account_id()}:budget/{service_model.parse_object(body or b'{}').get('BudgetName', '*')}"
     )
 
 
 def _repositories_arn(headers, body):
-    """The ARN of all repositories, where a listing names none."""
+    """Return the ARN of all repositories if a listing names none."""
     target = next((value for name, value in headers.items() if name.lower() == "x-amz-target"), "")
     if not target.endswith(".DescribeRepositories") or service_model.parse_object(body or b"{}").get("repositoryNames"):
         return None
@@ -133,13 +133,13 @@ def _repositories_arn(headers, body):
 
 
 def _read_namespace(body):
-    """The namespace of a PutMetricData as JSON or as a form; MiniStack reads CloudWatch's third form no better."""
+    """Return a PutMetricData's namespace from JSON or a form; as in MiniStack, CloudWatch's third form is not read."""
     fields = service_model.parse_object(body or b"{}")
     return fields.get("Namespace") or parse_qs((body or b"").decode(errors="replace")).get("Namespace", [""])[0]
 
 
 def _ec2_tag_context(arn):
-    """EC2's own spelling of the condition on a tag."""
+    """Return the conditions on tags in EC2's own spelling."""
     tags = tagging.resource_tags(arn) if arn.startswith("arn:aws:ec2:") else None
     return {f"ec2:ResourceTag/{name}": value for name, value in (tags or {}).items()}
 

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""ECR's answer to who asks for an image that is not there: an error, where MiniStack gives an empty list."""
+"""ECR's answer to a query for an image that is not there: an error, where MiniStack gives an empty list."""
 
 from __future__ import annotations
 

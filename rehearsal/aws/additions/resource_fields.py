@@ -39,7 +39,7 @@ def _store_function_fields(name, properties):
 
 
 def _install_profile_names(profile):
-    """`Ref` of an instance profile is its name on AWS; plain MiniStack takes the ARN as physical id."""
+    """Make `Ref` of an instance profile its name, as on AWS; plain MiniStack takes the ARN as physical id."""
     create, update, delete = profile["create"], profile["update"], profile["delete"]
 
     def arn_of(name):

@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN003, ANN202 - MiniStack is untyped and has no public interface
 """Lets a change set with ImportExistingResources adopt a retained bucket.
 
-MiniStack finds the bucket and plans its import, and then its own validation refuses the name because it exists; AWS
-refuses it only where no import was asked for.
+MiniStack finds the bucket and plans its import, but then its own validation refuses the name because it exists. AWS
+refuses the name only if no import was requested.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _import_buckets: ContextVar[frozenset] = ContextVar("adopted buckets of this dep
 
 
 def install(_handlers: dict) -> None:
-    """Wrap the deploy, to know what it adopts, and the validation, to leave that alone."""
+    """Wrap the deploy, to know the adopted resources, and the validation, to skip them."""
     deploy_stack, validation_errors = changesets._deploy_stack_async, stacks._validation_errors
 
     async def deploy_with_imports(*arguments, imports=None, **keywords):

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""What S3 refuses of any object: a key of KMS that is not there, another owner's bucket, a copy onto what exists."""
+"""Refusals of S3 for any object: a missing KMS key, another owner's bucket, a copy onto an existing object."""
 
 from __future__ import annotations
 

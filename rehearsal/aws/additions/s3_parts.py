@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Uploads in parts, refused where S3 refuses them: too small a part, a wrong order, a checksum that was not given."""
+"""Uploads in parts, refused as S3 refuses them: too small a part, a wrong order, a missing checksum."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMPOSITE = "COMPOSITE"
 
 
 def install(_handlers: dict) -> None:
-    """Put the refusals before MiniStack's own calls, and into its answers what they leave out."""
+    """Put the refusals before MiniStack's own calls, and add missing fields to its answers."""
     create, upload, complete, listing = (
         s3._create_multipart_upload, s3._upload_part, s3._complete_multipart_upload, s3._list_parts
     )  # fmt: skip
@@ -57,7 +57,7 @@ def _find_upload(query):
 
 
 def _find_checksum_fault(upload, headers):
-    """A part must come with the checksum that its upload was begun with."""
+    """Refuse a part without the checksum algorithm of its upload."""
     expected_algorithm = ((upload or {}).get("checksum_algorithm") or "").lower()
     algorithms = [name for name in _ALGORITHMS if headers.get(_CHECKSUM_PREFIX + name)]
     if not expected_algorithm or algorithms == [expected_algorithm]:
@@ -71,7 +71,7 @@ def _find_checksum_fault(upload, headers):
 
 
 def _find_completion_fault(upload, body):
-    """Why the listed parts make no object; None where MiniStack is to say so itself."""
+    """Return why the listed parts make no object; None if MiniStack should say so itself."""
     if upload is None:
         return None
     try:
@@ -133,7 +133,7 @@ def _insert_checksum_type(body, upload):
 
 
 def _install_put_checksums():
-    """S3 answers a put with the checksum that it verified."""
+    """Answer a put with the verified checksum, as S3 does."""
     put = s3._put_object
 
     def put_with_checksums(bucket, key, body, headers):

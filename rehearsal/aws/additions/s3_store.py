@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""Large objects where the endpoint keeps them on disk: read by ranges without reading the whole, held in no memory.
+"""Large objects on the endpoint's disk: reads ranges without reading the whole, and holds no object in memory.
 
-Plain MiniStack reads the whole file for every range of it, so that a download in ranges takes time with the square of
-the object's size, and keeps every part of an upload in memory until the upload is complete.
+Plain MiniStack reads the whole file for every range, so the time of a download in ranges grows with the square of the
+object's size. It also keeps every part of an upload in memory until the upload is complete.
 
 Invariant: without a directory for objects nothing here is installed.
 """
@@ -30,7 +30,7 @@ _allows_mapping: ContextVar[bool] = ContextVar("whether a body may be a mapping 
 
 
 def install(_handlers: dict) -> None:
-    """Take the place of how bodies are read and parts are kept."""
+    """Replace the functions that read bodies and keep parts."""
     if not s3.S3_PERSIST:
         return
     Path(s3.DATA_DIR).mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def _install_disk_parts():
 
 
 def _install_disk_versions():
-    """A version's record keeps no body: MiniStack finds it in its file, as after a restart."""
+    """Keep no body in a version's record: MiniStack finds the body in its file, as after a restart."""
     record_version = s3._record_object_version
 
     def record_without_body(bucket, key, previous_record, object_record, data):

@@ -1,7 +1,7 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""Auto Scaling's own levers on a node group's group: processes suspended and resumed, sizes within their bounds.
+"""Auto Scaling's own controls of a node group's group: processes suspended and resumed, sizes within their bounds.
 
-`Launch` and `Terminate` have an effect, and on the groups of node groups alone; other processes are stored and shown.
+`Launch` and `Terminate` have an effect, only on the groups of node groups; other processes are stored and shown.
 Source: Amazon EC2 Auto Scaling user guide, "Suspend and resume processes"; API reference, UpdateAutoScalingGroup.
 """
 
@@ -37,7 +37,7 @@ _SUSPENSION_FIELD = "_tandem_suspended"  # on a group's record: the names of its
 
 
 def install(_handlers: dict) -> None:
-    """Add the two calls, hold sizes to their bounds, and tell policies the ARN and the tags of a group."""
+    """Add the two calls, enforce the bounds of sizes, and give policies the ARN and the tags of a group."""
     actions = autoscaling._ACTION_MAP
     actions["SuspendProcesses"] = lambda parameters: _change_processes(parameters, "SuspendProcesses", set.union)
     actions["ResumeProcesses"] = lambda parameters: _change_processes(parameters, "ResumeProcesses", set.difference)
@@ -55,7 +55,7 @@ def install(_handlers: dict) -> None:
 
 
 def is_suspended(group: dict, process: str) -> bool:
-    """Whether a process of a group does nothing."""
+    """Return whether a process of a group is suspended."""
     return process in group.get(_SUSPENSION_FIELD, ())
 
 
@@ -67,7 +67,7 @@ def _find_group(parameters):
 
 
 def _change_processes(parameters, action, combine):
-    """Suspend or resume the processes that are named, all of them where none is."""
+    """Suspend or resume the named processes, or all if none is named."""
     group, error = _find_group(parameters)
     if error:
         return error
@@ -81,7 +81,7 @@ def _change_processes(parameters, action, combine):
 
 
 def _update_group(update_plain, parameters):
-    """Change a group; the desired capacity follows a new bound that it breaks, and one that is named must keep to both.
+    """Change a group; the desired capacity follows a new bound that it breaks, and a named one must keep both bounds.
 
     MiniStack takes any sizes.
     """
@@ -102,7 +102,7 @@ def _update_group(update_plain, parameters):
 
 
 def _insert_processes(answer):
-    """Print the suspended processes of each group behind its name."""
+    """Print the suspended processes of each group after its name."""
     status, head, body = answer
     text = body.decode()
     for name, group in autoscaling._asgs.items():
@@ -116,7 +116,7 @@ def _insert_processes(answer):
 
 
 def _group_arn(body):
-    """The ARN of the group that a call names, with the id that its policy has as a wildcard."""
+    """Return the ARN of the group that a call names, with the id for which its policy has a wildcard."""
     name = parse_qs((body or b"").decode(errors="replace")).get("AutoScalingGroupName", [""])[0]
     group = autoscaling._asgs.get(name)
     return group and group["AutoScalingGroupARN"]

@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """The role with which EventBridge Scheduler makes its calls.
 
-Invariant: where the endpoint enforces, Scheduler may do what the schedule's role may do and nothing besides, and has a
-role only if that trusts it.
+Invariant: if the endpoint enforces policies, Scheduler may do only what the schedule's role may do, and gets a role
+only if the role trusts Scheduler.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ SCHEDULER_SERVICE = "scheduler.amazonaws.com"
 
 
 def install(_handlers: dict) -> None:
-    """Nothing is wrapped."""
+    """Do nothing: no function needs a wrapper."""
 
 
 def can_use_role(role: str, group: str) -> bool:
-    """Whether the role is there and lets Scheduler have it for schedules of this group."""
+    """Return whether the role is there and lets Scheduler assume it for schedules of this group."""
     record = iam._roles.get(role.rsplit("/", 1)[-1])
     if record is None or record["Arn"] != role:
         return False
@@ -67,9 +67,9 @@ def _can_assume_role(statement, context):
 
 
 def create_session(role: str, group: str, name: str) -> tuple | None:
-    """Access key, secret and token of a session of the role, or None where it does not trust Scheduler.
+    """Return access key, secret and token of a session of the role; None if the role does not trust Scheduler.
 
-    Where nothing is enforced everybody is the account itself, and so is Scheduler.
+    Without enforcement every caller is the account itself, and so is Scheduler.
     """
     if not app.AUTH:
         return get_account_id(), "local", None

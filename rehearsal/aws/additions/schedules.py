@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Schedules by the endpoint's clock, refused where EventBridge Scheduler refuses them.
+"""Schedules by the endpoint's clock, refused as EventBridge Scheduler refuses them.
 
-MiniStack looks every ten seconds, takes any expression, and remembers by name what it has fired, so that a second
-schedule of the same name never fires. Here it looks ten times a second and forgets with the schedule.
-Invariant: a schedule that could never do its work is refused when it is made, as far as AWS is known to refuse it.
+MiniStack looks every ten seconds, takes any expression, and remembers firings by name, so a second schedule of the same
+name never fires. With this module it looks ten times a second and forgets the firing with the schedule.
+Invariant: the creation of a schedule that could never work is refused, as far as AWS is known to refuse it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _originals = {}
 
 
 def install(handlers: dict) -> None:
-    """Put our clock and our refusals before the service's own functions, and let templates meet them too."""
+    """Put our clock and our refusals before the service's own functions, for templates too."""
     for name, replacement in (
         ("_create_schedule", _create_schedule),
         ("_update_schedule", _update_schedule),
@@ -91,7 +91,7 @@ def _update_schedule(name, fields):
 
 
 def _forget_firing(name, fields):
-    """An expression that is written anew may fire anew."""
+    """Forget the firing of a schedule with a new expression, so that it may fire again."""
     key = f"{fields.get('GroupName', 'default')}/{name}"
     if (
         key not in scheduler._schedules
@@ -122,7 +122,7 @@ def _is_valid_time(expression):
 
 
 async def _check_pass_role(method, path, headers, body, query):
-    """Who makes a schedule must be allowed to pass its role to Scheduler, which plain MiniStack does not ask."""
+    """Refuse a schedule whose caller may not pass its role to Scheduler; plain MiniStack does not check this."""
     if app.AUTH and method in ("POST", "PUT") and path.startswith("/schedules/"):
         role = (service_model.parse_object(body or b"{}").get("Target") or {}).get("RoleArn", "*")
         denial = iam_evaluator.enforce(

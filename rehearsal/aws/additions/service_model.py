@@ -1,8 +1,8 @@
 # ruff: noqa: ANN001, ANN201, ANN202, PLC0415 - MiniStack is untyped; what few requests need is imported by them
-"""Between a template's values and what goes over the wire, said by botocore's own service models.
+"""Converts between a template's values and the wire format by botocore's own service models.
 
-MiniStack parses and prints a subset of the fields by hand. What it leaves out is added here for whole shapes at
-once, so that a field is either in the service's model, and then kept, or is refused by name.
+MiniStack parses and prints a subset of the fields by hand. This module adds the other fields for whole shapes at once:
+a field is either in the service's model, and then kept, or is refused by name.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _NUMBER_TYPES = {"integer": int, "long": int, "double": float, "float": float}
 
 @cache
 def load_service(name: str):
-    """A service's model. EC2's alone takes 0.1 s to read, so each is read when something first asks for it."""
+    """Return a service's model. EC2's alone takes 0.1 s to read, so each is read at its first use."""
     return ServiceModel(Loader().load_service_model(name, "service-2"), name)
 
 
 @cache
 def request_shape(service_name: str, operation: str, *path: str):
-    """The shape at `path` of an operation's request, e.g. `("ec2", "CreateLaunchTemplate", "LaunchTemplateData")`."""
+    """Return the shape at `path` of a request, e.g. `("ec2", "CreateLaunchTemplate", "LaunchTemplateData")`."""
     return _descend_shape(load_service(service_name).operation_model(operation).input_shape, path)
 
 
 @cache
 def answer_shape(service_name: str, operation: str, *path: str):
-    """The shape at `path` of an operation's answer; a list is descended into its member."""
+    """Return the shape at `path` of an operation's answer; in a list, go to its member."""
     return _descend_shape(load_service(service_name).operation_model(operation).output_shape, path)
 
 
@@ -44,10 +44,10 @@ def _descend_shape(shape, path):
 
 
 def convert_value(shape, value, path: str, convert_name=lambda name: name):
-    """A template's value as the API spells and types it.
+    """Return a template's value as the API spells and types it.
 
     Raises:
-        ValueError: the template says something that the shape has no member for, as CloudFormation refuses it.
+        ValueError: the template has a property without a member in the shape, as CloudFormation refuses it.
     """
     if shape.type_name == "structure":
         return _convert_structure(shape, value, path, convert_name)
@@ -73,7 +73,7 @@ def _convert_structure(shape, value, path, convert_name):
 
 
 def parse_object(document) -> dict:
-    """A JSON object that comes as text, bytes or already read; empty where it is none."""
+    """Return a JSON object from text, bytes or an object; empty if it is none."""
     try:
         content = document if isinstance(document, dict) else json.loads(document)
     except ValueError:
@@ -82,12 +82,12 @@ def parse_object(document) -> dict:
 
 
 def to_camel_case(name: str) -> str:
-    """The EKS API's spelling of a template's property name."""
+    """Return the EKS API's spelling of a template's property name."""
     return name[:1].lower() + name[1:]
 
 
 def parse_ec2_parameters(shape, parameters: dict, prefix: str):
-    """What the EC2 query parameters below `prefix` say, or None where they say nothing."""
+    """Return the value of the EC2 query parameters below `prefix`; None if there are none."""
     if shape.type_name == "structure":
         members = {
             name: parse_ec2_parameters(member, parameters, f"{prefix}.{_query_name(member, name)}")
@@ -112,7 +112,7 @@ def _query_name(member, name):
 
 
 def format_ec2_xml(shape, value: dict) -> str:
-    """The members of a structure as EC2 prints them; what the shape does not know is not printed."""
+    """Return the members of a structure as EC2 prints them, without members that the shape does not know."""
     return "".join(
         _format_ec2_element(member, member.serialization.get("name", name), value[name])
         for name, member in shape.members.items()
@@ -130,7 +130,7 @@ def _format_ec2_element(shape, tag, value):
 
 
 def build_s3_body(operation: str, request: dict) -> bytes:
-    """The XML body that an SDK would send for this S3 request."""
+    """Return the XML body that an SDK would send for this S3 request."""
     from botocore import serialize
 
     serializer = serialize.create_serializer("rest-xml", include_validation=False)

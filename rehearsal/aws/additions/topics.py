@@ -11,7 +11,7 @@ _KEY_ATTRIBUTE = "KmsMasterKeyId"
 
 
 def install(handlers: dict) -> None:
-    """Wrap create and update; the attribute is what GetTopicAttributes returns."""
+    """Wrap create and update; GetTopicAttributes returns the attribute."""
     type_handlers = handlers["AWS::SNS::Topic"]
     create, update = type_handlers["create"], type_handlers["update"]
 

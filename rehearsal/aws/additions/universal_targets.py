@@ -1,11 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN003, ANN202, PLC0415 - MiniStack is untyped; a call imports what calls need
-"""EventBridge Scheduler's universal targets of EKS: the call is really made, as the schedule's role.
+"""EventBridge Scheduler's universal targets of EKS: this module really makes the call, as the schedule's role.
 
-`Input` spells members with a capital, ClusterName and not clusterName as the EKS API has it: AWS answers
-CreateSchedule with a ValidationException where a required one is missing in that spelling, as two people recorded on
-their accounts in 2026. What AWS does with a deeper member in another spelling nobody recorded; here the invocation
-fails, so that it cannot pass unseen.
-Invariant: a call that failed is made again until its retry policy is exhausted, and then stands in its queue.
+`Input` spells members with a capital: ClusterName, not clusterName as in the EKS API. AWS answers CreateSchedule with a
+ValidationException if a required member is missing in that spelling, as two people recorded on their accounts in 2026.
+Nobody recorded how AWS treats a deeper member in another spelling; here the invocation fails, so that somebody sees it.
+Invariant: a failed call is retried until its retry policy is exhausted, and is then in its queue.
 """
 
 from __future__ import annotations
@@ -49,15 +48,15 @@ class _TargetInvocation:
 
 
 class _TargetCallError(Exception):
-    """The call was not made or was refused; its code and its words."""
+    """The call was not made or was refused: its code and its message."""
 
 
 _retry_queue: list[_TargetInvocation] = []
-_reset_counter = [0]  # what began before the last one is forgotten, though it be under way
+_reset_counter = [0]  # an invocation from before the last reset is forgotten, even while it runs
 
 
 def install(_handlers: dict) -> None:
-    """Take universal targets of schedules over from the dispatch that knows none."""
+    """Take over universal targets of schedules from the dispatch, which knows none."""
     invoke_plain = eventbridge._invoke_target
 
     def invoke_target(target, event, rule, view=None):
@@ -82,7 +81,7 @@ def _forget_invocations():
 
 
 def find_target_fault(target: dict) -> str | None:
-    """Why CreateSchedule refuses a target, or None; only universal targets of EKS are looked into."""
+    """Return why CreateSchedule refuses a target, or None; check only universal targets of EKS."""
     target_arn = target.get("Arn", "")
     if not target_arn.startswith(f"{_PREFIX}eks:"):
         return None
@@ -112,7 +111,7 @@ def _find_operation(arn):
 
 
 def retry_due_invocations() -> None:
-    """Make again the calls whose wait is over, and give up those that are too old."""
+    """Retry the calls whose wait is over, and give up those that are too old."""
     now = fleet_settings.current_time()
     for invocation in list(_retry_queue):
         if now - invocation.start_time >= _retry_policy(invocation)["MaximumEventAgeInSeconds"]:
@@ -171,7 +170,7 @@ def _to_snake_case(name):
 
 
 def _convert_spelling(shape, value, path):
-    """The request in the service's own spelling."""
+    """Return the request in the service's own spelling."""
     if shape.type_name == "list" and isinstance(value, list):
         return [_convert_spelling(shape.member, item, path) for item in value]
     if shape.type_name != "structure" or not isinstance(value, dict):
@@ -213,7 +212,7 @@ def _create_client(invocation, service):
 
 
 def _set_tls_header(request, **_more):
-    """Scheduler calls by TLS; a queue's policy may refuse all else, and there is none on this machine."""
+    """Mark a request as sent by TLS: Scheduler uses TLS, a queue's policy may require it, and this machine has none."""
     request.headers["X-Forwarded-Proto"] = "https"
 
 
@@ -222,7 +221,7 @@ def _endpoint_url():
 
 
 def _send_to_dead_letters(invocation, condition):
-    """Send what failed to its dead-letter queue, with the schedule's role as Scheduler does."""
+    """Send a failed invocation to its dead-letter queue, with the schedule's role as Scheduler does."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     queue = (invocation.target.get("DeadLetterConfig") or {}).get("Arn")

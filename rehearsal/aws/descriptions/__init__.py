@@ -1,8 +1,8 @@
 """Describes deployed resources through boto3, in the spelling of their templates.
 
-Each function takes the clients, the physical id and the resolved properties, which say where to look, and gives the
-described properties and attributes. A value of the properties comes back only where the service was asked by it, or
-where an archive of that very digest was found.
+Each function takes the clients, the physical id and the resolved properties, which say where to look, and returns the
+described properties and attributes. A value of the properties comes back only if the query to the service used it, or
+if an archive with that very digest was found.
 """
 
 from __future__ import annotations

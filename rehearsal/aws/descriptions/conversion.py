@@ -13,11 +13,11 @@ DescribeFunction = Callable[[ClientFactory, str, Properties], Properties]
 
 
 class AbsentResourceError(LookupError):
-    """CloudFormation says that the resource is there, its own service does not know it."""
+    """CloudFormation lists the resource, but its own service does not know it."""
 
 
 def require_single(items: list[Any], subject: str) -> Any:
-    """The only item.
+    """Return the only item.
 
     Raises:
         AbsentResourceError: there is none, or more than one.
@@ -28,7 +28,7 @@ def require_single(items: list[Any], subject: str) -> Any:
 
 
 def to_pascal_case(value: Any, user_keys: frozenset[str] = frozenset()) -> Any:
-    """An answer in camelCase in the spelling of templates; below `user_keys` keys are the user's own and stay."""
+    """Return a camelCase answer in the spelling of templates; below `user_keys` keys are the user's own and stay."""
     if isinstance(value, list):
         return [to_pascal_case(item, user_keys) for item in value]
     if not isinstance(value, dict):
@@ -40,7 +40,7 @@ def to_pascal_case(value: Any, user_keys: frozenset[str] = frozenset()) -> Any:
 
 
 def to_whole_numbers(value: Any) -> Any:
-    """A number that the API gives as a fraction, in the spelling of templates: 20 and not 20.0."""
+    """Return a number that the API gives as a fraction in the spelling of templates: 20 and not 20.0."""
     if isinstance(value, dict):
         return {key: to_whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -49,12 +49,12 @@ def to_whole_numbers(value: Any) -> Any:
 
 
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
-    """Tags as templates write them."""
+    """Return tags as templates write them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
 def call_or_none(call: Callable[[], Any], *codes: str) -> Any:
-    """The answer, or None where the service says that nothing is set."""
+    """Return the answer; None if the service says that nothing is set."""
     try:
         return call()
     except ClientError as refusal:

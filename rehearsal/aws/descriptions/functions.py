@@ -33,7 +33,7 @@ def _describe_function(client: ClientFactory, physical_id: str, properties: Prop
 
 
 def _describe_code(client: ClientFactory, answer: Properties, code: Properties) -> Properties | str:
-    """Code is held by what is there: the very object that the template names, or the text that it carries."""
+    """Describe the deployed code: as the very object that the template names, or as the template's own text."""
     digest = answer["Configuration"]["CodeSha256"]
     if "S3Key" in code:
         return code if digest == _object_digest(client, code) else f"an archive of SHA-256 {digest}"

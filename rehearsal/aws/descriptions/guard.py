@@ -53,7 +53,7 @@ def _queue_attributes(sqs: Any, url: str) -> Properties:
 
 
 def _describe_queue_policy(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
-    """It differs where one of its queues has another."""
+    """Describe a queue policy; it differs if one of its queues has another policy."""
     policies = [_queue_attributes(client("sqs"), url).get("Policy") for url in properties["Queues"]]
     is_same = all(policy == policies[0] for policy in policies)
     return {"Queues": properties["Queues"], "PolicyDocument": policies[0] if is_same else policies}

@@ -26,7 +26,7 @@ def _describe_role(client: ClientFactory, physical_id: str, properties: Properti
 
 
 def _is_template_policy(arn: str, properties: Properties) -> bool:
-    """An AWS::IAM::ManagedPolicy may attach itself to the role; its own row holds that."""
+    """Return whether to compare a policy; an AWS::IAM::ManagedPolicy may attach itself, and its own row checks that."""
     return arn in properties.get("ManagedPolicyArns", [arn])
 
 
@@ -35,7 +35,7 @@ def _read_inline_policy(iam: Any, role: str, name: str) -> Any:
 
 
 def _describe_policy(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
-    """An inline policy is looked for in every role that it names; it differs where one lacks it."""
+    """Describe an inline policy in every role that it names; it differs if one role lacks it."""
     iam, name = client("iam"), properties["PolicyName"]
     roles = [
         role for role in properties.get("Roles", []) if name in iam.list_role_policies(RoleName=role)["PolicyNames"]

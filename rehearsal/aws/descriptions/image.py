@@ -31,7 +31,7 @@ def _describe_project(client: ClientFactory, physical_id: str, _properties: Prop
 
 
 def _describe_image(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
-    """The image as the repository has it, and the two that stand behind it."""
+    """Describe the image as the repository has it, with the project and the function behind it."""
     query = {"repositoryName": properties["Repository"], "imageIds": [{"imageTag": properties["Tag"]}]}
     image = require_single(client("ecr").describe_images(**query)["imageDetails"], properties["Tag"])
     function = client("lambda").get_function_configuration(FunctionName=properties["ServiceToken"])

@@ -1,4 +1,4 @@
-"""Dashboards, alarms, their topic and what is counted in logs, as CloudWatch, SNS and CloudWatch Logs describe them."""
+"""Dashboards, alarms, their topic and metric filters, as CloudWatch, SNS and CloudWatch Logs describe them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _describe_topic(client: ClientFactory, physical_id: str, _properties: Proper
 
 
 def _describe_topic_policy(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
-    """It differs where one of its topics has another."""
+    """Describe a topic policy; it differs if one of its topics has another policy."""
     sns = client("sns")
     policies = [
         json.loads(sns.get_topic_attributes(TopicArn=arn)["Attributes"]["Policy"]) for arn in properties["Topics"]

@@ -1,4 +1,4 @@
-"""EC2 as DescribeX tells it."""
+"""EC2 resources as their Describe calls return them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rehearsal.aws.descriptions.conversion import (
 
 
 def _describe_by_id(operation: str, argument: str, response_key: str) -> DescribeFunction:
-    """Most of EC2: describe by a list of one id, and the answer is spelt as the template."""
+    """Return the function for most types of EC2: describe a list of one id, and the answer has template spelling."""
 
     def describe(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
         response = getattr(client("ec2"), operation)(**{argument: [physical_id]})
@@ -74,7 +74,7 @@ def _describe_nat_gateway(client: ClientFactory, physical_id: str, _properties: 
 
 
 def _describe_security_group(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
-    """The template's rules are a part: others may belong to rule resources, so each is looked for by itself."""
+    """Describe a security group; look for each rule of the template, because others may belong to rule resources."""
     ec2 = client("ec2")
     group = require_single(ec2.describe_security_groups(GroupIds=[physical_id])["SecurityGroups"], physical_id)
     rules = ec2.describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [physical_id]}])
@@ -107,7 +107,7 @@ def _convert_rule(rule: Any) -> Properties:
 
 
 def _is_same_opening(rule: Properties, template_rule: Properties) -> bool:
-    """Whether two rules open the same thing; ports mean nothing where every protocol is open."""
+    """Return whether two rules open the same; ports mean nothing if every protocol is open."""
     ports = () if str(template_rule["IpProtocol"]) == "-1" else ("FromPort", "ToPort")
     places = (name for name in rule.keys() | template_rule.keys() if name.startswith(("Cidr", "Source", "Destination")))
     return all(str(rule.get(name)) == str(template_rule.get(name)) for name in ("IpProtocol", *ports, *places))
@@ -134,7 +134,7 @@ def _describe_endpoint(client: ClientFactory, physical_id: str, _properties: Pro
 
 
 def _describe_launch_template(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
-    """Held in its latest version: that is the one which the template of the stack wrote."""
+    """Describe a launch template in its latest version, which the stack's template wrote."""
     ec2 = client("ec2")
     template = require_single(
         ec2.describe_launch_templates(LaunchTemplateIds=[physical_id])["LaunchTemplates"], physical_id

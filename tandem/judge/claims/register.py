@@ -48,11 +48,11 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         where: where it was made.
         asks: how it is answered: a key of tandem.judge.claims.answers.ANSWER_FUNCTIONS.
         confirms: what a run must show.
-        metrics: what it is about, in the catalogue's names; empty where it is about no figure.
+        metrics: of the claim, in the catalogue's names; empty where it is about no figure.
         classes: of our suites `post` and `real` that stand for its prompts; empty for all.
         beside: classes that it compares these with.
-        direction: what it says of the variant.
-        every: it holds of each class, not of some.
+        direction: of the variant's difference.
+        every: the claim is about each class, not about some.
         against: ids of claims that contradict it.
         factor: the speed-up it names, a plain number.
         level_ms, beside_ms: the figure it names for its classes, and for those beside, in ms.

@@ -1,8 +1,8 @@
 """Results of one variant of one run, from which claims are answered.
 
-Invariant: a class with too few prompts for an interval over prompts is judged over its rounds, and its text says so: it
-holds for those prompts alone, as the post's two do. No difference is called inside the noise floor, nor if chance
-explains it, adjusted for every cell of the report. A cell of too few rounds for a verdict has no interval here,
+Invariant: a class with too few prompts for an interval over prompts is judged over its rounds, and its text says so.
+The result holds only for those prompts, as the post's two do. No difference is called inside the noise floor, nor if
+chance explains it, adjusted for every cell of the report. A cell of too few rounds for a verdict has no interval here,
 whatever its prompts give.
 """
 

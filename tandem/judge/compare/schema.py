@@ -75,7 +75,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputAgreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts at a load whose first answer of an arm is the same text in both runs, of those that both answered."""
+    """Prompts at a load whose last answer of an arm is the same text in both runs, of those that both answered."""
 
     arm: str
     identical: ShareEstimate
