@@ -34,7 +34,8 @@ class StandInSettings:
 
     Args:
         crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash; empty for all.
-        incomplete_output: one of INCOMPLETE_OUTPUTS. failed_graph: mark a graph as failed in the compiler's cache, and go on.
+        incomplete_output: one of INCOMPLETE_OUTPUTS.
+        failed_graph: mark a graph as failed in the compiler's cache, and continue.
         state_folder: folder that outlives an attempt, in which attempts are counted.
     """
 

@@ -32,7 +32,7 @@ from tandem.judge.schema import FILE, MARGIN, Verdict
 from tandem.shell_command import quote_command
 
 RUN_FILES = (RECORDS_FILE, counters.FILE, host.FILE, MANIFEST)
-"""The files of a run that a verdict needs; each but the first and the last may be absent, then its figures are absent too."""
+"""The files of a run that a verdict needs. The second and the third may be absent; then their figures are too."""
 
 _CLOCK_TOLERANCE_S = 60.0  # records are written out of order by less than this
 
