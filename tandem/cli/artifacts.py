@@ -129,7 +129,7 @@ def collect_garbage(
     if not selection.as_json:
         report.print_heading(context, days)
     while True:
-        with contextlib.redirect_stdout(sys.stderr):  # what is logged of whoever holds a lease
+        with contextlib.redirect_stdout(sys.stderr):  # what is logged of the holder of a lease
             removal, outcome = next(outcomes, (None, ""))
         if removal is None:
             break
@@ -189,7 +189,7 @@ def _open_store(context: BucketContext) -> ObjectStore:
 def _read_rendered_keys(context: BucketContext, environments: Path) -> list[Mapping[str, Any]]:
     """Return the keys that the rendered servers of the bucket's environments carry: what may be running now.
 
-    They are looked for in the working folder and beside the declared files, for a command that is run elsewhere.
+    The search covers the working folder and the folder of the declared files, for a command that runs elsewhere.
 
     Raises:
         SpecError: a rendered file cannot be read.

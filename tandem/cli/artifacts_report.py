@@ -108,7 +108,7 @@ def print_heading(context: BucketContext, days: int) -> None:
 
 
 def print_removal(row: dict[str, Any]) -> None:
-    """Say what becomes of one set, told as `removal_as_dict` does."""
+    """Say what becomes of one set, in the form of `removal_as_dict`."""
     print_line(f"{row['outcome']}: {row['prefix']}")
     print_rows([(f"{row['what']}, {format_bytes(row['size'])}",)], indent=4)
 

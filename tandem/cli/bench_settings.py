@@ -1,4 +1,4 @@
-"""What a run is asked to do, and of whom: the settings that `tandem bench run` makes of its flags and declared files.
+"""The settings and servers of a run: the settings that `tandem bench run` makes of its flags and declared files.
 
 Invariant: a flag stands before the size of the run, and the size before an experiment's suites. What the declared files
 know of an arm goes into the manifest; the bench itself never reads them. Arms come from files that have passed the

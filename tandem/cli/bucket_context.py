@@ -1,7 +1,7 @@
 """An environment, its bucket, and everybody else who uses that bucket, from the declared files.
 
-Invariant: an environment that names the same bucket counts, whether it was asked for or not; what of it cannot
-be read is told, so that nobody takes the unknown for unused.
+Invariant: an environment that names the same bucket counts, whether the command names it or not; what of it cannot
+be read is reported, so that nobody takes the unknown for unused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BucketContext:
 
 
 def load_bucket_context(selection: Selection, name: str) -> BucketContext:
-    """Load an environment and whoever shares its bucket, of the same folders.
+    """Load an environment and those that share its bucket, of the same folders.
 
     Raises:
         SpecError: the environment or what it hosts is refused.

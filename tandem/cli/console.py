@@ -163,7 +163,7 @@ def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str,
 
 
 def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False, has_sources: bool = False) -> None:
-    """Print refusals, then warnings, on standard error; the same fault in several files is told once.
+    """Print refusals, then warnings, on standard error; the same fault in several files stands once.
 
     A placeholder of `tandem new` takes one line, and so does a warning where it is brief; with sources each fault has
     its rule, and where that comes from.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tandem.ops.status_warnings import StatusWarning
     from tandem.ops.stop_paths import StopPath
 
-DAYS_FROM_HOURS = 48  # hours from which a span is told in days
+DAYS_FROM_HOURS = 48  # hours from which a span is given in days
 
 TextRow = tuple[str, ...]
 

@@ -21,7 +21,7 @@ from tandem.spec.workspace import Workspace, load_workspace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandInputs:
-    """Declared files, the data they are held against, every fault found, and what watching costs by environment."""
+    """Declared files, the data of the rules, every fault, and the cost of watching by environment."""
 
     workspace: Workspace
     catalogue: Catalogue

@@ -71,7 +71,7 @@ def migrate(
 
 
 def _find_experiment(name: str, selection: Selection) -> Experiment:
-    """Return a declared experiment of good form, whoever hosts it.
+    """Return a declared experiment of good form; no environment needs to host it.
 
     Raises:
         SpecError: its file is malformed.

@@ -131,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             fault = _convert_error(error, words)
             try:
                 code = print_fault(fault, as_json="--json" in words)
-            except OSError:  # a closed pipe or a full disk: whoever reads the other stream is told
+            except OSError:  # a closed pipe or a full disk: the other stream says so
                 code = fault.exit_code
                 with contextlib.suppress(OSError):
                     print_fault(fault)

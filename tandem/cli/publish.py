@@ -1,6 +1,6 @@
 """`tandem bench publish DIR` and `tandem bench run --publish`: what was measured, to CloudWatch and S3.
 
-Invariant: nothing is asked of AWS before folder, environment, experiment and arms are known to fit; a run is of one
+Invariant: the command calls AWS only after folder, environment, experiment and arms are known to fit; a run is of one
 experiment alone, whose variants its arms are; a run that was measured stays measured whatever becomes of its
 publishing. boto3 is loaded when something is published.
 """
@@ -47,7 +47,7 @@ def publish_folder(
 
     Returns:
         DONE when all of it is published, now or before; EXTERNAL_FAILURE when something is left for a later publish,
-        or was given up now (which is told once).
+        or was given up now (reported once).
 
     Raises:
         SpecError: a declared file is refused.

@@ -1,7 +1,7 @@
-"""What an edit compiles again: the artifact keys of two states of the declared files, held against each other.
+"""What an edit compiles again: the artifact keys of two states of the declared files, compared.
 
 Invariant: two files or folders are compared and nothing else: no git, no network, no clock. Equal means equal
-in every field of the key, whichever release wrote them. An edit that compiles nothing is told in one line, and no
+in every field of the key, whichever release wrote them. An edit that compiles nothing takes one line, and no
 figure of a cost is Tandem's own.
 """
 
@@ -36,7 +36,7 @@ Verdict = Literal["same artifact", "recompiles", "new", "gone", "not compared"]
 KeyFields = Mapping[str, Any]
 VariantKeys = Mapping[str, KeyFields]
 ExperimentPath = tuple[str, str]  # environment, experiment; an empty environment is any
-PlaceKeys = VariantKeys | str  # variant to the plain fields of its key, or why no key can be told
+PlaceKeys = VariantKeys | str  # variant to the plain fields of its key, or why there is no key
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

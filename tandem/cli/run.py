@@ -67,7 +67,7 @@ SIZE = Group("How much is asked", validator=EXCLUSIVE, sort_key=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDraft:
-    """A run that may be asked for.
+    """A run that may be requested.
 
     Args:
         inputs: of its plan.
@@ -116,7 +116,7 @@ def run(
         hours: of the lease: then the fleet is stopped, whoever uses it
         quick: three classes, short answers
         full: every prompt, as long as its suite states
-        rounds: beside one control round; four by default, and as many as starts
+        rounds: in addition to one control round; four by default, and as many as starts
         starts: of each server; from six on the word holds across starts
         llmperf: also run the post's own generator, after the rounds
         run: the run's id; made of the experiment and the time by default
@@ -134,7 +134,7 @@ def run(
     environment = inputs.environments()[0]
     own_flags = {"--quick": quick, "--full": full, "--rounds": rounds, "--starts": starts > 1, "--llmperf": llmperf}
     if resume and (flags := [flag for flag, value in (own_flags | {"--run": run}).items() if value]):
-        change = "leave them out: a run goes on as it was asked for"
+        change = "leave them out: a run goes on as it was requested"
         raise InputError(f"{', '.join(flags)} beside --resume", where=f"run {resume}", change=change)
     try:
         client = RunClient(environment)
@@ -160,7 +160,7 @@ def run(
         if not yes and not ask_consent("begin?", where=f"environment {env}"):
             if selection.as_json:
                 print_json({"environment": env, "run": request.run, "begun": False, "exit_code": int(ExitCode.STALE)})
-            print("nothing was asked for", file=sys.stderr)
+            print("nothing was requested", file=sys.stderr)
             return ExitCode.STALE
         return _ask_and_follow(client, draft, selection, detach=detach, verbose=verbose)
     except TandemError as fault:

@@ -1,7 +1,7 @@
 """A run as it goes on, for who follows it: a line for each step that has ended, and how the run came out.
 
 Invariant: nothing is written here, and what is shown is what the journal says. A bucket that does not answer for a
-while is told once and asked again; a runner that has not written for five minutes is told once.
+while is told once and asked again; a runner that has not written for five minutes is reported once.
 """
 
 from __future__ import annotations

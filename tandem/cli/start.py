@@ -1,6 +1,6 @@
 """`tandem start`: raise a fleet for so many hours, behind a lease and an armed stop.
 
-Invariant: what it will cost and what will end it is shown before it is asked for; `tandem.guard.fleet_start` alone
+Invariant: the screen shows the cost and the end of the fleet before it asks; `tandem.guard.fleet_start` alone
 raises, and says what stands in the way.
 
 Exit codes: 0 raised; 1 not wanted after all; 2 bad input, not allowed now, or a path that should stop it is not armed;
@@ -89,7 +89,7 @@ def start(
 
     Args:
         env: the environment whose fleet it is
-        hours: then it is stopped, whoever uses it
+        hours: then the fleet stops, whoever uses it
         experiment: whose servers may take the nodes; none: nobody's
         variants: variants of it; as many as fit, in its file's order
         for_compile: for the experiment's compile jobs, and no server

@@ -58,7 +58,7 @@ def stop(
 
     Args:
         env: the environment whose fleet it is
-        why: written into the fence, for whoever meets it
+        why: written into the fence, for the next reader
         run: with --end: refuse where another run has the fleet
         wait: follow until EC2 lists no instance
         release: lift the fence, so that the fleet may be raised again
@@ -195,7 +195,7 @@ def _list_report_rows(
         yield "follow", VerbatimText(f"{stop_command} --wait")
         yield "again", VerbatimText(f"{stop_command} --release  # lifts the fence, once no instance lives")
     if "lease" in fleet_state.unknown:
-        return  # its own schedule could not be told from a foreign one
+        return  # its own schedule and a foreign one look alike
     try:
         for schedule in list_foreign_schedules(clients, limits, fleet_state.lease):
             yield from fleet.list_warning_rows(build_schedule_warning(limits, schedule))

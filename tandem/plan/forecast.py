@@ -44,7 +44,7 @@ class DraftShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLoad:
-    """What is served, beside drafts and windows.
+    """What is served, apart from drafts and windows.
 
     Args:
         law: of the runtime.

@@ -1,4 +1,4 @@
-"""What a speculative step costs beside a plain one, fitted to what was published; and the speed-up that follows.
+"""The cost of a speculative step relative to a plain one, fitted to published rows, and the speed-up that follows.
 
 The model: a step of window k takes the time of a plain step and k times one draft forward. On Neuron a draft forward is
 bound by latency, not by the draft's size: heads of one layer and drafts of sixteen take about as many milliseconds

@@ -113,7 +113,7 @@ def compare_key_fields(
 ) -> dict[str, tuple[object, object]]:
     """Return field -> (my value, their value) where two keys' plain fields differ; absent is None.
 
-    A nested mapping is told entry by entry, as `tuning.fused_qkv`.
+    A nested mapping is compared entry by entry, as `tuning.fused_qkv`.
     """
     value_pairs: dict[str, tuple[object, object]] = {}
     for field in dict.fromkeys([*own_fields, *other_fields]):

@@ -1,6 +1,6 @@
 """Where CloudFormation makes a monthly budget, and whose cost it counts.
 
-Sources: the registry's schemas as cfn-lint has them, held against this list by a test; AWS Billing user guide,
+Sources: the registry's schemas as cfn-lint has them (a test compares them with this list); AWS Billing user guide,
 "Activating user-defined cost allocation tags"; AWS Cost Management API reference, Budget, CostFilters.
 """
 
@@ -33,7 +33,7 @@ def needs_manual_budget(environment: Environment) -> bool:
     return environment.region in REGIONS_WITHOUT_BUDGETS
 
 
-# How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends
+# How long a spot node may live next to its replacement: EKS starts that one when EC2 recommends to rebalance, and ends
 # the node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time
 # before it calls one of them excess (tandem/guard/plan.py, REPLACEMENT_GRACES).
 SPOT_OVERLAP_HOURS = 20 / 60

@@ -65,7 +65,7 @@ def build_compile_command(experiment: Experiment, variant: Variant, catalogue: C
 def loader_settings(
     experiment: Experiment, variant: Variant, spelling: RuntimeSpelling, program: ProgramCompile
 ) -> dict[str, Any]:
-    """Return every Neuron setting that the server's loader would compile with: its own, overridden by what it is told.
+    """Return every Neuron setting that the server's loader compiles with: its own, overridden by the declared ones.
 
     Source: vLLM 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py, _get_default_neuron_config and
     _get_default_speculation_config.

@@ -43,7 +43,7 @@ def compile_gib(models: Iterable[ModelConfig]) -> int:
 
 
 def stage_gib(model: ModelConfig) -> int:
-    """Return what staging holds of one snapshot at once: one file, and room beside it."""
+    """Return what staging holds of one snapshot at once: one file, and spare room."""
     return min(_model_gib(model), LARGEST_FILE_GIB) + STAGE_ROOM_GIB
 
 

@@ -25,15 +25,15 @@ _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "str
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 # A pattern of the parser's complaint, what to do about it, and whether the line to look at is where the faulty thing
-# begins; the first that fits is told. Source: libyaml 0.2.5 scanner.c, parser.c, reader.c, composed by PyYAML 6.
+# begins; the first that fits is reported. Source: libyaml 0.2.5 scanner.c, parser.c, reader.c, composed by PyYAML 6.
 _HINTS = (
     (r"\t|tab character", "replace each tab by two spaces", False),
     (r"end of stream|document indicator", "close the quote that begins here", True),
     (r"expected ',' or|node content", "close the bracket that begins here; one comma between two entries", True),
     (r"find expected ':'", "write `key: value`", True),
     (r"another document", "remove the `---` and what follows it", False),
-    (r"'-' indicator|block sequence", "indent it as what stands beside it", False),
-    (r"expected key", "indent it as what stands beside it, or put the value in quotes", False),
+    (r"'-' indicator|block sequence", "indent it as its neighbors", False),
+    (r"expected key", "indent it as its neighbors, or put the value in quotes", False),
     (r"document start|directive|YAML", "delete the line", False),
     (r"control characters", "delete the character, or write it as an escape", False),
     (r"escape", r"write \\ for one backslash, or use single quotes", False),

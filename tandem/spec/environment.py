@@ -130,7 +130,7 @@ class ApiEndpoint(SpecRecord):
     clients: tuple[ApiClient, ...] = Field(
         (),
         max_length=32,
-        description="who reaches the API's private address beside nodes and pods: private ranges, or security groups "
+        description="who reaches the API's private address, besides nodes and pods: private ranges, or security groups "
         "of the VPC; none: nobody outside the cluster does",
     )
 
@@ -275,7 +275,9 @@ class AlarmSubscription(SpecRecord):
     """One subscriber of the alarms' topic."""
 
     protocol: Literal["email", "https", "sqs", "lambda"] = Field(description="how SNS delivers")
-    endpoint: SubscriberAddress = Field(description="who is told; an e-mail address or URL must confirm once before")
+    endpoint: SubscriberAddress = Field(
+        description="who gets alarms; an e-mail address or URL must confirm once before"
+    )
 
 
 class ReferenceValue(SpecRecord):
@@ -291,14 +293,14 @@ class ReferenceValue(SpecRecord):
 
 
 class ReferenceRun(SpecRecord):
-    """A run that later ones are held against."""
+    """A run that later ones are compared with."""
 
     run: RunId = Field(description="id of the run, as its folder in the bucket is named")
     values: tuple[ReferenceValue, ...] = Field(min_length=1, description="medians of that run's summary")
 
 
 class ObservabilitySettings(SpecRecord):
-    """What is watched, who is told, and what that may cost."""
+    """What is watched, who gets alarms, and what that may cost."""
 
     container_insights: bool = Field(True, description="Container Insights: nodes, pods, the servers' own metrics")
     alarm_subscriptions: tuple[AlarmSubscription, ...] = Field((), description="who the alarms tell")
@@ -337,6 +339,6 @@ class Environment(SpecRecord):
     guard: GuardLimits = Field(description="the limits of the stops")
     serving: ServingAccess = Field(default_factory=ServingAccess, description="who may talk to the servers")
     observability: ObservabilitySettings = Field(
-        default_factory=ObservabilitySettings, description="what is watched, who is told, and what that may cost"
+        default_factory=ObservabilitySettings, description="what is watched, who gets alarms, and what that may cost"
     )
     experiments: tuple[Name, ...] = Field(min_length=1, description="experiments this environment hosts")

@@ -34,7 +34,7 @@ CoreSize = Annotated[Literal[1, 2], INTEGER_ONLY]
 class TuningSettings(SpecRecord):
     """Compile settings shared by all variants; null or empty leaves the runtime's own default.
 
-    Where speculation would change that default, the runtime's data names the value that all variants are told.
+    Where speculation would change that default, the runtime's data has the value of all variants.
     """
 
     fused_qkv: bool | None = Field(None, description="one projection for query, key and value")

@@ -28,7 +28,7 @@ class SpecFault:
         line: 1-based line in the file, None when the key is missing.
         rule: id of the rule that refused, None for a fault of form.
         source: where the rule's fact was read, with its date.
-        severity: "refusal" stops, "warning" is only told (and refused by --strict).
+        severity: "refusal" stops, "warning" does not stop (--strict refuses it).
     """
 
     file: str

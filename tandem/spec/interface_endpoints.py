@@ -10,7 +10,7 @@ from tandem.spec.environment import Environment, NewNetwork
 # monitoring is for the bench, whose figures go to CloudWatch; the metrics agent writes all it has to logs.
 _SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
 _KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
-# Where nothing leads out of the VPC: the runner, and whoever starts or stops on a machine inside it, arm and delete
+# Where nothing leads out of the VPC: the runner, and people who start or stop on a machine inside it, arm and delete
 # one-shot stops, tell people, and read and hold the node group's Auto Scaling group. Budgets has no endpoint anywhere.
 _NO_NAT_SERVICES = ("autoscaling", "scheduler", "sns")
 _SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token

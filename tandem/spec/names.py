@@ -29,7 +29,7 @@ COMPILE_LABEL = "compile.tandem/experiment"
 # The same paths at compile and at serve, because paths may enter what is compiled.
 MODELS_MOUNT = "/models"  # <org>/<name>/<revision>/...
 ARTIFACT_MOUNT = "/artifact"  # local disk
-ARTIFACT_FOLDER = f"{ARTIFACT_MOUNT}/current"  # what every runtime is told, whatever it is: a folder, or a link
+ARTIFACT_FOLDER = f"{ARTIFACT_MOUNT}/current"  # the path of every runtime's artifact: a folder, or a link
 WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler caches, temporary files
 BUCKET_ARTIFACT_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11

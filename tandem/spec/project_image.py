@@ -2,7 +2,7 @@
 
 Invariant: a tag is a digest of the bytes of the image's source and of nothing else, so it is known before the image
 exists, the same source has the same tag on every machine, and another source never has it. The list of an image's
-files stands once, beside its Dockerfile as `Dockerfile.dockerignore`, where BuildKit reads it too
+files stands once, next to its Dockerfile as `Dockerfile.dockerignore`, where BuildKit reads it too
 (docs.docker.com/build/concepts/context, "Filename and location"), so that each image has a list of its own.
 """
 
@@ -97,7 +97,7 @@ PROJECT_IMAGES = (TOOLS, LLMPERF, RUN)  # in every environment, whatever it host
 
 
 def has_llmperf(experiment: Experiment) -> bool:
-    """Return whether an experiment has llmperf beside it: where a pair is measured by the post's own suite.
+    """Return whether llmperf runs next to an experiment: where a pair is measured by the post's own suite.
 
     llmperf makes its prompts by itself, so its figures say nothing of another suite; and it is there to do what the
     post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.

@@ -20,11 +20,11 @@ from tandem.spec.document import LONGEST_SPELLING, YamlDocument
 from tandem.spec.faults import SpecError, SpecFault
 
 FILL_IN = "FILL_IN"
-"""A value that `tandem new` leaves to whoever owns the file."""
+"""A value that `tandem new` leaves to the owner of the file."""
 
 
 class UnknownValueError(Exception):
-    """What is asked for is not known: another fault has refused it."""
+    """A value is not known: another fault has refused it."""
 
 
 class SpecRecord(BaseModel):
@@ -93,7 +93,7 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
 
 
 def build_partial_record(record: type[R], data: dict[str, Any]) -> R:
-    """Build a record of what is legal in `data`; whoever asks it for another field gets an UnknownValueError."""
+    """Build a record of what is legal in `data`; another field raises an UnknownValueError."""
     values: dict[str, Any] = {}
     for key, field in record.model_fields.items():
         fields: dict[str, Any] = {key: (field.annotation, field)}
@@ -183,7 +183,7 @@ def list_record_types(schema: Any) -> list[type[SpecRecord]]:
 
 
 def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]]:
-    """Return kind -> record of a union told apart by `kind`; nothing of another schema."""
+    """Return kind -> record of a union that `kind` discriminates; nothing of another schema."""
     is_union = isinstance(schema, FieldInfo) and schema.discriminator is not None
     members = get_args(schema.annotation) if is_union else ()
     return {get_args(member.model_fields["kind"].annotation)[0]: member for member in members}

@@ -1,4 +1,4 @@
-"""A Neuron serving runtime as dated data: what it is, what it serves and how it wants to be told.
+"""A Neuron serving runtime as dated data: what it is, what it serves and how its settings are spelt.
 
 Invariant: a new release of a runtime is a change of its data file, never of code.
 """
@@ -55,7 +55,7 @@ class ModeSupport(SpecRecord):
 
 
 class FlagSpelling(SpecRecord):
-    """How a program of its own is told one Neuron setting."""
+    """The flag of one Neuron setting of a compile program."""
 
     flag: str = Field(description="the flag")
     # a value or list stands behind it; a switch is there for true and absent for false; either is --x or --no-x
@@ -63,7 +63,7 @@ class FlagSpelling(SpecRecord):
 
 
 class CpuCompile(SpecRecord):
-    """How a compile is told to do without devices."""
+    """The settings of a compile without devices."""
 
     unproven: DataFigure[str] = Field(description="what of it no source shows; stands in the manifest of what it made")
     modes: tuple[Mode, ...] = Field(description="modes that can be compiled so")
@@ -74,14 +74,14 @@ class CpuCompile(SpecRecord):
 class CompileSpelling(SpecRecord):
     """What both ways to make an artifact have."""
 
-    environment: dict[str, str] = Field(description="variables of every compile, beside a server's")
+    environment: dict[str, str] = Field(description="variables of every compile, in addition to a server's")
     work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
     unproven: DataFigure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
     cpu: CpuCompile = Field(description="how it compiles without devices")
 
 
 class ProgramCompile(CompileSpelling):
-    """An artifact is made by a program beside the server, told by flags what the server's loader would take.
+    """A program next to the server makes the artifact; its flags say what the server's loader would take.
 
     The loader's own settings are those it makes of the server's flags before the Neuron settings override them.
     """
@@ -118,7 +118,7 @@ class RuntimeSpelling(SpecRecord):
     neuron_config_key: str | None = Field(description="key the settings are nested under; null for none")
     constant_arguments: tuple[str, ...] = Field(description="arguments of every server")
     constant_neuron_config: dict[str, Plain] = Field(description="settings of every server")
-    # speculation changes the runtime's own defaults of these two, so every arm is told
+    # speculation changes the runtime's own defaults of these two, so every arm states them
     greedy_sampling: dict[str, Plain] = Field(description="on_device_sampling_config of every server")
     tuning_defaults: dict[str, Plain] = Field(description="settings of serving.tuning that no file needs to write")
     async_key: str | None = Field(description="Neuron setting that takes async_mode; null where a flag does")
@@ -158,7 +158,7 @@ class Runtime(DataFile):
     target_families: DataFigure[tuple[str, ...]] = Field(description="model families it serves as target")
     proven_targets: DataFigure[tuple[str, ...]] = Field(description="targets with a documented run")
     needs_vocabulary_match: DataFigure[bool] = Field(description="a head's own vocabulary must equal the target's")
-    spelling: RuntimeSpelling | None = Field(description="how it is told; null where not rendered")
+    spelling: RuntimeSpelling | None = Field(description="how its settings are spelt; null where not rendered")
     counters: RuntimeCounters = Field(description="which counters work")
 
     def mode(self, mode: str) -> ModeSupport:

@@ -83,7 +83,7 @@ def model_folder(model: ModelConfig) -> str:
 
 
 def neuron_settings(experiment: Experiment, variant: Variant, spelling: RuntimeSpelling) -> dict[str, object]:
-    """Return the Neuron settings that the server is told, before they are nested and spelt as JSON."""
+    """Return the Neuron settings of the server, before they are nested and spelt as JSON."""
     serving, tuning = experiment.serving, experiment.serving.tuning.model_dump()
     json_keys = [name for name in spelling.tuning_keys if name not in spelling.tuning_flags]
     return {

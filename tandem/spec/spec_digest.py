@@ -1,6 +1,6 @@
 """One digest of all that a run stands on, and a record as the YAML it could have been read from.
 
-The runner has its specs from a ConfigMap, whoever asks for a run has files: where both digests are equal, both mean the
+The runner has its specs from a ConfigMap, the user of a run has files: where both digests are equal, both mean the
 same environment, experiment and artifacts, whichever comments and defaults their files have.
 """
 

@@ -22,7 +22,7 @@ RUNNER_CPU_M, RUNNER_MEMORY_MIB = 250, 512  # once a cluster
 def sum_job_requests(experiment: Experiment) -> tuple[int, int]:
     """Return what jobs of an experiment request of the system nodes at once, as (millicores, MiB).
 
-    Every model may be staged beside one Job that measures or judges: a run takes those, and llmperf, one by one.
+    Every model may be staged while one Job measures or judges: a run takes those, and llmperf, one by one.
     """
     models = len(experiment.all_models())
     bench_requests = [(BENCH_CPU_M, BENCH_MEMORY_MIB)]

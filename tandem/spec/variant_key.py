@@ -35,7 +35,7 @@ def compute_artifact_key(experiment: Experiment, variant: Variant, catalogue: Ca
         draft_tensor_parallel_size=serving.tensor_parallel_size if variant.draft else None,
         quantization=None,  # no runtime renders quantized weights yet
         kv_cache_quantization=None,
-        prefix_caching=False,  # rendered off in every variant: a cache hit would flatter whoever runs second
+        prefix_caching=False,  # rendered off in every variant: a cache hit would flatter the second arm
         sampling=spelling.greedy_sampling,
         tuning={name: tuning[name] for name in spelling.tuning_keys},
         neuron_config={**spelling.constant_neuron_config, **spelling.speculation_neuron_config.get(variant.mode, {})},

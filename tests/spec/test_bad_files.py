@@ -49,7 +49,7 @@ def test_rejects_a_file_that_is_no_mapping(file: Path, text: str, got: str) -> N
         ("a: [1,, 2]\n", "close the bracket that begins here; one comma", 1),
         ("a: b: c\n", "put the value in quotes", 1),
         ("a:\n  - 1\n b: 2\n", "indent it", 3),
-        ("a: 'x' y\n", "indent it as what stands beside it, or put the value in quotes", 1),
+        ("a: 'x' y\n", "indent it as its neighbors, or put the value in quotes", 1),
         ("- a\nb: 1\n", "indent it", 2),
         ("a: -\n- b\n", "indent it", 1),
         ("a: 1\nb\n", "write `key: value`", 2),
