@@ -3,10 +3,10 @@
 Invariant: what measures holds no credential, and what holds one runs nothing of others; whatever the tool left, of a
 failed run too, is in the bucket before the Job has ended, unless somebody takes its pod away.
 
-It does what the post did, so that its figures can be held beside Tandem's: its load, both servers at once, one call
+It does what the post did, so that its figures can be held next to Tandem's: its load, both servers at once, one call
 after another. The raw files and the records made of them go below `results/<experiment>/llmperf/<job>/`. Only the
 container that keeps them gets the pod's role, which reads and writes `results/*` alone; the other one runs packages of
-others. It stands on the system nodes, because a generator beside one server would take from that one only.
+others. It stands on the system nodes, because a generator next to one server would take from that one only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
 MAX_MEASURE_S = 2 * 3600  # then no further call is begun, however slow the servers are
 S3_RETRY_S = 1800
-# beside those: a node, Ray's start (10 minutes), the call under way (18); what is over takes the files along
+# next to those: a node, Ray's start (10 minutes), the call under way (18); what is over takes the files along
 DEADLINE_S = MAX_MEASURE_S + S3_RETRY_S + 5400
 RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
 # no CPU limit: throttling would be measured as the servers' latency

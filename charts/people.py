@@ -6,10 +6,10 @@ these objects are applied. A pod of tandem-stage or tandem-compile runs rendered
 made it; and a Job with such an account is a copy of a CronJob of its namespace, environment variables, volumes and
 annotations included. Whoever applies what is rendered, and the controllers that make pods of it, are not asked.
 
-Two admission policies, because each knows what the other cannot. A Job is held against the CronJobs themselves, as
+Two admission policies, because each knows what the other cannot. A Job is compared with the CronJobs themselves, as
 parameters: nothing is written twice. Parameters of one policy must all admit an object, so none of them can say that
 the CronJob which a Job names exists; and an object of another kind has no CronJob to be compared with. Therefore a
-ConfigMap in each experiment's namespace holds the words of each rendered pod, and whatever makes pods is held against
+ConfigMap in each experiment's namespace holds the words of each rendered pod, and whatever makes pods is compared with
 it.
 
 Sources: kubernetes.io docs/reference/access-authn-authz/validating-admission-policy (stable since 1.30), and its
@@ -224,7 +224,7 @@ def _build_policy(
         resources: API group -> resources.
         conditions, variables: name -> expression.
         validations: expression -> message.
-        parameter: apiVersion and kind of what an object is held against.
+        parameter: apiVersion and kind of what an object is compared with.
     """
     rules = [
         {

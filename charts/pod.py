@@ -123,9 +123,9 @@ def build_tool_container(
 
     Args:
         arguments: the command and its options; they follow the image's entrypoint.
-        variables: beside the region.
-        mounts: beside /work, the home of whatever the command writes.
-        requests, limits: beside those of memory.
+        variables: next to the region.
+        mounts: next to /work, the home of whatever the command writes.
+        requests, limits: next to those of memory.
     """
     memory = {"memory": f"{TOOLS_MEMORY_MIB}Mi"}
     return {

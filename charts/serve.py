@@ -1,7 +1,7 @@
 """The servers: one Deployment and one Service per variant.
 
 Invariant: the pods of two variants differ in their names, their raise label, their speculation fields and their
-artifact, in nothing else; no server starts before its artifact was held against what it is told; and who runs an
+artifact, in nothing else; no server starts before its artifact was compared with what it is told; and who runs an
 experiment owns the number of pods, so no manifest states `replicas`.
 """
 

@@ -90,7 +90,7 @@ class FleetStack(EnvironmentStack):
                 root_gib=ROOT_GIB, imds_hops=IMDS_HOPS, **data,
             ),
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=0, desired_size=0, max_size=capacity.nodes),
-            # terminate first: there is no spare accelerator to start beside the old one
+            # terminate first: there is no spare accelerator to start next to the old one
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,

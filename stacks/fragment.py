@@ -43,7 +43,7 @@ class Fragment:
         resource: Properties = {"Type": type_, **attributes, **({"DependsOn": list(waits_for)} if waits_for else {})}
         if references:
             resource["Properties"] = {**properties, **references}
-        else:  # beside the text, because the CDK reads that as YAML, slowly
+        else:  # next to the text, because the CDK reads that as YAML, slowly
             parameter = f"{logical_id}Properties"
             resource["Properties"], self._values[parameter] = {"Ref": parameter}, properties
             self._template["Parameters"][parameter] = {"Type": "String"}

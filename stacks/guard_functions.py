@@ -44,7 +44,7 @@ def add_guard_function(
     """Add one of the functions, with its role and its log, and return its ARN.
 
     No concurrency is reserved: an account has to keep as much unreserved as a new account has in all, so that a
-    reservation would fail there; and passes that run beside each other agree on what they write.
+    reservation would fail there; and passes that run next to each other agree on what they write.
     """
     scope = Construct(scope, kind.capitalize())
     log_name, is_stop = names.function_log_group_name(environment, kind), kind == "stop"

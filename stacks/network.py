@@ -114,7 +114,7 @@ def add_vpc(fragment: Fragment, environment: Environment, network: NewNetwork) -
         )
         for zone in zones
     }  # fmt: skip
-    # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
+    # next to the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
     nat_zones = {"none": [], "single": [environment.capacity.zone], "per-zone": zones}[network.nat]
     if nat_zones:
         gateway_ids = _add_egress(fragment, vpc_id, nat_zones, network.cidr, name)

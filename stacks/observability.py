@@ -1,7 +1,7 @@
 """The Observability stack: dashboards, alarms, and the agent that watches the machine.
 
 Invariant: all that is drawn and all that alarms is computed by tandem.monitoring from the environment and its
-experiments; this stack writes it down. Beside Workloads it is the only template that an experiment changes. The log
+experiments; this stack writes it down. Next to Workloads it is the only template that an experiment changes. The log
 groups exist before the agent does, with a retention and a key.
 """
 

@@ -40,7 +40,7 @@ HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterContent:
-    """What the CDK applies inside the cluster beside the Neuron DRA driver, as plain values.
+    """What the CDK applies inside the cluster next to the Neuron DRA driver, as plain values.
 
     Args:
         charts: experiment -> chart -> Kubernetes objects, in the order they are applied.

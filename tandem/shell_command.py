@@ -1,4 +1,4 @@
-"""Commands that are printed for people to paste into a shell, and text of others that is printed beside them.
+"""Commands that are printed for people to paste into a shell, and text of others that is printed next to them.
 
 Names come from AWS, from manifests and from files, and anybody may have written them.
 Invariant: standard library only; `shlex.split` of a quoted command gives back its words, and nothing that is printed

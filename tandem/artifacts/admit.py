@@ -27,7 +27,7 @@ from tandem.spec.artifact_key import ArtifactKey
 
 CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
 INCOMING_NAME = ".incoming"  # a copy on its way, with the digest of its manifest
-ADMISSION_MARK = ".admitted"  # beside `current`: the manifest that it was copied by
+ADMISSION_MARK = ".admitted"  # next to `current`: the manifest that it was copied by
 COPY_THREADS = 4
 READ_BYTES = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
 

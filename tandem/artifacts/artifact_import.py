@@ -1,4 +1,4 @@
-"""`adopt`: take in an artifact compiled elsewhere, held against its key as if compiled here.
+"""`adopt`: take in an artifact compiled elsewhere, compared with its key as if compiled here.
 
 Invariant: what is there already is left alone; what is taken in lies in a folder of its own, named after its
 content, so a run that was killed is continued by the next, and the manifest says that it was adopted.

@@ -1,7 +1,7 @@
 """`fetch`: before a compile, bring the staged models to local disk, or say that the artifact is there.
 
 Invariant: nobody compiles what is stored, nor what somebody else is compiling; a model file has its name only when
-it has the SHA-256 that its manifest says; the same sources make the same bytes of the driver's archive, and beside the
+it has the SHA-256 that its manifest says; the same sources make the same bytes of the driver's archive, and next to the
 driver nothing of ours is in it.
 
 The driver goes along as one file that any Python runs, `python driver.pyz`. An interpreter that is given an archive

@@ -105,7 +105,7 @@ def _explain_retention(stored_set: StoredSet) -> str:
 
 
 def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemoval]:
-    """Yield what of a used set belongs to no whole one: runs beside the one that won, and broken uploads."""
+    """Yield what of a used set belongs to no whole one: runs next to the one that won, and broken uploads."""
     if stored_set.damage:
         return  # an operator mends it first; until then nobody knows which files are worth keeping
     writes = [(stored_set.run_folder(summary.key), summary.modified_at) for summary in stored_set.files]

@@ -1,11 +1,11 @@
-"""An artifact on local disk, held against the key it was made for: before it is stored, taken in, or served.
+"""An artifact on local disk, compared with the key it was made for: before it is stored, taken in, or served.
 
 Invariant: an NxD Inference artifact that passes has a configuration that says the key's every setting, a whole graph
 file, and one whole weight file per rank; a compiler's cache that passes has a finished graph and no other. Every
 difference is named, in the field's own words; what no source shows is said in sentences, never left out.
 
 The configuration is the runtime's own neuron_config.json: the target's settings below `neuron_config`, the draft's
-below `fused_spec_config.draft_config.neuron_config`, the model's own configuration beside them
+below `fused_spec_config.draft_config.neuron_config`, the model's own configuration next to them
 (aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py, InferenceConfig.to_json_string).
 """
 

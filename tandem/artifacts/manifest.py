@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tandem.artifacts.store import ObjectHead, ObjectStore
 
 SCHEMA_VERSION: Final = 1
-MANIFEST_NAME = "tandem-manifest.json"  # beside the files: neither the hub nor a runtime uses this name
+MANIFEST_NAME = "tandem-manifest.json"  # next to the files: neither the hub nor a runtime uses this name
 LEASE_NAME = "tandem-lease.json"
 MAX_NAMES = 5  # files that a message names; the rest is counted
 REJECTION_NAME = "tandem-refused.json"
@@ -155,7 +155,7 @@ def build_manifest(
         files: every file.
         made: how it came to be.
         folder: of the files, below the manifest's own; empty for the same.
-        more_fields: what it says beside the target's fields.
+        more_fields: what it says next to the target's fields.
     """
     return Manifest(
         schema_version=SCHEMA_VERSION,

@@ -35,7 +35,7 @@ def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
         store: the bucket.
         path: the local file.
         key: the object.
-        sha256: of the file's content, hexadecimal; held against the bytes that are sent.
+        sha256: of the file's content, hexadecimal; compared with the bytes that are sent.
 
     Raises:
         InputError: the file cannot be read, or its content is not what was announced.

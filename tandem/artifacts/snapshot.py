@@ -33,7 +33,7 @@ SINGLE_FILE_NAME = "model.safetensors"  # the one tensor file of a snapshot with
 TENSOR_SUFFIX = ".safetensors"
 SUMS_NAME = "SHA256SUMS"  # as coreutils' sha256sum writes it
 
-# what a server reads beside tensors; all lie at the root (transformers' own names for them, as its loaders spell them)
+# what a server reads next to tensors; all lie at the root (transformers' own names for them, as its loaders spell them)
 MODEL_FILES = {CONFIG_NAME, INDEX_NAME, "generation_config.json", "quantize_config.json", "hf_quant_config.json"}
 TOKENIZER_TABLES = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
 TOKENIZER_VOCABULARIES = {"vocab.json", "merges.txt", "vocab.txt"}  # of byte pairs, the last of word pieces

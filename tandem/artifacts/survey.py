@@ -1,4 +1,4 @@
-"""What stands in a bucket, held against what experiments need of it: a row for each.
+"""What stands in a bucket, compared with what experiments need of it: a row for each.
 
 Invariant: every need has exactly one row, whether anything of it is stored or not, and so has every stored set
 that nobody needs.

@@ -107,7 +107,7 @@ class _StreamEvent(NamedTuple):
 
     at_s: float
     kind: ChunkKind | None  # None: a choice without text, end or role
-    running_tokens: int | None = None  # usage.completion_tokens that stood beside a choice
+    running_tokens: int | None = None  # usage.completion_tokens that stood next to a choice
     id_count: int | None = None
 
 

@@ -1,6 +1,6 @@
 """Runs that an earlier Tandem recorded, in the form that this one reads.
 
-Invariant: a reader sees the old file or the new one; the old one stays beside it; every figure stays the same.
+Invariant: a reader sees the old file or the new one; the old one stays next to it; every figure stays the same.
 """
 
 from __future__ import annotations

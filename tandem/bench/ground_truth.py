@@ -1,4 +1,4 @@
-"""Each figure beside what the server itself logged, and beside what a count of chunks makes of it.
+"""Each figure next to what the server itself logged, and next to what a count of chunks makes of it.
 
 Invariant: the truth is counted from the server's own log by arithmetic of this module, never by `request_metrics`, so
 that a mistake there shows as a difference. A request counts on both sides or on neither: one that failed, or that its
@@ -97,7 +97,7 @@ class GroundTruth:
 
 
 def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
-    """Return the medians of a run beside those of its servers' logs.
+    """Return the medians of a run next to those of its servers' logs.
 
     Args:
         folder: what `tandem bench run` wrote.

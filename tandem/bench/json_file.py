@@ -1,4 +1,4 @@
-"""The JSON files beside a run's records: one value written whole, or a line at a time.
+"""The JSON files next to a run's records: one value written whole, or a line at a time.
 
 Invariant: a reader of a file that is written whole sees the old one or the new one, also after a power cut; a line is
 appended whole or not at all, and behind a line that a kill tore none is appended.

@@ -1,4 +1,4 @@
-"""The pages of a server beside its API: whether it is alive, what it counted, and which start of its process that was.
+"""The pages of a server next to its API: whether it is alive, what it counted, and which start of its process that was.
 
 Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run. A page is read by
 the client of the requests, over a connection of its own; it has a limit, and no redirect is followed. Two words for a

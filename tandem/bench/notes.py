@@ -1,4 +1,4 @@
-"""What a reader of a summary must know beside its figures: what is absent and why, what was left out, what is odd.
+"""What a reader of a summary must know next to its figures: what is absent and why, what was left out, what is odd.
 
 Invariant: one sentence for each fact, with the arm and the number it holds for; nothing is left out in silence.
 """

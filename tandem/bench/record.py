@@ -31,7 +31,7 @@ JSON_NULL = msgspec.Raw(b"null")
 # carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all.
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
 
-# every word of `RequestRecord.error`, beside `status_<code>`
+# every word of `RequestRecord.error`, next to `status_<code>`
 ERROR_WORDS = frozenset({
     "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
     "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",

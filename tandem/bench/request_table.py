@@ -168,12 +168,12 @@ class RequestTable:
 
     @property
     def baseline(self) -> str:
-        """The arm that others are held against."""
+        """The arm that others are compared with."""
         return self.arms[0]
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The arms that are held against it, its own control left out."""
+        """The arms that are compared with it, its own control left out."""
         return tuple(arm for arm in self.arms[1:] if arm != self.control)
 
     @property

@@ -3,7 +3,7 @@
 Invariant: the hook is called between rounds and at the end alone, one call at a time, and gets the time by which it
 must return; the run waits no longer. Whatever the hook does or raises, records and the outcome stay the same.
 
-No thread can be ended from outside. So a late call goes on beside the next turns: the manifest notes it, no other call
+No thread can be ended from outside. So a late call goes on next to the next turns: the manifest notes it, no other call
 begins until it returns, and the process does not wait for it at its end.
 """
 

@@ -37,7 +37,7 @@ class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmLoad(NamedTuple):
-    """What a cell has in common beside its metric; class None is every class together."""
+    """What a cell has in common next to its metric; class None is every class together."""
 
     arm: str
     class_: str | None

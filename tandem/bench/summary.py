@@ -120,7 +120,7 @@ def summarize_run(folder: Path) -> RecordSummary:
 
 
 def summarize_table(table: RequestTable) -> RecordSummary:
-    """Return all that the requests of `table` and the counters beside them say.
+    """Return all that the requests of `table` and the counters next to them say.
 
     Raises:
         InputError: the goodput limits what no request has, or a line of the counters is no scrape.

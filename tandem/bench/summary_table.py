@@ -33,7 +33,7 @@ _LONGEST = 7  # characters of a figure; a longer one is written as a power
 
 
 def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield one table for each concurrency or rate, then what must be known beside it.
+    """Yield one table for each concurrency or rate, then what must be known next to it.
 
     Args:
         summary: of a run's records.

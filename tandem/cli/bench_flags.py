@@ -1,7 +1,7 @@
 """The flags of `tandem bench run`, each refused with what is allowed; and those of a run that goes on.
 
 Invariant: nothing of the bench is loaded here before a run goes on, so that every other command starts quickly. A flag
-that is given again beside `--resume` stands before the recorded one; whether it contradicts the run is then said as of
+that is given again next to `--resume` stands before the recorded one; whether it contradicts the run is then said as of
 any other setting, with both values.
 """
 
@@ -92,7 +92,7 @@ def parse_duration(text: str) -> float:
 
 
 def parse_record_fields(text: str) -> frozenset[str]:
-    """Return the fields of what is recorded beside the answer."""
+    """Return the fields of what is recorded next to the answer."""
     for word in split_names(text):
         if word not in RECORDED_FIELDS:
             raise ValueError(f"{word!r}; allowed: {', '.join(RECORDED_FIELDS)}")

@@ -244,7 +244,7 @@ class _FleetStart:
                 raise self._refuse(problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}")
 
     def require_no_foreign_schedules(self) -> None:
-        """Refuse beside a schedule that no lease owns: it could end this run, or raise behind its end."""
+        """Refuse next to a schedule that no lease owns: it could end this run, or raise behind its end."""
         schedule_group = self.config.schedule_group
         with convert_call_errors("listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
@@ -377,7 +377,7 @@ class _FleetStart:
         )  # fmt: skip
 
     def remove_stray_labels(self) -> None:
-        """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
+        """Take off labels that a relabel of another run, which slept until now, set next to this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
             label_change = read_label_change(self.clients, self.config, self.lease.node_label)
             if "removeLabels" in label_change:

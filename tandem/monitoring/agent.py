@@ -48,7 +48,7 @@ def build_addon_configuration(environment: Environment) -> AddonValues:
     - Application Signals: it puts itself into pods, and the servers are no web applications of its kind;
     - OTel Container Insights, with what only it reads (node exporter, kube-state-metrics): a second pipeline;
     - enhanced observability: charged by the observation, and of what it adds no recording was found;
-    - the DCGM exporter, as there is no GPU; neuron-monitor, unsupported beside the Neuron DRA driver.
+    - the DCGM exporter, as there is no GPU; neuron-monitor, unsupported next to the Neuron DRA driver.
     """
     switch_off = {"enabled": False}
     return {

@@ -34,7 +34,7 @@ FLOOR_ACCEPTANCE = 1.05
 
 
 def build_bench_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
-    """Yield the alarms on the bench's figures: of every variant, then what is held against the reference run.
+    """Yield the alarms on the bench's figures: of every variant, then what is compared with the reference run.
 
     A rule refuses a reference of what is not hosted, and an acceptance length of what does not speculate.
     """
@@ -93,7 +93,7 @@ def _list_variant_alarms(
 
 
 def _list_reference_alarms(environment: Environment, value: ReferenceValue) -> Iterator[MetricAlarm]:
-    """Yield what is held against a value of the reference run."""
+    """Yield what is compared with a value of the reference run."""
     reference, percent = environment.observability.reference, environment.observability.regression_percent
     run = reference.run if reference else ""
     cell = (value.experiment, value.variant, value.prompt_class, f"c{value.concurrency}")

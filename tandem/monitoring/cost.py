@@ -33,7 +33,7 @@ SERIES_PER_CLUSTER = 24  # by ClusterName alone
 SERIES_PER_NAMESPACE = 7
 SERIES_PER_SERVICE = 7
 SERIES_PER_WORKLOAD = 9  # by PodName, the name of the Deployment or DaemonSet
-# What runs beside the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own; the add-ons'
+# What runs next to the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own; the add-ons'
 # Deployments and DaemonSets, four of them the watch's.
 NAMESPACES, SERVICES, WORKLOADS = 3, 5, 12
 

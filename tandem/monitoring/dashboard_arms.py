@@ -19,7 +19,7 @@ BASELINE_COLOR = "#7a8ba6"
 # Each at least 20 apart (CIE 1976) from every other and from the baseline, for normal sight as for protanopia and
 # deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/monitoring/test_colors.py
 VARIANT_COLORS = ("#e69f00", "#471af9", "#bd0505", "#72ca84", "#42b1fa", "#8d3547", "#4156aa", "#6a6afb")
-MAX_VARIANTS = len(VARIANT_COLORS)  # beside the baseline; more lines in a graph are not told apart
+MAX_VARIANTS = len(VARIANT_COLORS)  # next to the baseline; more lines in a graph are not told apart
 
 
 class DashboardArms:

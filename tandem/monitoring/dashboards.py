@@ -24,7 +24,7 @@ setPeriodToTimeRange), for its lines as for its expressions.
 
 A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its dimension everywhere,
 inside of SEARCH expressions too (AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py, relies
-on that), so no graph could keep its class beside one that varies. A pattern stands only in the graphs that vary.
+on that), so no graph could keep its class next to one that varies. A pattern stands only in the graphs that vary.
 
 CloudWatch's forms are those of "Dashboard Body Structure and Syntax" (docs.aws.amazon.com, AmazonCloudWatch, API
 reference, read 2026-11-21) and of what the CDK renders (aws-cdk-lib 2.275.0, aws-cloudwatch/lib/variable.js).
@@ -102,7 +102,7 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
 def _place_row(
     row: Sequence[GraphWidget | TextWidget], y: int, region: str, patterns: ValuePatterns
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row: graphs of one height above captions of one height, and texts beside them as high as both."""
+    """Yield a row: graphs of one height above captions of one height, and texts next to them as high as both."""
     graphs = [content for content in row if isinstance(content, GraphWidget)]
     graph_height = max((graph.height for graph in graphs), default=0)
     caption_height = max((widget.count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0)

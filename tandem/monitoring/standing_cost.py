@@ -1,4 +1,4 @@
-"""What an environment costs in a month while its fleet is parked, and what one run of max hours costs beside that.
+"""What an environment costs in a month while its fleet is parked, and what one run of max hours costs next to that.
 
 Invariant: a price that the data file does not have makes a part unknown, never free; the total is a lower bound then.
 
@@ -34,7 +34,7 @@ class StandingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedCost:
-    """What an environment costs in a month while parked, and what a run costs beside it, in USD.
+    """What an environment costs in a month while parked, and what a run costs next to it, in USD.
 
     Args:
         parts: every row.

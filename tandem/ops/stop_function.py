@@ -1,4 +1,4 @@
-"""Ask the stop function in the account for a stop: for whoever may invoke it and may not size a node group.
+"""Ask the stop function in the account for a stop: for those who may invoke it and may not size a node group.
 
 IAM knows one action for every size of a node group, so nobody can be let to stop and kept from raising by it; the
 function's own role does the sizing, and its code knows 0 alone.

@@ -1,6 +1,6 @@
 """The section on acceptance: how many tokens a step of the target gave, per class and per drafted position.
 
-Invariant: the method stands beside each figure; arms and classes without one are said to have none, and why.
+Invariant: the method stands next to each figure; arms and classes without one are said to have none, and why.
 """
 
 from __future__ import annotations

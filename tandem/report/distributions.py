@@ -29,7 +29,7 @@ _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 _BOX_PX = 17  # pixels of an arm in a row
 _AXIS_MARGIN = 1.05  # beyond the ends of a logarithmic axis
 _LOG_RATIO = 30.0  # largest over smallest from which on the axis is logarithmic
-_MAX_AXIS_RATIO = 1e9  # times the shortest that an axis reaches down to: a nanosecond beside a second
+_MAX_AXIS_RATIO = 1e9  # times the shortest that an axis reaches down to: a nanosecond next to a second
 
 
 def build_distribution_section(verdict: Verdict, requests: RequestTable) -> ReportSection:

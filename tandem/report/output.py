@@ -24,7 +24,7 @@ MAX_CLASSES = 24
 MAX_TEXT_CHARACTERS = 1200
 """Characters of one side of an example."""
 
-_MAX_LEVEL_LABELS = 4  # labels that fit beside each other on a phone
+_MAX_LEVEL_LABELS = 4  # labels that fit next to each other on a phone
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 _TONES = {"the same": "good", "differs": "bad", "no evidence": "open"}
 _TIE = {

@@ -1,4 +1,4 @@
-"""The page: put together from its sections, written whole; and the charts as pictures beside it.
+"""The page: put together from its sections, written whole; and the charts as pictures next to it.
 
 Invariant: one file without script and without any outside reference, which its own policy forbids it too; the same
 verdict and records give the same bytes. Where a report cannot be written whole, that of an earlier verdict stays.

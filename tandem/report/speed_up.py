@@ -120,7 +120,7 @@ def _build_cells_table(caption: str, cells: Sequence[schema.CellVerdict], verdic
 
 
 def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -> Iterator[str]:
-    """Yield the columns of a cell, or of one statistic beside its median."""
+    """Yield the columns of a cell, or of one statistic next to its median."""
     figures, unit = tail or cell, fmt.metric_unit(cell.metric)
     yield from (f"{cell.prompts:,}", f"{cell.rounds:,}")
     for value in (figures.baseline, figures.measured):

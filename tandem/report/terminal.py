@@ -22,7 +22,7 @@ MOST_ROWS = 48
 """Of a table: a screen and a half."""
 
 MOST_LIMITS = 5
-"""Beside a verdict, where nobody asks for all."""
+"""Next to a verdict, where nobody asks for all."""
 
 MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": ""}
 MARKS_LEGEND = "beside TPOT and TTFT: + faster, - slower, = same, ~ mixed, nothing: no evidence"

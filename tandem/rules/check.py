@@ -45,7 +45,7 @@ def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | 
 
     Args:
         workspace: the declared files.
-        catalogue: the data they are held against.
+        catalogue: the data they are compared with.
         now: the moment, UTC, by which dates are judged; None judges no date, as a synthesis must.
     """
     experiments = workspace.experiments | workspace.partial_experiments

@@ -10,7 +10,7 @@ from tandem.rules.rule import DATA, RuleFinding, RuleList, join_values
 from tandem.spec.disk import GIB, artifact_gib, compile_gib
 from tandem.spec.runtime import CpuCompile
 
-TRANSFER_HOURS = 1  # beside the compiler: a node starts, an image comes, models and artifact are moved
+TRANSFER_HOURS = 1  # next to the compiler: a node starts, an image comes, models and artifact are moved
 # of local disk: kubelet keeps a tenth free (its default nodefs.available), images and logs take the rest
 DISK_SHARE = 0.8
 # No source gives a figure: Tandem's own reading of the Neuron SDK's guides, which compile such models on whole nodes.
@@ -81,7 +81,7 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
 def _compile_limits(context: HostingContext) -> dict[str, int]:
     """Return the most CPUs and memory (GiB) that all compiles of a node may ask for, by setting.
 
-    A compile may take a whole node: it never stands beside a server.
+    A compile may take a whole node: it never stands next to a server.
     """
     if context.experiment.compile.where != "device":
         return {}
@@ -90,7 +90,7 @@ def _compile_limits(context: HostingContext) -> dict[str, int]:
 
 @RULES.refuse("compile-fits", _INSTANCES, "2026-11-21")
 def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
-    """A compile's CPUs and memory are those of one node at most, beside the DaemonSets."""
+    """A compile's CPUs and memory are those of one node at most, next to the DaemonSets."""
     for name, limit in _compile_limits(context).items():
         value = getattr(context.experiment.compile, name)
         if value is not None and value > limit:

@@ -150,7 +150,7 @@ class HostingContext(ExperimentContext):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentContext:
-    """An environment, and what it hosts and stands beside.
+    """An environment, and what it hosts and stands next to.
 
     Args:
         experiments: its experiments.

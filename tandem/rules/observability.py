@@ -1,4 +1,4 @@
-"""Who is told of an alarm, and which run later ones are held against."""
+"""Who is told of an alarm, and which run later ones are compared with."""
 
 from __future__ import annotations
 

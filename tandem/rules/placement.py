@@ -13,12 +13,12 @@ from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
 from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 
-# what a node's DaemonSets need beside the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
+# what a node's DaemonSets need next to the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
 DAEMONS_CPU_M = 1450
 # the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each, from their charts
 DAEMONS_MEMORY_MIB = 1024
 # What a system node's DaemonSets request (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
-# 128 MiB, Fluent Bit 50m and 25 MiB), and beside them once: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
+# 128 MiB, Fluent Bit 50m and 25 MiB), and next to them once: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
 # 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them; and the runner.
 SYSTEM_NODE_CPU_M, SYSTEM_NODE_MEMORY_MIB = 500, 256
 CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000 + RUNNER_CPU_M, 1536 + RUNNER_MEMORY_MIB
@@ -144,7 +144,7 @@ def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
 
 
 def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
-    """Return setting to what all servers or compiles of a node may ask for beside the DaemonSets, and to a unit of it.
+    """Return setting to what all servers or compiles of a node may ask for next to the DaemonSets, and to a unit of it.
 
     In millicores and MiB; a setting is missing where nobody knows what the node can hand out.
     """
@@ -167,13 +167,13 @@ def _find_large_request(context: HostingContext, setting: str, figure: DataFigur
 
 @RULES.refuse("cpu-fits", _INSTANCES, "2026-11-21")
 def _find_large_cpu(context: HostingContext) -> Iterable[RuleFinding]:
-    """A variant's CPUs are within its devices' share of the node, beside the DaemonSets."""
+    """A variant's CPUs are within its devices' share of the node, next to the DaemonSets."""
     yield from _find_large_request(context, "cpu", context.instance.allocatable_cpu_m)
 
 
 @RULES.refuse("memory-fits", _INSTANCES, "2026-11-21")
 def _find_large_memory(context: HostingContext) -> Iterable[RuleFinding]:
-    """A variant's memory is within its devices' share of the node, beside the DaemonSets."""
+    """A variant's memory is within its devices' share of the node, next to the DaemonSets."""
     yield from _find_large_request(context, "memory_gib", context.instance.allocatable_memory_mib)
 
 
@@ -210,7 +210,7 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
 
 @RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
 def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The system nodes hold every staging job and what measures at once, beside runner and add-ons."""
+    """The system nodes hold every staging job and what measures at once, next to runner and add-ons."""
     nodes, table = context.environment.cluster.system_nodes, context.catalogue.instances
     instance = table.instances.get(nodes.instance_type)
     if instance is None:

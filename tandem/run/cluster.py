@@ -1,6 +1,6 @@
 """What the runner asks of Kubernetes: a few kinds of objects, as plain mappings.
 
-Invariant: these calls and no other, so that the Role of charts/runner.py can be held against them. Nothing is watched:
+Invariant: these calls and no other, so that the Role of charts/runner.py can be compared with them. Nothing is watched:
 a list every few seconds shows the same, and knows neither bookmarks nor a version that is too old.
 """
 

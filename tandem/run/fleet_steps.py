@@ -89,7 +89,7 @@ def raise_nodes(work: StepWork) -> StepProgress:
 def _find_lease_name(work: StepWork) -> str:
     """Return the name of the lease to ask for: a start whose stop could not be armed gave its own back for good.
 
-    The schedule of such a lease goes, if it was made all the same: beside it nobody could start.
+    The schedule of such a lease goes, if it was made all the same: next to it nobody could start.
     """
     if work.has_lease:
         return work.lease_name

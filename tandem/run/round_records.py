@@ -33,7 +33,7 @@ ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
 VERDICT_TEXT = "verdict.txt"
 LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (RECORDS_FILE, manifest.FILE))
 JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE)
-"""What the judge adds to a run's folder, beside judgment.json, which is stored after all of them."""
+"""What the judge adds to a run's folder, next to judgment.json, which is stored after all of them."""
 
 S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round
 

@@ -127,7 +127,7 @@ def _confirm_round(
 
 
 def _count_job(number: int, attempt: int) -> int:
-    """Return the number in the Job's name: all attempts of a round lie beside each other."""
+    """Return the number in the Job's name: all attempts of a round lie next to each other."""
     return 100 * number + attempt
 
 

@@ -12,7 +12,7 @@ import re
 from tandem.guard.lease import RUN_NAME_PATTERN
 
 RUN_ID_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# folders of ours beside those of runs: results/EXPERIMENT/llmperf/ holds what the post's generator left
+# folders of ours next to those of runs: results/EXPERIMENT/llmperf/ holds what the post's generator left
 RESERVED_RUN_IDS = frozenset({"llmperf"})
 REQUESTS_PREFIX = "requests/"
 RUNS_PREFIX = "runs/"

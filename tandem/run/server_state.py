@@ -1,4 +1,4 @@
-"""The servers of a run as the cluster has them: what a round is held against before and after, and what was declared.
+"""The servers of a run as the cluster has them: what a round is compared with before and after, and what was declared.
 
 Invariant: a figure is of one process on known devices, started as declared. What the Pod Identity webhook adds to a pod
 is passed over by name; all else that differs is told by its field.

@@ -13,7 +13,7 @@ from tandem.spec.model import ModelConfig
 
 GIB = 2**30
 SYSTEM_NODE_ROOT_GIB = 50  # AL2023 and the add-ons' images take under 20; logs and emptyDirs take the rest
-# Beside the tensors, per snapshot: tokenizer and configuration, blocks that are begun, whatever a file system holds
+# Next to the tensors, per snapshot: tokenizer and configuration, blocks that are begun, whatever a file system holds
 # back for open files. A volume above its limit makes the kubelet evict the pod, with hours of compiling on its disk.
 SNAPSHOT_ROOM_GIB = 2
 UNKNOWN_GIB = 8  # of a model whose size no source tells: the heads among the data files, all below 4 GB

@@ -57,7 +57,7 @@ def _refuse_non_integer(value: object) -> object:
     return value
 
 
-# beside Literal[1, ...], which takes true and 1.0 for 1, as Python does
+# next to Literal[1, ...], which takes true and 1.0 for 1, as Python does
 INTEGER_ONLY = BeforeValidator(_refuse_non_integer)
 
 

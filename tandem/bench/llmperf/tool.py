@@ -102,7 +102,7 @@ class LlmperfLoad:
     extra_sampling: Mapping[str, object] | None = None
 
     def sampling(self) -> dict[str, object]:
-        """Return what is sent beside model, messages and max_tokens."""
+        """Return what is sent next to model, messages and max_tokens."""
         parameters = {"temperature": self.temperature, "seed": self.seed, **(self.extra_sampling or {})}
         return {name: value for name, value in parameters.items() if value is not None}
 

@@ -32,7 +32,7 @@ ALPHABETS = {
     "R": "\u0600-\u06ff",  # Arabic
     "I": "\u0900-\u0dff",  # of India
     "T": "\u0e00-\u0eff",  # Thai and Lao
-}  # Greek is left out: it stands beside Latin in every formula
+}  # Greek is left out: it stands next to Latin in every formula
 MIN_MIXED_PLACES, MAX_CHARACTERS_PER_MIXED_PLACE = 3, 400  # places, and characters for each at most
 EAST_ASIAN_SHARE = 0.15  # of the letters: from there on Latin words stand unspaced inside East Asian text
 

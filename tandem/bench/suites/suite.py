@@ -71,7 +71,7 @@ class Suite:
         prompts: in the file's order.
         sha256: of the canonical content (`content_hash`).
         defaults: how it is asked.
-        notes: sentences that belong beside its figures, such as a case that was left out.
+        notes: sentences that belong next to its figures, such as a case that was left out.
     """
 
     name: str

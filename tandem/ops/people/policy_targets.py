@@ -1,4 +1,4 @@
-"""On what a right is given: ARNs of one environment, and the conditions beside them.
+"""On what a right is given: ARNs of one environment, and the conditions next to them.
 
 Invariant: every ARN is literal, and names this environment, or an id that AWS alone chooses behind a name or a tag of
 this environment. `*` stands alone only in the two places that say so, for actions that take no narrower resource.

@@ -28,7 +28,7 @@ class IamRight(NamedTuple):
         need: the command, or what a page sends people to do.
         target: the place's name in `build_targets`.
         action: as IAM spells it; empty for a call that needs no right.
-        call: None for what AWS asks beside a call, and for what a page needs.
+        call: None for what AWS asks next to a call, and for what a page needs.
     """
 
     kind: PeopleKind | None
@@ -125,7 +125,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "runs": _RUNS,
         "runs show": _RUNS,
         "runs follow": _RUNS,
-        # for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
+        # for those who may not size a node group: IAM knows one action for every size, the function knows 0 alone
         "stop by the function": _join_rows(
             _OBSERVE,
             {
@@ -270,8 +270,8 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
 }
 """The first kind that may, a command or what a page sends people to do, a place, and what is asked there.
 
-Commas part services; `kms:Decrypt` is no call but an action that AWS asks beside one, or that a page needs. Of
-`doctor --prove-stop` and `destroy what is protected` stands what they ask beside `doctor` and `destroy`.
+Commas part services; `kms:Decrypt` is no call but an action that AWS asks next to one, or that a page needs. Of
+`doctor --prove-stop` and `destroy what is protected` stands what they ask next to `doctor` and `destroy`.
 """
 
 
