@@ -1,7 +1,7 @@
-"""What the cluster runs, said once for both doors: `cdk deploy` and the rendered manifests.
+"""Workloads of the cluster, declared once for both ways of delivery: `cdk deploy` and the rendered manifests.
 
-Invariant: a chart reads declared values and names only. No CDK token reaches it, no name carries a hash, and
-no chart depends on another: their order is data (`STAGES`), which each door spells its own way.
+Invariant: a chart reads declared values and names only. No CDK token reaches it, no name carries a hash, and no chart
+depends on another. Their order is data (`STAGES`), which each way of delivery writes in its own form.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ STAGES = tuple(BUILDERS)
 
 
 def list_stages(experiment: Experiment) -> tuple[str, ...]:
-    """Return the charts that an experiment has, in the order of application."""
+    """Return the charts of an experiment, in the order of application."""
     return tuple(stage for stage in STAGES if stage != "llmperf" or has_llmperf(experiment))
 
 
 def render_workloads(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> dict[str, list[Object]]:
     """Return the objects of `experiment` by chart, charts and objects in the order of application.
 
-    The experiment must have passed the rules: its runtime is rendered and its models are known.
+    The experiment must have passed the rules: its runtime can be rendered and its models are known.
     """
     return {stage: BUILDERS[stage](environment, experiment, catalogue) for stage in list_stages(experiment)}

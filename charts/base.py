@@ -1,6 +1,6 @@
-"""What an experiment needs before anything of it may run: namespace, quota, accounts, network policies, device claims.
+"""Basis of an experiment's workloads: namespace, quota, accounts, network policies, device claims.
 
-Invariant: nothing enters or leaves the namespace but what a policy of charts/network.py admits; every variant of an
+Invariant: only traffic that a policy of charts/network.py admits enters or leaves the namespace. Every variant of an
 experiment claims the same devices in the same way.
 """
 
@@ -20,9 +20,9 @@ GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk depl
 
 
 def build_base(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the namespace of one experiment and what guards it."""
+    """Return the namespace of one experiment and the objects that protect it."""
     namespace = names.experiment_namespace(experiment)
-    # Pod Identity binds the role to an account's name from the AWS side: there is no annotation to write
+    # AWS binds Pod Identity's role to an account's name: no annotation is needed
     rows: list[tuple[str, str, str, Object, dict[str, str]]] = [
         ("v1", "ResourceQuota", "claims", _quota_spec(experiment, catalogue), object_labels(experiment.name, "quota")),
         *(
@@ -38,15 +38,15 @@ def build_base(environment: Environment, experiment: Experiment, catalogue: Cata
         build_object(api, kind, name, body, namespace=namespace, labels=labels, wave=WAVE)
         for api, kind, name, body, labels in rows
     ]
-    # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so that neither
-    # privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
+    # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so neither privileged nor
+    # hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
     level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
     labels = object_labels(experiment.name, "experiment") | security_labels(environment, level)
     return [build_object("v1", "Namespace", namespace, {}, labels=labels, wave=WAVE), *guards]
 
 
 def security_labels(environment: Environment, enforce_level: str) -> dict[str, str]:
-    """Return the labels of a namespace by which Kubernetes holds pods to a Pod Security Standard, and warns."""
+    """Return a namespace's labels by which Kubernetes enforces a Pod Security Standard, and warns."""
     version = f"v{environment.cluster.kubernetes}"
     return {
         f"pod-security.kubernetes.io/{key}": value
@@ -56,7 +56,7 @@ def security_labels(environment: Environment, enforce_level: str) -> dict[str, s
 
 
 def _quota_spec(experiment: Experiment, catalogue: Catalogue) -> Object:
-    """Bound the claims: a server each, parked ones included, and a compile job per artifact.
+    """Limit the claims: one per server, parked ones included, and a compile job per artifact.
 
     A pod holds its claim while it waits for a node, so parked servers count. The keys of both quotas:
     kubernetes.io docs/concepts/policy/resource-quotas, quota for dynamic resource allocation, 2026-11-21.
@@ -85,16 +85,16 @@ def build_claims(environment: Environment, experiment: Experiment, catalogue: Ca
 
 
 def template_name(instance_type: str, serving: ServingSettings) -> str:
-    """Return the template's name, which says all of its spec.
+    """Return the template's name, which encodes all of its spec.
 
-    A template's spec can never be changed after its creation, so another spec must be another name.
+    A template's spec cannot be changed after its creation, so another spec needs another name.
     """
     group = f"-group{serving.device_group}" if serving.device_group else ""
     return f"{names.CLAIM_TEMPLATE}-{instance_type}-{serving.devices}-lnc{serving.logical_neuron_core}{group}"
 
 
 def _build_device_requests(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> Object:
-    """Return a request for chips of one instance type, and nothing but chips.
+    """Return a request for chips of one instance type, and for nothing else.
 
     Device names are never matched: the driver's documents and its published slices disagree on them.
     """

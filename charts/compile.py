@@ -1,21 +1,21 @@
 """Compiling: one suspended CronJob for each artifact of an experiment, whichever variants share it.
 
-Invariant: the compiler sees the same devices, paths, models and settings that the server will, and writes to
-local disk only; what may write to the bucket is the tools image, before and after it; a compile that fails for
-good holds nothing any more.
+Invariant: the compiler sees the same devices, paths, models and settings as the server, and writes to local disk only.
+Only the tools image may write to the bucket, before and after the compile. A compile that fails for good leaves nothing
+held.
 
-The containers run one after another: `fetch` looks whether the artifact is there, takes the lease and brings the
-models; `compile` is the runtime's own image, unmodified; `upload` verifies and stores. A failure of the last is
-retried by itself, with what was compiled still on disk. A compile that is given up ends well for Kubernetes
-(`--defer`), so that `upload`, which alone may write the lease, runs, frees it, and fails with the compile's words
-and exit code. What is killed from outside frees nothing.
+The containers run one after another: `fetch` checks whether the artifact exists, takes the lease and downloads the
+models; `compile` is the runtime's own image, unmodified; `upload` verifies and stores. Only `upload` is retried if it
+fails, with the compiled files still on disk. A compile that is given up ends well for Kubernetes (`--defer`). Then
+`upload`, which alone may write the lease, runs, frees it, and fails with the compile's words and exit code. A container
+that is killed from outside frees nothing.
 
-What the compiler could do with the account. A pod has one service account, so the role that writes artifacts/*
-belongs to the compile pod as a whole. The runtime's image is third-party code and gets none of it: the annotation
-below makes EKS leave that container without the token file and the variables that lead to the role
-(aws/amazon-eks-pod-identity-webhook pkg/handler, 2026; not seen on a cluster by us). Without a token the Pod
-Identity agent, which the pod's network policy must admit, hands out nothing. If a cluster did not honour the
-annotation, the compiler could write artifacts/* and read the bucket's models; no other prefix, no deletion.
+Rights of the compiler on the account: a pod has one service account, so the role that writes artifacts/* belongs to the
+compile pod as a whole. The runtime's image is third-party code and gets none of it. The annotation below makes EKS
+leave that container without the token file and the variables of the role (aws/amazon-eks-pod-identity-webhook
+pkg/handler, 2026; not seen on a cluster by us). Without a token the Pod Identity agent, which the pod's network policy
+must admit, gives no credentials. If a cluster ignored the annotation, the compiler could write artifacts/* and read the
+bucket's models; no other prefix, no deletion.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.model import ModelConfig
 from tandem.spec.variant_key import compute_artifact_key
 
-# for a node to start, the image to come, models to be fetched, a server to end after the compiler's deadline, and for
+# for the node's start, the image's pull, the models' download, a server's end after the compiler's deadline, and for
 # `upload`, which stores the artifact or frees the lease of a compile that failed
 TRANSFER_S = 3600
-GRACE_S = 300  # a healthy server writes its caches when it is asked to end
-# The driver hears SIGTERM while it waits so long for a server, and then has to kill and bury what is left of it
-# (20 s), note the attempt and say so. Killed before, it leaves an attempt that looks as if memory had run out.
+GRACE_S = 300  # a healthy server writes its caches when it gets SIGTERM
+# The driver hears SIGTERM while it waits so long for a server. Then it must kill the server's remaining processes
+# (20 s), and record and report the attempt. If it is killed before, the attempt looks as if memory had run out.
 TERMINATION_S = GRACE_S + 60
-# Of TRANSFER_S: how long `upload` waits for S3 before its container fails. Restarts would use RETRIES up in under two
-# minutes, and with the last one Kubernetes removes the pod, which holds the only copy.
+# Of TRANSFER_S: time that `upload` waits for S3 before its container fails. Restarts would use RETRIES up in under two
+# minutes, and with the last one Kubernetes removes the pod, which has the only copy.
 S3_RETRY_S = 1800
 RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
 COMPILER = "compile"
@@ -60,7 +60,7 @@ def build_compile_jobs(environment: Environment, experiment: Experiment, catalog
 def _build_job(
     environment: Environment, experiment: Experiment, variants: list[Variant], catalogue: Catalogue
 ) -> Object:
-    """Return the CronJob of the artifact that some variants load; their compiles are one and the same."""
+    """Return the CronJob of the artifact that some variants load; they share one compile."""
     key = compute_artifact_key(experiment, variants[0], catalogue)
     models = pod.variant_models(experiment, variants[0], catalogue)
     command = build_compile_command(experiment, variants[0], catalogue)
@@ -112,7 +112,7 @@ def _build_fetch_container(
 def _build_compiler(
     environment: Environment, experiment: Experiment, models: list[ModelConfig], command: CompileCommand, image: str
 ) -> Object:
-    """Return the container of the runtime's own image: the driver, and behind it the runtime's own program."""
+    """Return the container of the runtime's own image: the driver, which starts the runtime's own program."""
     settings, serving, work = experiment.compile, experiment.serving, names.WORK_MOUNT
     memory, disk = f"{settings.memory_gib or serving.memory_gib}Gi", f"{compile_gib(models)}Gi"
     options = {

@@ -1,23 +1,21 @@
-"""What a GitOps controller is told, for environments whose delivery is gitops.
+"""Objects for a GitOps controller, for environments whose delivery is gitops.
 
-Invariant: applied once by hand, it follows the repository from then on, itself included: a new experiment or a
-new chart version is a commit.
+Invariant: after they are applied once by hand, the controller follows the repository, and updates these objects too: a
+new experiment or a new chart version is a commit.
 
 Argo CD: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart, people, runner and
-these. No
-sync ever touches the number of a server's pods, and a pending pod is no fault. The order of an experiment's objects is
-in their sync-wave annotations (base 0, claims 1, storage 2, and 3 for what runs), not in Applications that wait for
-each other, which Argo CD does only behind a feature flag. The cluster is named `in-cluster`: plain Argo CD knows that
-name, and the EKS capability lets its own cluster be registered under it
+these objects. No sync ever changes the number of a server's pods, and a pending pod is no fault. The order of an
+experiment's objects is in their sync-wave annotations (base 0, claims 1, storage 2, and 3 for servers and CronJobs),
+not in Applications that wait for each other, which Argo CD does only behind a feature flag. The cluster is named
+`in-cluster`: plain Argo CD knows that name, and the EKS capability lets its own cluster be registered under it
 (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an `oci://` address
 need Argo CD 3.1.
 
-Flux: one Kustomization per stage of an experiment, each after the one before, one of people, of the runner, the Neuron
-DRA chart. A
-parked environment is ready: every stage waits for its objects, but for serve: its pods may wait for a node for weeks,
-and a check of their health would call that a failure. The number of a server's pods is in no manifest, so Flux never
-owns it; whoever scales must do so through the `scale` subresource, whose field owners Flux leaves alone (fluxcd/pkg
-ssa/patch.go, 2026-11-21).
+Flux: one Kustomization per stage of an experiment, each after the one before, and one each for people, the runner and
+the Neuron DRA chart. A parked environment is ready: every stage except serve waits for its objects. The pods of serve
+may wait for a node for weeks, and a check of their health would call that a failure. The number of a server's pods is
+in no manifest, so Flux never owns it. Any scaler must use the `scale` subresource, whose field owners Flux leaves alone
+(fluxcd/pkg ssa/patch.go, 2026-11-21).
 """
 
 from __future__ import annotations
@@ -45,18 +43,18 @@ FINALIZER = "resources-finalizer.argocd.argoproj.io"
 RETRY = {"limit": 5, "backoff": {"duration": "10s", "factor": 2, "maxDuration": "5m"}}
 SYNC_AUTOMATION = {"prune": True, "selfHeal": True}
 
-# `group/kind`: what the charts render, and nothing else may enter the cluster by this project
+# `group/kind` of the charts' objects; this project admits nothing else to the cluster
 CLUSTER_KINDS = ("Namespace", "PersistentVolume")
 NAMESPACED_KINDS = (
     "ConfigMap", "PersistentVolumeClaim", "ResourceQuota", "Service", "ServiceAccount", "apps/Deployment",
     "batch/CronJob", "networking.k8s.io/NetworkPolicy", "resource.k8s.io/ResourceClaimTemplate",
 )  # fmt: skip
-# what charts/people.py renders
+# kinds of charts/people.py
 _ADMISSION, _RBAC = "admissionregistration.k8s.io/ValidatingAdmissionPolicy", people_chart.RBAC
 _CLUSTER_ROLES = (f"{_RBAC}/ClusterRole", f"{_RBAC}/ClusterRoleBinding")
 PEOPLE_CLUSTER_KINDS = (_ADMISSION, f"{_ADMISSION}Binding", *_CLUSTER_ROLES)
 PEOPLE_NAMESPACED_KINDS = ("ConfigMap", f"{_RBAC}/Role", f"{_RBAC}/RoleBinding")
-# what charts/runner.py renders
+# kinds of charts/runner.py
 RUNNER_CLUSTER_KINDS = ("Namespace", *_CLUSTER_ROLES)
 RUNNER_NAMESPACED_KINDS = (
     *PEOPLE_NAMESPACED_KINDS, "ServiceAccount", "apps/Deployment", "networking.k8s.io/NetworkPolicy",
@@ -75,7 +73,7 @@ TIMEOUT = "5m"
 def render_gitops(
     environment: Environment, experiments: list[Experiment], catalogue: Catalogue
 ) -> dict[str, list[Object]]:
-    """Return the chosen tool's objects by the tool's name; nothing where the CDK delivers."""
+    """Return the chosen tool's objects by the tool's name; nothing if the CDK delivers."""
     delivery = environment.delivery
     if not isinstance(delivery, GitopsDelivery):
         return {}
@@ -84,8 +82,8 @@ def render_gitops(
 
 
 def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DraChart) -> list[Object]:
-    """Return everything Argo CD is told about the environment `name`."""
-    # whoever changes an experiment changes no right
+    """Return all objects of Argo CD for the environment `name`."""
+    # a person who changes an experiment changes no right
     platform, people, runner = (f"{name}-{part}" for part in ("platform", people_chart.FOLDER, runner_chart.FOLDER))
     platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace.value]
     namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
@@ -111,8 +109,8 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
         *(("AppProject", project_name, 0, project) for project_name, project in projects.items()),
         ("Application", f"{name}-gitops", 1, _build_application(platform, gitops_source, delivery.namespace)),
         ("Application", f"{name}-neuron-dra", 1, _build_application(platform, chart_source, RELEASE_NAMESPACE)),
-        # to the first namespace, because an Application names one; each object names its own. A sync that comes before
-        # the namespaces do is tried again
+        # the first namespace, because an Application names one; each object names its own. A sync that comes before the
+        # namespaces is retried
         ("Application", people, 2, _build_application(people, people_source, namespaces[0])),
         ("Application", runner, 2, _build_application(runner, runner_source, RUNNER_NAMESPACE)),
         ("ApplicationSet", name, 2, _build_application_set(name, delivery, experiments)),
@@ -122,7 +120,7 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
             ARGOCD_API, kind, object_name, {"spec": spec}, namespace=delivery.namespace,
             labels=object_labels(name, "gitops"), wave=wave,
             # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's Application has
-            # none: pods could not give their devices back once the driver went first
+            # no finalizer: pods could not return their devices if the driver went first
             finalizers=[FINALIZER] if kind == "AppProject" or object_name in {people, runner} else [],
         )
         for kind, object_name, wave, spec in rows
@@ -175,7 +173,7 @@ def _build_application_set(name: str, delivery: GitopsDelivery, experiments: lis
 
 
 def _build_flux(name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DraChart) -> list[Object]:
-    """Return everything Flux is told about the environment `name`."""
+    """Return all objects of Flux for the environment `name`."""
     # ssh always needs a key
     secret = {"secretRef": {"name": SSH_SECRET}} if delivery.repo_url.startswith("ssh://") else {}
     repository = {"interval": "1m", "url": delivery.repo_url, "ref": revision_reference(delivery.revision), **secret}
@@ -198,7 +196,7 @@ def _build_flux(name: str, delivery: GitopsDelivery, experiments: list[Experimen
         "upgrade": {"remediation": {"retries": 3}},
         "values": driver.values.value,
     }
-    # the first does not wait: it holds itself, and would wait for itself
+    # the first does not wait: it contains itself, and would wait for itself
     kustomizations = {f"{name}-gitops": _build_kustomization(name, delivery, FOLDER, waits=False)}
     for experiment in experiments:
         stages = list_stages(experiment)
@@ -226,7 +224,7 @@ def _build_flux(name: str, delivery: GitopsDelivery, experiments: list[Experimen
 
 
 def revision_reference(revision: str) -> dict[str, str]:
-    """Return how Flux is told a revision: by full name, commit, tag (a version) or branch."""
+    """Return Flux's reference to a revision: by full name, commit, tag (a version) or branch."""
     if revision.startswith("refs/"):
         return {"name": revision}
     if re.fullmatch(r"[0-9a-f]{40}", revision):

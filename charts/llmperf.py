@@ -1,12 +1,12 @@
 """The post's own generator: a suspended CronJob that drives both servers of an experiment at the same moment.
 
-Invariant: what measures holds no credential, and what holds one runs nothing of others; whatever the tool left, of a
-failed run too, is in the bucket before the Job has ended, unless somebody takes its pod away.
+Invariant: the measuring container holds no credential, and the container with one runs no code of others. All files of
+the tool, of a failed run too, are in the bucket before the Job has ended, unless somebody removes its pod.
 
-It does what the post did, so that its figures can be held next to Tandem's: its load, both servers at once, one call
+It does what the post did, so that its figures can be compared with Tandem's: its load, both servers at once, one call
 after another. The raw files and the records made of them go below `results/<experiment>/llmperf/<job>/`. Only the
-container that keeps them gets the pod's role, which reads and writes `results/*` alone; the other one runs packages of
-others. It stands on the system nodes, because a generator next to one server would take from that one only.
+storing container gets the pod's role, which reads and writes only `results/*`; the other one runs third-party packages.
+The pod runs on the system nodes, because a generator next to one server would slow down that one only.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LLMPERF
 from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 
-# the sample's settings (docs/measurement.md, "llmperf"); how often it called the tool is not said: without end
+# the settings of the sample (docs/measurement.md, "llmperf"); it does not state its number of calls: CALLS is a choice
 INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
-MAX_MEASURE_S = 2 * 3600  # then no further call is begun, however slow the servers are
+MAX_MEASURE_S = 2 * 3600  # then no further call begins, however slow the servers are
 S3_RETRY_S = 1800
-# next to those: a node, Ray's start (10 minutes), the call under way (18); what is over takes the files along
+# in addition: a node, Ray's start (10 minutes), the call under way (18); a later end loses the files
 DEADLINE_S = MAX_MEASURE_S + S3_RETRY_S + 5400
-RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
+RETRIES = 3  # of the storing container: the measuring one ends well in any case
 # no CPU limit: throttling would be measured as the servers' latency
 MEMORY, CPU = f"{LLMPERF_MEMORY_MIB // 1024}Gi", str(LLMPERF_CPU_M // 1000)
 DISK_GIB = 2
-SHM = "256Mi"  # Ray's object store (100 MB) lies there; a pod's own is 64 MiB
+SHM = "256Mi"  # Ray's object store (100 MB) is there; a pod's default is 64 MiB
 MEASURE, KEEP = "measure", "keep"
 RESULTS = f"{names.WORK_MOUNT}/results"
 

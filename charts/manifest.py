@@ -10,7 +10,7 @@ COMPONENT = "app.kubernetes.io/component"
 NAME = "app.kubernetes.io/name"
 SYNC_WAVE = "argocd.argoproj.io/sync-wave"
 
-# what waits for a person or for a node is no fault of a sync
+# an object that waits for a person or for a node is no fault of a sync
 IGNORE_HEALTH = {"argocd.argoproj.io/ignore-healthcheck": "true"}
 
 Object = dict[str, Any]
@@ -24,7 +24,7 @@ def build_object(
     """Return one object: its head, metadata in alphabetical order, then `body`.
 
     Args:
-        wave: orders it in an Argo CD sync; elsewhere it says nothing.
+        wave: its place in an Argo CD sync; ignored elsewhere.
     """
     wave_annotation = {} if wave is None else {SYNC_WAVE: str(wave)}
     metadata = {
@@ -41,6 +41,6 @@ def build_object(
 def object_labels(name: str, component: str) -> dict[str, str]:
     """Return the labels of one object.
 
-    `managed-by` is left out because it differs by door, and `instance` because Argo CD may track by it.
+    `managed-by` is left out because it differs by delivery, and `instance` because Argo CD may track by it.
     """
     return {NAME: name, COMPONENT: component, **PART_OF}

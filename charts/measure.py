@@ -1,10 +1,10 @@
 """Measuring and judging: two suspended CronJobs of the run image, of which the runner makes Jobs, one a round.
 
-Invariant: what times tokens has a processor to itself and no right to raise anything; it writes results alone, and
-talks to the servers of its own namespace, as `bench` may.
+Invariant: the process that times tokens has a processor to itself and no right to raise anything. It writes results
+alone, and talks to the servers of its own namespace, as `bench` may.
 
-What a Job does stands in the one variable that the CronJob leaves empty: the runner fills it in. Nothing is tried again
-by Kubernetes, because a round that failed is another round of the journal.
+A Job's task is in the one variable that the CronJob leaves empty; the runner fills it in. Kubernetes retries nothing,
+because a round that failed is another round of the journal.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import RUN
 from tandem.spec.system_jobs import BENCH_CPU_M, BENCH_MEMORY_MIB, JUDGE_JOB, MEASURE_JOB
 
-TASK_VARIABLE = "TANDEM_TASK"  # as tandem/run/run_values.py has it
-# the longest of a Job, S3 that is away for half an hour included; the runner's own deadlines come before
+TASK_VARIABLE = "TANDEM_TASK"  # as in tandem/run/run_values.py
+# maximum of a Job, half an hour without S3 included; the runner's own deadlines come before
 DEADLINES_S = {MEASURE_JOB: 4 * 3600, JUDGE_JOB: 2 * 3600}
-DISK_GIB = 8  # of every round's records, which the judge brings back
+DISK_GIB = 8  # of every round's records, which the judge downloads
 
 
 def build_bench_jobs(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:

@@ -1,31 +1,30 @@
-"""Who may talk to whom inside an experiment's namespace.
+"""Allowed traffic inside an experiment's namespace.
 
 Invariant: one policy denies everything, and each of the others admits one thing.
 
-A server needs no way out. Model and artifact are local files, and whoever reads them from S3 is the Mountpoint
-pod in its own namespace, with a token that the kubelet gives the CSI driver for this pod's service account:
-neither S3 nor the Pod Identity agent (169.254.170.23) is called from here, so neither is admitted. That also
-keeps the account's credentials out of reach of whoever breaks into an old vLLM. Probes come from the
-node, which a network policy never stops.
+A server needs no way out. Model and artifact are local files. The Mountpoint pod in its own namespace reads them from
+S3, with a token that the kubelet gives the CSI driver for this pod's service account. The server calls neither S3 nor
+the Pod Identity agent (169.254.170.23), so neither is admitted. That also keeps the account's credentials from anybody
+who breaks into an old vLLM. Probes come from the node, which a network policy never stops.
 
-Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of its namespace and,
-to keep and to publish what it measured, S3 and CloudWatch; each asks the agent for its role. A policy of
-addresses cannot name any of these services: S3 answers from public ranges that change, also behind a gateway
-endpoint, and neither an AWS prefix list nor a host name fits into a NetworkPolicy (the VPC CNI knows host names
-on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open
-HTTPS to any public address. What it means for the compile pod, which runs third-party code over the model: with
-a NAT gateway that code can send what it sees to anybody who listens on 443. It cannot store it in somebody else's
-bucket of the region: the policy on the S3 endpoint of a new network admits writes to this environment's bucket alone
-(stacks/network.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
+Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of its namespace and, to
+store and to publish its figures, S3 and CloudWatch; each gets its role from the agent. A policy of addresses cannot
+name any of these services. S3 answers from public ranges that change, also behind a gateway endpoint, and neither an
+AWS prefix list nor a host name fits into a NetworkPolicy (the VPC CNI knows host names on EKS Auto Mode alone:
+docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open HTTPS to any public address.
+The consequence for the compile pod, which runs third-party code over the model: with a NAT gateway that code can send
+any data that it sees to any listener on port 443. It cannot store data in somebody else's bucket of the region: the
+policy on the S3 endpoint of a new network admits writes to this environment's bucket alone (stacks/network.py). Without
+NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
 
-No private address is admitted but where a service answers. In a new network that is the VPC's range, for staging and
-the bench, where there are interface endpoints; else neither the Kubernetes API nor any pod or node is in their reach.
-In an existing one the ranges of `network.cidr` and `network.secondary_cidrs` are, for all three, because S3 too may
-answer from an interface endpoint there. A hub of the operator's own may be at any address, so staging may call its port
-everywhere but on the node.
+A private address is admitted only if a service answers there. In a new network with interface endpoints that is the
+VPC's range, for staging and the bench; otherwise neither the Kubernetes API nor any pod or node can be reached.
+In an existing network the ranges of `network.cidr` and `network.secondary_cidrs` are admitted, for all three, because
+S3 too may answer from an interface endpoint there. The operator's own hub may be at any address, so staging may call
+its port everywhere but on the node.
 
-The runner, in a namespace of its own, calls AWS, and the Kubernetes API, which answers inside the VPC at addresses that
-EKS chooses: so it may open HTTPS in the VPC's ranges in every network. Nobody may call it.
+The runner, in its own namespace, calls AWS, and the Kubernetes API, which answers inside the VPC at addresses that EKS
+chooses. So it may open HTTPS in the VPC's ranges in every network. Nobody may call it.
 """
 
 from __future__ import annotations
@@ -39,16 +38,16 @@ from tandem.spec.names import SERVER_PORT
 
 SERVER, BENCH, STAGE, COMPILE, RUNNER = "server", "bench", "stage", "compile", "runner"  # component labels of pods
 METRICS_NAMESPACE = "amazon-cloudwatch"  # namespace of the add-on amazon-cloudwatch-observability
-NAMESPACE_NAME = "kubernetes.io/metadata.name"  # every namespace carries its own name; nobody else can write it
+NAMESPACE_NAME = "kubernetes.io/metadata.name"  # every namespace has its own name; nobody else can write it
 HTTPS = 443
 ANYWHERE = "0.0.0.0/0"
 # the Pod Identity agent on the pod's own node (EKS user guide, "Set up the Amazon EKS Pod Identity Agent")
 AGENT, AGENT_PORT = "169.254.170.23/32", 80
 LINK_LOCAL = "169.254.0.0/16"  # the metadata service of the node, among others
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # RFC 1918 and RFC 6598
-# the Service of the Kubernetes API, the first of the service range, which EKS takes of two where none is named (EKS API
-# reference, KubernetesNetworkConfigRequest). Whether a policy sees this address or the API's own behind it "is not
-# defined" (kubernetes.io docs/concepts/services-networking/network-policies, ipBlock): so both are admitted
+# the Service of the Kubernetes API: the first address of the service range, which EKS takes from two ranges if none is
+# named (EKS API reference, KubernetesNetworkConfigRequest). Whether a policy sees this address or the API's own behind
+# it "is not defined" (kubernetes.io docs/concepts/services-networking/network-policies, ipBlock): both are admitted
 API_SERVICES = ("10.100.0.1/32", "172.20.0.1/32")
 
 
@@ -80,7 +79,7 @@ def build_runner_policies(environment: Environment) -> dict[str, Object]:
 
 
 def _build_closed_policies() -> dict[str, Object]:
-    """Return the policies that deny everything in a namespace but the names of services."""
+    """Return the policies that deny everything in a namespace except DNS."""
     resolver = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "kube-system"}}, **_pods("k8s-app", "kube-dns")}
     dns_rule = {"to": [resolver], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
     return {
@@ -90,7 +89,7 @@ def _build_closed_policies() -> dict[str, Object]:
 
 
 def _list_public_rules() -> list[Object]:
-    """Return the rules that reach the Pod Identity agent, and every public address by HTTPS."""
+    """Return the rules for the Pod Identity agent, and for every public address by HTTPS."""
     https = _build_rule([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
     return [_build_rule([_address(AGENT)], AGENT_PORT), https]
 

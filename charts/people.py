@@ -1,16 +1,16 @@
-"""What operator, engineer and viewer may do in the cluster, and what may run there as whom.
+"""Rights of operator, engineer and viewer in the cluster, and the pods that may run there with guarded accounts.
 
 Invariant: each Role is rows of tandem/ops/people/cluster_rights.py and no more; nothing here gives rights to a program.
-An admin needs none of it: EKS's own cluster-admin policy is his from the first deploy. The others can do nothing before
-these objects are applied. A pod of tandem-stage or tandem-compile runs rendered images, commands and arguments, whoever
-made it; and a Job with such an account is a copy of a CronJob of its namespace, environment variables, volumes and
-annotations included. Whoever applies what is rendered, and the controllers that make pods of it, are not asked.
+An admin needs none of them and has EKS's own cluster-admin policy from the first deploy. The others have no right
+before these objects are applied. A pod of tandem-stage or tandem-compile runs rendered images, commands and arguments,
+whoever made it. A Job with such an account is a copy of a CronJob of its namespace, environment variables, volumes and
+annotations included. The policies skip those who apply rendered objects, and the controllers that make pods of them.
 
 Two admission policies, because each knows what the other cannot. A Job is compared with the CronJobs themselves, as
 parameters: nothing is written twice. Parameters of one policy must all admit an object, so none of them can say that
-the CronJob which a Job names exists; and an object of another kind has no CronJob to be compared with. Therefore a
-ConfigMap in each experiment's namespace holds the words of each rendered pod, and whatever makes pods is compared with
-it.
+the CronJob which a Job names exists; and an object of another kind has no CronJob for a comparison. Therefore a
+ConfigMap in each experiment's namespace holds the words of each rendered pod, and any object that makes pods is
+compared with it.
 
 Sources: kubernetes.io docs/reference/access-authn-authz/validating-admission-policy (stable since 1.30), and its
 reference of ParamRef: without a namespace the parameters are those of the object's own namespace.
@@ -51,7 +51,7 @@ _TEMPLATE = (
     "(has(object.spec.jobTemplate) ? object.spec.jobTemplate.spec.template : "
     "has(object.spec.template) ? object.spec.template : object)"
 )
-# as `_spell_words` spells a container
+# a container in the form of `_spell_words`
 _WORDS = """
 (['i' + string(size(c.image)) + ':' + c.image]
 + (has(c.command) ? c.command.map(w, 'c' + string(size(w)) + ':' + w) : [])
@@ -67,7 +67,7 @@ def render_people(
     """Return the objects of people's rights: those of the cluster, then those of each namespace.
 
     Args:
-        charts_by_experiment: experiment -> chart -> its objects, of which the admission policies are made.
+        charts_by_experiment: experiment -> chart -> its objects, the source of the admission policies.
     """
     policies = (_build_object(ADMISSION_API, *row) for row in _list_policies(environment))
     objects = {"cluster": [*_build_roles("everywhere", None), *policies]}
@@ -84,7 +84,7 @@ def _build_object(api: str, kind: str, name: str, body: Object, namespace: str |
 
 
 def _build_roles(scope: NamespaceScope, namespace: str | None) -> Iterator[Object]:
-    """Yield the role and the binding of each kind of people that has a right in `scope` which no kind before has.
+    """Yield role and binding of each kind of people with a right in `scope` that no kind before has.
 
     The kinds after it are bound to its role as well.
     """
@@ -123,7 +123,7 @@ def summarize_commands(objects: Iterable[Object]) -> dict[str, str]:
 
 
 def _spell_words(container: Object) -> str:
-    """Return image, command and arguments, each behind its kind and its length: no other words are spelt alike."""
+    """Return image, command and arguments, each after its kind and length, so that different words never look alike."""
     kinds = {"i": [container["image"]], "c": container.get("command", []), "a": container.get("args", [])}
     return " ".join(f"{kind}{len(word)}:{word}" for kind, words in kinds.items() for word in words)
 
@@ -191,7 +191,7 @@ _IN_EXPERIMENT = f"request.namespace.startsWith('{names.NAMESPACE_PREFIX}')"
 def _list_account_conditions(environment: Environment) -> dict[str, str]:
     """Return the conditions of a policy on the guarded accounts: name and expression of each.
 
-    Kubernetes' own controllers act by accounts of kube-system, or where that is switched off by one name
+    Kubernetes' own controllers use accounts of kube-system, or one name if that is switched off
     (kube-controller-manager reference, --use-service-account-credentials).
     """
     namespaces, groups = ["kube-system", RUNNER_NAMESPACE], []
@@ -224,7 +224,7 @@ def _build_policy(
         resources: API group -> resources.
         conditions, variables: name -> expression.
         validations: expression -> message.
-        parameter: apiVersion and kind of what an object is compared with.
+        parameter: apiVersion and kind of the objects for the comparison.
     """
     rules = [
         {

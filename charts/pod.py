@@ -1,9 +1,9 @@
-"""What pods share: containers of the tools image, volumes and devices, and the CronJob that holds what runs to an end.
+"""Common parts of pods: containers of the tools image, volumes and devices, and the CronJob of any finite work.
 
-Invariant: a container of the tools image satisfies the `restricted` Pod Security Standard by itself, writes to local
-disk of its own pod only, and holds no credential beyond its pod's role. No schedule ever starts anything: a Job's
-template can never be changed once made and a synced Job would run at every deploy, so what runs to an end is declared
-as a suspended CronJob, of which the runner or `kubectl create job` makes Jobs.
+Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard, writes only to the
+local disk of its own pod, and holds no credential beyond its pod's role. No schedule ever starts anything. A Job's
+template can never be changed, and a synced Job would run at every deploy. So finite work is declared as a suspended
+CronJob, of which the runner or `kubectl create job` makes Jobs.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
 
 WAVE = 3  # of servers and CronJobs: a sync that waited for a suspended object would wait for ever
 NEVER_SCHEDULE = "0 0 31 2 *"  # no February has this day; the field must be filled, even of a suspended CronJob
-JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for whoever looks after a weekend
-# A CronJob deletes finished Jobs beyond these, those made by hand too; left out, it keeps 3 and 1
+JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for a person who looks after a weekend
+# A CronJob deletes finished Jobs beyond these numbers, also those made by hand; the defaults are 3 and 1
 JOB_HISTORY_LIMIT = 10
-USER = 65532  # the image's own, said here so that a pod proves it without the image
+USER = 65532  # the image's own, repeated here so that a pod proves it without the image
 RESTRICTED_SECURITY = {
     "allowPrivilegeEscalation": False,
     "capabilities": {"drop": ["ALL"]},
@@ -39,9 +39,9 @@ RESTRICTED_SECURITY = {
     "runAsUser": USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-# By serving.capabilities: what a container of a runtime's image may do. Root stays, the Neuron images run as it. The
-# last is what AWS starts this image with (aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 2,
-# 2026-08-21); Kubernetes forbids no escalation to a container with SYS_ADMIN.
+# By serving.capabilities: capabilities of a container of a runtime's image. Root stays, because the Neuron images need
+# it. The last set is AWS's for this image (aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 2,
+# 2026-08-21); Kubernetes cannot forbid escalation to a container with SYS_ADMIN.
 RUNTIME_SECURITY: dict[str, dict[str, Any]] = {
     "none": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     "runtime-default": {"allowPrivilegeEscalation": False},
@@ -57,7 +57,7 @@ WORK = {"name": "work", "mountPath": names.WORK_MOUNT}
 MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
 ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
 SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
-# a refusal's last line then stands in `kubectl describe pod`
+# so that the last line of a refusal appears in `kubectl describe pod`
 LAST_WORDS = "FallbackToLogsOnError"
 
 
@@ -68,13 +68,13 @@ def build_cron_job(
     """Return a suspended CronJob in the experiment's namespace.
 
     Args:
-        component: the label that network policies select by.
-        annotations: for whoever looks at it.
-        deadline_s: most seconds from the Job's making, waiting for a node included.
-        retries: failures of a container or a pod that are made good before the Job has failed.
+        component: the label for network policies.
+        annotations: for people who look at the CronJob.
+        deadline_s: most seconds from the Job's creation, the wait for a node included.
+        retries: failures of a container or a pod that are tolerated before the Job fails.
         pod: its spec.
-        credentials_skipped_by: a container that gets none of the pod's role.
-        is_for_people: whether a Job that somebody makes of it does something by itself; then it says how.
+        credentials_skipped_by: a container that gets no credentials of the pod's role.
+        is_for_people: whether a Job that a person makes of it works without other input; then annotations say how.
     """
     labels = {NAME: name, COMPONENT: component, **PART_OF}
     skip = {"annotations": {SKIP_CREDENTIALS: credentials_skipped_by}} if credentials_skipped_by else {}
@@ -90,7 +90,7 @@ def build_cron_job(
             "spec": {
                 "activeDeadlineSeconds": deadline_s,
                 "backoffLimit": retries,
-                # a second pod only once the first is gone: it holds the devices, and what it has on local disk
+                # a second pod only after the first is gone, because that has the devices and the files on local disk
                 "podReplacementPolicy": "Failed",
                 "ttlSecondsAfterFinished": JOB_TTL_S,
                 "template": {"metadata": {"labels": labels, **skip}, "spec": pod},
@@ -105,7 +105,7 @@ def build_cron_job(
 
 
 def pod_head(account: str, **lifecycle: str | int) -> Object:
-    """Return what every pod says: its account, whose token no container needs, how it ends, the system call filter."""
+    """Return the common fields of pods: account, no token, end, and the system call filter."""
     return {
         "serviceAccountName": account,
         "automountServiceAccountToken": False,
@@ -123,9 +123,9 @@ def build_tool_container(
 
     Args:
         arguments: the command and its options; they follow the image's entrypoint.
-        variables: next to the region.
-        mounts: next to /work, the home of whatever the command writes.
-        requests, limits: next to those of memory.
+        variables: in addition to the region.
+        mounts: in addition to /work, the home of all files of the command.
+        requests, limits: in addition to those of memory.
     """
     memory = {"memory": f"{TOOLS_MEMORY_MIB}Mi"}
     return {
@@ -146,12 +146,12 @@ def env_variable(name: str, value: str) -> Object:
 
 
 def holder_variables() -> list[Object]:
-    """Return the variables that tell a run from every other: its Job's name, and the Job's uid.
+    """Return the variables that identify a run: its Job's name, and the Job's uid.
 
-    The uid, because a Job of the same name can be made again once the first is gone.
+    The uid is needed because a Job of the same name can be made again after the first is gone.
     """
     labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
-    # apiVersion is what the API server would fill in, and a fieldRef has one owner as a whole
+    # apiVersion as the API server would set it, because a fieldRef has one owner as a whole
     label_variables = [
         {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}}}
         for name, label in labels.items()
@@ -166,14 +166,14 @@ def key_variable(key: ArtifactKey) -> Object:
 
 
 def stage_commands_variable(experiment: Experiment, models: Iterable[ModelConfig]) -> Object:
-    """Return the variable that says, by model, which command stages it."""
+    """Return the variable with the staging command of each model."""
     namespace = names.experiment_namespace(experiment)
     commands = {model.full_id(): names.start_command(namespace, names.stage_job_name(model)) for model in models}
     return env_variable("TANDEM_STAGE_JOBS", json.dumps(commands))
 
 
 def variant_models(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> list[ModelConfig]:
-    """Return the models that a variant serves: the target, and the draft where there is one."""
+    """Return the models that a variant serves: the target, and the draft if there is one."""
     return [catalogue.models[name] for name in (experiment.target, variant.draft) if name]
 
 
@@ -188,13 +188,13 @@ def list_options(options: Mapping[str, object]) -> list[str]:
 
 
 def runtime_image(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:
-    """Return what the runtime's containers pull, at compile and at serve."""
+    """Return the image of the runtime's containers, for compile and serve."""
     reference = catalogue.runtimes[experiment.runtime].image.reference
     return pull_name(reference, catalogue.digests.find_digest(reference), environment.registry_mirrors)
 
 
 def device_claim(environment: Environment, experiment: Experiment) -> Object:
-    """Return the pod's claim on devices, the same at compile and at serve: an artifact is bound to the LNC."""
+    """Return the pod's claim on devices, the same for compile and serve: an artifact depends on the LNC."""
     template = template_name(environment.capacity.instance_type, experiment.serving)
     return {"name": CLAIM, "resourceClaimTemplateName": template}
 

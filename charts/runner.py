@@ -1,11 +1,11 @@
-"""The runner: one pod that takes requests from the bucket and runs experiments, and what it may do in the cluster.
+"""The runner: one pod that takes requests from the bucket and runs experiments, and its rights in the cluster.
 
-Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales Deployments where
-experiments live, and reads; it writes to no node. The Deployment starts no second one while the first lives (Recreate);
-where one does live, as on a node that Kubernetes lost, `runner.json` decides. Nobody may call it. It knows its specs
-from a ConfigMap, not from its image; another digest of them is another pod.
+Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales Deployments in the
+experiments' namespaces, and reads; it writes to no node. The Deployment starts no second one while the first lives
+(Recreate). If one still lives, e.g. on a node that Kubernetes lost, `runner.json` decides. Nobody may call it. Its
+specs are in a ConfigMap, not in its image; another digest of them is another pod.
 
-Its token of the Kubernetes API is the only one in a pod of ours.
+Its token of the Kubernetes API is the only one in our pods.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FOLDER = "runner"
 WAVE, POD_WAVE = 0, 1
 SPECS, SPECS_MOUNT = "specs", "/specs"
 DIGEST_CHARACTERS = 16
-TERMINATION_S = 60  # it hears SIGTERM, and ends what it is writing
+TERMINATION_S = 60  # after SIGTERM it finishes the current write
 DISK_GIB = 1
 
 
@@ -64,7 +64,7 @@ def _build_object(api: str, kind: str, name: str, body: Object, *, namespace: st
 
 
 def _build_specs(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, str]:
-    """Return the files of what is declared, by the keys of their ConfigMap: a key has no slash."""
+    """Return the declared files by the keys of their ConfigMap: a key has no slash."""
     return {
         "environment.yaml": dump_record_yaml(environment),
         **{f"experiment.{experiment.name}.yaml": dump_record_yaml(experiment) for experiment in experiments},
@@ -89,7 +89,7 @@ def _build_deployment_spec(environment: Environment, specs: dict[str, str]) -> O
     pod_metadata = {"annotations": {"tandem/specs": digest}, "labels": labels}
     return {
         "replicas": 1,
-        "strategy": {"type": "Recreate"},  # never two at once, not even while one is replaced
+        "strategy": {"type": "Recreate"},  # never two at once, not even during a replacement
         "selector": {"matchLabels": {NAME: RUNNER}},
         "template": {"metadata": pod_metadata, "spec": _build_pod(environment, list(specs))},
     }

@@ -1,8 +1,8 @@
 """The servers: one Deployment and one Service per variant.
 
-Invariant: the pods of two variants differ in their names, their raise label, their speculation fields and their
-artifact, in nothing else; no server starts before its artifact was compared with what it is told; and who runs an
-experiment owns the number of pods, so no manifest states `replicas`.
+Invariant: the pods of two variants differ only in their names, their raise label, their speculation fields and their
+artifact. No server starts before its artifact was compared with its settings. The runner of an experiment owns the
+number of pods, so no manifest states `replicas`.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.server_command import build_server_command
 from tandem.spec.variant_key import compute_artifact_key
 
-# The largest there is, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
-# node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util, HasProgressDeadline).
+# The maximum, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a node for weeks, and
+# that is no failed rollout (k8s.io/kubernetes deployment util, HasProgressDeadline).
 NO_DEADLINE_S = 2_147_483_647
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 LABEL_CHARACTERS = 63
 CONTAINER, ADMIT = "vllm", "admit"
 BUCKET_VOLUME_MOUNT = {"name": "stored", "mountPath": names.BUCKET_ARTIFACT_MOUNT, "readOnly": True}
-LINK_GIB = 1  # an artifact that is read from the mount is a link on local disk
+LINK_GIB = 1  # an artifact on the mount is a link on local disk
 # A warm start reads the weights from S3 and loads a compiled artifact: minutes. An hour leaves room for the largest
-# model and still ends a start that never will.
+# model and still ends a start that never succeeds.
 STARTUP_PERIOD_S = 10
 STARTUP_FAILURES = 360
 COMPLETION_TIMEOUT_S = 60
@@ -47,7 +47,7 @@ def build_servers(environment: Environment, experiment: Experiment, catalogue: C
     for variant in experiment.all_variants():
         labels, selector = object_labels(variant.name, SERVER), {NAME: variant.name, COMPONENT: SERVER}
         deployment = {
-            # a rolling update deadlocks: the new pod waits for the devices that the old one holds
+            # a rolling update deadlocks: the new pod waits for the old one's devices
             "strategy": {"type": "Recreate"},
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": NO_DEADLINE_S,
@@ -79,7 +79,7 @@ def build_servers(environment: Environment, experiment: Experiment, catalogue: C
 
 
 def speculation_labels(variant: Variant) -> dict[str, str]:
-    """Return what `kubectl get deploy -L` shows: mode, draft and window, spelt as far as a label can."""
+    """Return the labels for `kubectl get deploy -L`: mode, draft and window, as far as a label can spell them."""
     draft = (variant.draft or "none").rpartition("/")[2][:LABEL_CHARACTERS].strip("-_.")
     return {
         "tandem/mode": variant.mode,
@@ -89,10 +89,10 @@ def speculation_labels(variant: Variant) -> dict[str, str]:
 
 
 def _single_pod_affinity(selector: dict[str, str]) -> Object:
-    """Return the affinity that leaves a second pod of a variant without a node, wherever the first one stands.
+    """Return the affinity that leaves a second pod of a variant without a node, wherever the first one runs.
 
-    A Service would send half of a measurement to it. Every node of a cluster is in one region (kubernetes.io
-    docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
+    A Service would send half of a measurement to the second pod. Every node of a cluster is in one region
+    (kubernetes.io docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
     """
     term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "topology.kubernetes.io/region"}
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
@@ -109,7 +109,7 @@ def build_server_pod(
     has_local_copy = is_cache or serving.copy_artifact
     local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
     command, memory = build_server_command(experiment, variant, catalogue), f"{serving.memory_gib}Gi"
-    # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
+    # a cache keeps locks; everything else is read only, so that a server that would compile ends at once
     artifact_mount = pod.ARTIFACT if is_cache else {**pod.ARTIFACT, "readOnly": True}
     server = {
         "name": CONTAINER,
@@ -138,7 +138,7 @@ def build_server_pod(
         **pod.pod_head(names.SERVE_ACCOUNT, terminationGracePeriodSeconds=GRACE_S),
         "nodeSelector": {
             pod.INSTANCE_TYPE: environment.capacity.instance_type,
-            # set on a node by whoever raised it, for this variant: a waiting pod takes nobody else's node
+            # the raise sets it on a node for this variant: a waiting pod takes nobody else's node
             names.raise_label(variant): experiment.name,
         },
         "tolerations": [pod.TOLERATION],
@@ -162,9 +162,9 @@ def build_server_pod(
 def _build_admit_container(
     environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
 ) -> Object:
-    """Return the init container that lets the server start with its own artifact, or says why not.
+    """Return the init container that lets the server start with its own artifact, or reports why not.
 
-    It reads mounts and nothing else, so it needs neither a way out nor a credential.
+    It only reads mounts, so it needs neither a way out nor a credential.
     """
     key = compute_artifact_key(experiment, variant, catalogue)
     models = pod.variant_models(experiment, variant, catalogue)
@@ -183,11 +183,11 @@ def _build_admit_container(
 
 
 def build_probes(model: str) -> dict[str, Object]:
-    """Return when a server that serves `model` counts as started, ready and alive.
+    """Return the probes that decide when a server of `model` counts as started, ready and alive.
 
     Started means that the device answered once. On Neuron `/health` proves the process, not the device (the plugin's
-    own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe asks for one token; the later ones
-    must cost a measurement nothing and ask `/health`.
+    own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests one token. The later ones
+    must cost a measurement nothing and request `/health`.
     """
     health = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
     return {
@@ -198,12 +198,12 @@ def build_probes(model: str) -> dict[str, Object]:
             "failureThreshold": STARTUP_FAILURES,
         },
         "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
-        # two minutes of silence: a restart in the middle of a run costs more than a late one
+        # two minutes of silence: a restart during a run costs more than a late one
         "livenessProbe": {**health, "periodSeconds": 15, "failureThreshold": 8},
     }
 
 
 def probe_program(model: str) -> str:
-    """Return the Python program that asks the server for one token and fails unless it comes."""
+    """Return the Python program that requests one token from the server and fails without it."""
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0})
     return PROGRAM.format(port=names.SERVER_PORT, body=body, timeout=COMPLETION_TIMEOUT_S - 5)

@@ -1,10 +1,11 @@
 """Staging: one suspended CronJob for each model snapshot of an experiment.
 
-Invariant: the pod satisfies the `restricted` Pod Security Standard and needs no accelerator; a token of the hub
-is named by its secret and never stands in a manifest.
+Invariant: the pod satisfies the `restricted` Pod Security Standard and needs no accelerator. A manifest names the
+    secret
+of a hub's token, and never holds the token.
 
-Two experiments that share a model have a CronJob each, in their own namespaces: who comes second finds the
-snapshot there and ends at once.
+Two experiments that share a model have a CronJob each, in their own namespaces: the second one finds the snapshot and
+ends at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tandem.spec.model import ModelConfig
 from tandem.spec.system_jobs import STAGE_CPU_M
 
 DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
-RETRIES = 6  # every retry goes on where the last one ended
+RETRIES = 6  # every retry continues where the last one ended
 
 
 def build_stage_jobs(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
@@ -49,7 +50,7 @@ def _build_pod(environment: Environment, model: ModelConfig) -> Object:
         variables=[
             *pod.holder_variables(), *(pod.env_variable(name, value) for name, value in hub_variables.items() if value),
         ],
-        # the limit keeps cluster DNS alive, which runs on the same small nodes
+        # the limit protects cluster DNS, which runs on the same small nodes
         requests={"cpu": f"{STAGE_CPU_M}m", "ephemeral-storage": f"{disk}Gi"}, limits={"cpu": "1"},
     )  # fmt: skip
     return {

@@ -1,11 +1,11 @@
 """The bucket's prefixes as read-only volumes, one of models, one per compiled artifact; and each artifact's key.
 
-Invariant: a server can read what it is told to serve and write nothing; a stale artifact then fails at once
-instead of being compiled again for hours.
+Invariant: a server can read the files that it must serve and write nothing. So a stale artifact fails at once, and no
+server compiles it again for hours.
 
-The models volume is all of `models/` because a variant with a draft reads two snapshots and the baseline one:
-a volume per snapshot would make their pods differ in more than speculation. The key of an artifact is 1,300 characters
-that three containers carry: it stands once, in a ConfigMap that is named by its digest and can never be changed.
+The models volume is all of `models/` because a variant with a draft reads two snapshots and the baseline one: with a
+volume per snapshot their pods would differ in more than speculation. Three containers need the key of an artifact, of
+1,300 characters. It is stored once, in a ConfigMap that is named by its digest and can never be changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tandem.spec.variant_key import compute_artifact_key
 
 WAVE = 2
 DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIGURATION.md, 2026-08
-CAPACITY = "1Gi"  # Kubernetes wants a size; the driver ignores it
+CAPACITY = "1Gi"  # Kubernetes requires a size; the driver ignores it
 
 
 def build_storage(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
@@ -40,7 +40,7 @@ def build_storage(environment: Environment, experiment: Experiment, catalogue: C
         volume = _build_volume_spec(name, namespace, prefix, environment, catalogue)
         claim = {
             "accessModes": ["ReadOnlyMany"],
-            "storageClassName": "",  # static: left out, it would be the cluster's default class
+            "storageClassName": "",  # static: without it the cluster's default class would apply
             "volumeName": name,
             "resources": {"requests": {"storage": CAPACITY}},
         }
@@ -60,9 +60,9 @@ def _build_volume_spec(
 ) -> Object:
     """Return a volume of one prefix.
 
-    Mountpoint sizes its requests for 10 Gbit/s where it cannot ask the node what it is, and with a pod's credentials
-    the driver takes the metadata service from it (awslabs/mountpoint-s3-csi-driver issue 561): so its throughput, the
-    most that the first network card of the accelerator nodes carries, is said here where it is known.
+    Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a pod's credentials the
+    driver blocks its access to the metadata service (awslabs/mountpoint-s3-csi-driver issue 561). So its throughput,
+    the maximum of the first network card of the accelerator nodes, is set here if known.
     """
     gbps = catalogue.instances.instances[environment.capacity.instance_type].network_card_gbps.value
     return {
@@ -70,8 +70,8 @@ def _build_volume_spec(
         "accessModes": ["ReadOnlyMany"],
         "persistentVolumeReclaimPolicy": "Retain",
         "claimRef": {"namespace": namespace, "name": name},
-        # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
-        # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
+        # allow-other: files belong to the Mountpoint pod, 0644 and 0755, and two other users read them, the runtime as
+        # root and the tools; without it the driver admits only root (its pkg/driver/node)
         "mountOptions": [
             "read-only",
             "allow-other",
@@ -81,10 +81,10 @@ def _build_volume_spec(
         ],
         "csi": {
             "driver": DRIVER,
-            "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating
+            "volumeHandle": name,  # with two volumes of one handle, pods hang in ContainerCreating
             "volumeAttributes": {
                 "bucketName": names.bucket_name(environment),
-                # the role of the pod's service account, which reads; never the driver's own
+                # the role of the pod's service account, which reads; never the driver's own role
                 "authenticationSource": "pod",
             },
         },

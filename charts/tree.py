@@ -1,7 +1,7 @@
-"""The door of GitOps: the charts' objects as a tree of YAML files with kustomizations.
+"""Files for GitOps: the charts' objects as a tree of YAML files with kustomizations.
 
-Invariant: the same specs give the same bytes, and the tree below an environment's folder holds these files and
-no other, so that a diff of the tree is a diff of what runs.
+Invariant: the same specs give the same bytes, and the tree below an environment's folder holds only these files, so
+that a diff of the tree is a diff of the cluster's objects.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from tandem.spec.faults import SpecError, SpecFault
 
 KUSTOMIZATION = "kustomization.yaml"
 FIRST_KEYS = ("apiVersion", "kind", "metadata", "spec")
-WIDTH = 1_000_000  # characters: no line is ever folded, so that a diff shows a changed value and nothing else
+WIDTH = 1_000_000  # characters: no line is ever folded, so that a diff shows only changed values
 
 
 def write_tree(
     environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue, out: Path
 ) -> list[Path]:
-    """Write the environment's tree below `out` and remove what no longer belongs to it.
+    """Write the environment's tree below `out` and remove files that no longer belong to it.
 
     Returns:
-        The files written or removed, relative to `out`; those that were right already are left alone.
+        The files written or removed, relative to `out`; unchanged ones are left out.
 
     Raises:
-        SpecError: the folder holds files, and no kustomization: it is somebody else's, and nothing is removed.
+        SpecError: the folder holds files, but no kustomization: it is somebody else's, and nothing is removed.
     """
     wanted_texts = render_files(environment, experiments, catalogue)
     _refuse_foreign_folder(out / environment.name)
@@ -66,7 +66,7 @@ def list_stale_files(
 
 
 def list_orphan_folders(environments: Iterable[str], out: Path) -> list[str]:
-    """Return the folders below `out` that are trees of ours for environments that are declared no more."""
+    """Return the folders below `out` that are our trees of environments that are no longer declared."""
     trees = {path.parent.name for path in out.glob(f"*/{KUSTOMIZATION}")}
     return sorted(trees - set(environments))
 
@@ -101,7 +101,7 @@ def _render_folder(folder: Path, name: str, objects: list[Object]) -> dict[Path,
 def render_chart(name: str, objects_json: str) -> str:
     """Return objects as YAML, as cdk8s renders them: each once by kind and name, in their order.
 
-    Environments that host the same experiments have many charts alike, and share what is rendered.
+    Environments with the same experiments have many equal charts, and share the rendered text.
     """
     chart = cdk8s.Chart(cdk8s.App(), name, disable_resource_name_hashes=True)
     objects = json.loads(objects_json)
@@ -112,7 +112,7 @@ def render_chart(name: str, objects_json: str) -> str:
             chart, identity, api_version=body["apiVersion"], kind=body["kind"],
             metadata=cdk8s.ApiObjectMetadata(**metadata),
         )  # fmt: skip
-    # ApiObject takes the head alone from Python; the rest follows here, where it costs no message to Node
+    # ApiObject takes only the head from Python; the rest follows here, where it costs no message to Node
     bodies = [body | head for body, head in zip(objects, chart.to_json(), strict=True)]
     return "---\n".join(
         _dump_yaml({key: body[key] for key in (*FIRST_KEYS, *sorted(set(body) - set(FIRST_KEYS))) if key in body})
@@ -126,7 +126,7 @@ def _render_kustomization(resources: Iterable[str]) -> str:
 
 
 class _BlockDumper(yaml.CSafeDumper):
-    """Several lines as a block, nothing as an anchor; in C, because a tree is mostly YAML to write."""
+    """A dumper that writes several lines as a block, and no anchors; in C, because a tree is mostly YAML to write."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True

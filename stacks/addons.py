@@ -1,6 +1,6 @@
-"""The cluster's add-ons, each at the version the data files give.
+"""The cluster's add-ons, each at the version in the data files.
 
-Invariant: what nodes need in order to become ready precedes them; what needs nodes to run follows them.
+Invariant: add-ons that nodes need to become ready precede the nodes; add-ons that need nodes follow them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tandem.spec.environment import Environment
 
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
 AFTER_NODES = ("coredns", "aws-mountpoint-s3-csi-driver")  # Deployments: degraded until a node takes them
-# A policy without the controller that enforces it is silently nothing (EKS user guide, CNI network policy).
+# Without its controller a policy silently has no effect (EKS user guide, CNI network policy).
 CNI_CONFIGURATION = {"enableNetworkPolicy": "true"}
 CNI_ACCOUNT = "aws-node"
 Versions = Mapping[str, str | None]
@@ -52,10 +52,10 @@ def add_addon(
     scope: Construct, name: str, *, cluster_ref: str, versions: Versions,
     configuration: Mapping[str, Any] | None = None, role_arns: Mapping[str, str] | None = None,
 ) -> eks.CfnAddon:  # fmt: skip
-    """Add one add-on; a version of None is left out, and EKS takes its default.
+    """Add one add-on; without a version (None) EKS takes its default.
 
     Args:
-        role_arns: service account of its own pods to role.
+        role_arns: service account of the add-on's pods to role.
     """
     associations = [
         eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role_arn, service_account=account)
@@ -69,5 +69,5 @@ def add_addon(
         addon_version=versions.get(name),
         configuration_values=json.dumps(configuration) if configuration else None,
         pod_identity_associations=associations or None,
-        resolve_conflicts="OVERWRITE",  # the template is what runs; kubectl edits of an add-on do not last
+        resolve_conflicts="OVERWRITE",  # the template decides; kubectl edits of an add-on do not last
     )

@@ -1,7 +1,7 @@
-"""Alarms in CloudFormation: metric alarms that tell nobody, and composite alarms that tell the topic.
+"""Alarms in CloudFormation: metric alarms that notify nobody, and composite alarms that notify the topic.
 
-Invariant: a composite alarm is made after every alarm that it names, and goes before them, because CloudWatch refuses
-a rule of alarms that do not exist and keeps an alarm that a rule still names.
+Invariant: a composite alarm is made after every alarm that it names, and deleted before them: CloudWatch refuses a rule
+of missing alarms, and keeps an alarm that a rule still names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def add_alarms(stack: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> N
     """Add all alarms of an environment, in one fragment.
 
     Args:
-        topic_arn: told when a composite alarm begins, and when it ends.
+        topic_arn: notified when a composite alarm begins, and when it ends.
     """
     fragment, ids = Fragment(), dict[str, str]()
     for alarm in filter(None, (*alarms.alarms, alarms.suppressor)):

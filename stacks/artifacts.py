@@ -11,7 +11,7 @@ from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-UPLOAD_DAYS = 7  # a broken multipart upload is paid for until it is aborted; no staging takes a week
+UPLOAD_DAYS = 7  # a broken multipart upload costs money until it is aborted; no staging takes a week
 
 
 class ArtifactsStack(EnvironmentStack):
@@ -35,7 +35,7 @@ def add_private_bucket(
     scope: Construct, *, name: str, access_logs: s3.IBucket | None = None, noncurrent_days: int = 1,
     expire_days: int | None = None, key_arn: str | None = None,
 ) -> s3.Bucket:  # fmt: skip
-    """Add the bucket of `scope`: versioned, encrypted, private; it speaks TLS only and is kept when its stack goes."""
+    """Add the bucket of `scope`: versioned, encrypted, private, with TLS only; it is kept when its stack is deleted."""
     key = kms.Key.from_key_arn(scope, "Key", key_arn) if key_arn else None
     return s3.Bucket(
         scope,

@@ -1,9 +1,9 @@
 """The Cluster stack: control plane, people, add-ons, system nodes, pods' roles.
 
-Invariant: what EKS leaves open by default is said outright. A principal has one access entry; a rule refuses to name
-one twice, because EKS would. An admin has EKS's own policy, which works from the first minute. The others have a
-Kubernetes group each and no policy: what a group may do is rendered (charts/people.py), and until that is applied it
-may do nothing. No experiment is named, so another changes nothing here.
+Invariant: settings that EKS leaves open by default are explicit. A principal has one access entry; a rule refuses to
+name one twice, because EKS would. An admin has EKS's own policy, which works from the first minute. The others have a
+Kubernetes group each and no policy. charts/people.py renders the rights of a group; until they are applied it has none.
+No experiment is named, so another one changes nothing here.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _Cluster = eks.CfnCluster
 
 
 class ClusterStack(EnvironmentStack):
-    """An EKS cluster that is ready for accelerator nodes and has none, and knows no experiment.
+    """An EKS cluster that is ready for accelerator nodes and has none; it depends on no experiment.
 
     Attributes:
         node_role_arn, security_group_id: as other stacks import them.
-        pod_role_arns: service account to role, as Workloads imports them.
+        pod_role_arns: service account to role, for import by Workloads.
     """
 
     def __init__(
@@ -71,15 +71,15 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
     """Add the cluster, with its key, logs and role."""
     name, settings = names.cluster_name(environment), environment.cluster
     endpoint, is_public = settings.endpoint, settings.endpoint.access == "public"
-    # wraps what the cluster keeps in etcd
+    # encrypts the cluster's secrets in etcd
     key_arn = add_customer_key(
         Construct(scope, "SecretsKey"), environment, alias=f"alias/{name}", description=f"Kubernetes secrets of {name}"
     )
     role = _add_cluster_role(scope, key_arn, environment)
-    # EKS makes this group itself, and then keeps logs for ever, unless it is there first
+    # if the group does not exist, EKS makes it and keeps logs for ever
     group = add_log_group(scope, "LogGroup", environment.log_retention_days, name=f"/aws/eks/{name}/cluster")
     log_types = [_Cluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
-    # two servers that claim half a node each belong on one node, not on two half-empty ones
+    # two servers that claim half a node each should share one node, not use two half-empty ones
     scoring = _Cluster.NodeResourcesFitConfigProperty(
         scoring_strategy=_Cluster.ScoringStrategyProperty(type="MostAllocated")
     )
@@ -107,7 +107,7 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
         deletion_protection=settings.deletion_protection,
     )
     cluster.add_resource_dependency(group)
-    for client in endpoint.clients:  # ranges and security groups; EKS's own group admits nobody but nodes and pods
+    for client in endpoint.clients:  # ranges and security groups; EKS's own group admits only nodes and pods
         source = {"source_security_group_id" if client.startswith("sg-") else "cidr_ip": client}
         ec2.CfnSecurityGroupIngress(
             scope, f"Client-{client.replace('/', '-')}", group_id=cluster.attr_cluster_security_group_id,
@@ -118,7 +118,7 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
 
 
 def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) -> iam.CfnRole:
-    """Return the cluster's role, which EKS may have for this cluster alone.
+    """Return the cluster's role, which EKS may assume for this cluster alone.
 
     Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
     """
@@ -132,7 +132,7 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
 
 
 def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environment) -> None:
-    """Add one entry per principal: who may do what in the cluster."""
+    """Add one entry per principal, with its rights in the cluster."""
     access = environment.cluster.access
     rows = [
         *((person, [admin_policy(environment)], None) for person in access.admin),
@@ -146,7 +146,7 @@ def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environ
 
 
 def admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:
-    """Return EKS's own policy of an admin, in the whole cluster."""
+    """Return EKS's own policy of an admin, for the whole cluster."""
     return eks.CfnAccessEntry.AccessPolicyProperty(
         policy_arn=f"arn:{aws_partition(environment.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
         access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),

@@ -1,4 +1,4 @@
-"""One environment as a CDK stage: which stacks it has, and what each hears of the others."""
+"""One environment as a CDK stage: its stacks, and the values that they pass to each other."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from tandem.spec.environment import NewNetwork
 class EnvironmentStage(cdk.Stage):
     """All stacks of one environment, addressed as `<environment>/*`.
 
-    Another experiment, or one less, changes Workloads and Observability and no other template.
+    One experiment more or less changes Workloads and Observability and no other template.
 
     Args:
-        monitoring_scope: the environment, the experiments it hosts and their traffic.
-        cluster_content: what to apply inside the cluster; None with gitops, where a controller in the cluster does.
+        monitoring_scope: the environment, its experiments and their traffic.
+        cluster_content: objects to apply inside the cluster; None with gitops, where a controller in the cluster does
+            that.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class EnvironmentStage(cdk.Stage):
             permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
         )
         self.node.set_context("@aws-cdk/core:bootstrapQualifier", environment.bootstrap.qualifier)
-        # on the stage: what is put on the App does not enter stages
+        # on the stage: properties of the App do not enter stages
         tags = cdk.Tags.of(self)
         for key, value in sorted(names.resource_tags(environment).items()):
             tags.add(key, value)
@@ -64,7 +65,7 @@ class EnvironmentStage(cdk.Stage):
             image.add_stack_dependency(network_stack)
         guard = GuardStack(self, "Guard", environment=environment)
         if artifacts_stack:
-            guard.add_stack_dependency(artifacts_stack)  # the fence lies there
+            guard.add_stack_dependency(artifacts_stack)  # the fence is in the bucket
         if "Fleet" in kinds:
             fleet = FleetStack(
                 self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
@@ -72,7 +73,7 @@ class EnvironmentStage(cdk.Stage):
                 efa_cards=catalogue.instances.instances[environment.capacity.instance_type].efa_cards.value,
             )  # fmt: skip
             fleet.add_stack_dependency(cluster)
-            fleet.add_stack_dependency(guard)  # nothing is raised where nothing stops it
+            fleet.add_stack_dependency(guard)  # no nodes without a stop
         else:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
@@ -81,8 +82,8 @@ class EnvironmentStage(cdk.Stage):
         observability = ObservabilityStack(
             self, "Observability", monitoring_scope=monitoring_scope, agent_version=addon_versions.get(ADDON)
         )
-        observability.add_stack_dependency(cluster)  # its add-on
-        observability.add_stack_dependency(guard)  # the topic that its alarms tell
+        observability.add_stack_dependency(cluster)  # for its add-on
+        observability.add_stack_dependency(guard)  # for the topic of its alarms
         workloads = WorkloadsStack(
             self, "Workloads", environment=environment, role_arns=cluster.pod_role_arns, network=network,
             experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
@@ -90,4 +91,4 @@ class EnvironmentStage(cdk.Stage):
             catalogue=catalogue,
         )  # fmt: skip
         workloads.add_stack_dependency(cluster)
-        workloads.add_stack_dependency(image)  # what it starts pulls the images of ours
+        workloads.add_stack_dependency(image)  # its pods pull our images

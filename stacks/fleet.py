@@ -1,10 +1,9 @@
 """The Fleet stack: the accelerator nodes and nothing else.
 
 Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever starts paying for an
-accelerator. Apart from the other stacks, so that a missing or renewed reservation touches this template, what a
-dashboard says of it, and nothing else. The instance type stands in the launch template only: EKS demands that of
-Capacity Blocks, and the CDK's own node group knows no Trainium 2 (it refuses the type for this AMI, or installs a
-device plugin that fights DRA).
+accelerator. The stack is separate, so that a missing or renewed reservation changes only this template and its text on
+a dashboard. The instance type is in the launch template only: EKS demands that for Capacity Blocks. The CDK's own node
+group knows no Trainium 2 (it refuses the type for this AMI, or installs a device plugin that conflicts with DRA).
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ from tandem.spec.environment import CapacitySettings, Environment
 # Images, emptyDirs and pods' logs live on the local NVMe array, so the root holds the operating system and the
 # Neuron AMI's drivers (20 GiB by default).
 ROOT_GIB = 100
-# Neuron's software in the container may ask the metadata service for the instance type, and no source shows
-# that it does not; a pod that reads the node's role finds image pulls there and no S3.
+# Neuron's software in the container may query the metadata service for the instance type; no source shows the
+# contrary. A pod that reads the node's role can pull images and has no S3.
 IMDS_HOPS = 2
 BOUNDARY = "tandem"
-# nodeadm's NodeConfig; a managed node group merges the cluster's part in (amazon-eks-ami, nodeadm/doc/api.md)
+# nodeadm's NodeConfig; a managed node group adds the cluster's part (amazon-eks-ami, nodeadm/doc/api.md)
 USER_DATA = f"""MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="{BOUNDARY}"
 
@@ -53,7 +52,7 @@ _LABELS = {
 _Taint = eks.CfnNodegroup.TaintProperty
 _TAINTS = (
     _Taint(key="aws.amazon.com/neuron", value="present", effect="NO_SCHEDULE"),
-    # the Mountpoint CSI driver removes it once it can mount; a pod that came earlier would hang
+    # the Mountpoint CSI driver removes it once it can mount; an earlier pod would hang
     _Taint(key="s3.csi.aws.com/agent-not-ready", effect="NO_EXECUTE"),
 )
 _Template = ec2.CfnLaunchTemplate
@@ -90,7 +89,7 @@ class FleetStack(EnvironmentStack):
                 root_gib=ROOT_GIB, imds_hops=IMDS_HOPS, **data,
             ),
             scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=0, desired_size=0, max_size=capacity.nodes),
-            # terminate first: there is no spare accelerator to start next to the old one
+            # terminate first: there is no spare accelerator for a new node next to the old one
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
@@ -100,7 +99,7 @@ class FleetStack(EnvironmentStack):
 
 
 def _market_options(capacity: CapacitySettings) -> dict[str, Any]:
-    """Return how the instances are bought; spot is said on the node group, EKS refuses it in the template."""
+    """Return the purchase option of the instances; spot is on the node group: EKS refuses it in the template."""
     if not capacity.needs_reservation:
         return {}
     target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=capacity.reservation_id)
@@ -114,16 +113,16 @@ def _market_options(capacity: CapacitySettings) -> dict[str, Any]:
 def _add_efa_interfaces(
     scope: Construct, cards: int, network: NetworkIds, cluster_group_id: str, environment: Environment
 ) -> dict[str, Any]:
-    """Add what EFA takes, one network card an interface, for traffic between nodes; within one NeuronLink carries it.
+    """Add interfaces for EFA, one per network card, for traffic between nodes; within a node NeuronLink carries it.
 
     A reservation fixes its own placement: a Capacity Block needs no group, and on-demand reservations match
     only inside the group they were made in (EC2 user guide, "Work with Capacity Blocks" and "Create Capacity
     Reservations in cluster placement groups").
 
     Returns:
-        What the launch template adds.
+        Additions to the launch template.
     """
-    # without any rule EC2 adds one that reaches everything
+    # without any rule EC2 adds one that allows everything
     nowhere = ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere")
     group = ec2.CfnSecurityGroup(
         scope, "SecurityGroup", vpc_id=network.vpc_id, group_description="EFA traffic between accelerator nodes",
@@ -138,7 +137,7 @@ def _add_efa_interfaces(
             network_card_index=card,
             device_index=min(card, 1),
             interface_type="efa-only" if card else "efa",  # the first carries IP too, the others have no address
-            # these replace the default interfaces, and with them the cluster's group that EKS would add
+            # these replace the default interfaces, and so also the cluster's group that EKS would add
             groups=[cluster_group_id, group_id],
             delete_on_termination=True,
         )
@@ -152,7 +151,7 @@ def _add_efa_interfaces(
 
 
 def _block_tags(capacity: CapacitySettings) -> dict[str, str]:
-    """Return when the Capacity Block starts and ends, for the guard, which is not deployed anew with each block."""
+    """Return the start and end of the Capacity Block, for the guard, which is not deployed again for each block."""
     if capacity.kind != "capacity-block" or capacity.block is None:
         return {}
     moments = {names.BLOCK_STARTS_TAG: capacity.block.starts, names.BLOCK_ENDS_TAG: capacity.block.ends}

@@ -1,10 +1,10 @@
-"""The Guard stack: what stops a fleet that nobody stops, what tells of it, and what a start stands on.
+"""The Guard stack: the stops of a fleet that nobody stops, their notifications, and the basis of a start.
 
-Invariant: it knows no experiment and no id of a reservation, waits for no cluster and stands before every fleet: Fleet
-is deployed after it and goes before it. Each of its three paths (a lease's one-shot stop, the reaper, the budget) works
-without the other two. Nothing is published in the clear; alarms of this environment, budgets of this account and the
-guard's own functions alone may publish; the topic that stops tells no person and a person's tells no function, so that
-a stop that tells of itself cannot start another.
+Invariant: it knows no experiment and no reservation id, and waits for no cluster. It exists before every fleet: Fleet
+is deployed after it and deleted before it. Each of its three paths (a lease's one-shot stop, the reaper, the budget)
+works without the other two. Nothing is published unencrypted. Only alarms of this environment, budgets of this account
+and the guard's own functions may publish. The stop topic notifies no person and the people's topic no function, so the
+notification of a stop cannot start another.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 
 CLOUDWATCH, BUDGETS = "cloudwatch.amazonaws.com", "budgets.amazonaws.com"
-MESSAGE_RETENTION_S = 14 * 24 * 3600  # the longest SQS keeps a message
+MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
 _DIGITS = 8
 
 
@@ -70,10 +70,10 @@ class GuardStack(EnvironmentStack):
 
 
 def _add_key(scope: Construct, environment: Environment) -> str:
-    """Add the key of both topics, the queue of what was given up, and the two functions' logs.
+    """Add the key of both topics, the queue of calls that were given up, and the two functions' logs.
 
-    A topic under the key that AWS manages would be silent, because nobody can admit CloudWatch to that one (SNS
-    developer guide, "Managing Amazon SNS encryption keys and costs", event sources).
+    A topic under the AWS-managed key would be silent, because nobody can admit CloudWatch to that key (SNS developer
+    guide, "Managing Amazon SNS encryption keys and costs", event sources).
     """
     name = names.cluster_name(environment)
     log_names = [names.function_log_group_name(environment, kind) for kind in FUNCTIONS]
@@ -90,13 +90,13 @@ def _add_key(scope: Construct, environment: Environment) -> str:
 
 
 def _list_publishers(environment: Environment) -> dict[str, Conditions]:
-    """Return the services that tell people, and under which conditions."""
+    """Return the services that notify people, with their conditions."""
     alarms, budget = guard_rights.alarm_conditions(environment), guard_rights.budget_conditions(environment)
     return {CLOUDWATCH: alarms, BUDGETS: budget}
 
 
 def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:
-    """Add the queue of calls that were given up, encrypted, for senders that use TLS."""
+    """Add the encrypted queue of calls that were given up; it accepts only senders with TLS."""
     queue = sqs.CfnQueue(
         scope, "Queue", queue_name=names.dead_letter_queue_name(environment), kms_master_key_id=key_arn,
         message_retention_period=MESSAGE_RETENTION_S,
@@ -109,9 +109,9 @@ def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:
 
 
 def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: str, key_arn: str) -> None:
-    """Add the group of the one-shot schedules, and the role that Scheduler alone may have, for this group alone.
+    """Add the group of the one-shot schedules, and the role that only Scheduler may assume, for this group alone.
 
-    The role sizes this node group and does nothing else but say that it could not.
+    The role sizes this node group, and otherwise only reports calls that failed.
     """
     name = names.schedule_group_name(environment)
     scheduler.CfnScheduleGroup(scope, "Group", name=name)
@@ -126,9 +126,9 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
 def _add_people_topic(scope: Construct, environment: Environment, key_arn: str) -> str:
     """Add the topic for people and its subscriptions, and return its ARN, which makes its user wait for the topic.
 
-    An e-mail address or a URL has to confirm its subscription; a queue or a function has to admit the topic by a policy
-    of its own, which is its owner's to write. A subscriber that is added or moved in the file touches no other, because
-    its id is its own wherever it stands in the list.
+    An e-mail address or a URL must confirm its subscription. A queue or a function must admit the topic by its own
+    policy, which its owner writes. Adding or moving a subscriber in the file changes no other, because each has its own
+    id at any place in the list.
     """
     name, title = names.topic_name(environment), f"Tandem {environment.name}"
     topic_arn = _add_topic(scope, name, title, key_arn, _list_publishers(environment))
@@ -142,7 +142,7 @@ def _add_people_topic(scope: Construct, environment: Environment, key_arn: str) 
 
 
 def _add_stop_topic(scope: Construct, environment: Environment, key_arn: str, function_arn: str) -> str:
-    """Add the topic that a budget notifies, and the stop function behind it: whatever is published stops the fleet."""
+    """Add the topic that a budget notifies, and the stop function behind it: any message stops the fleet."""
     publishers = {BUDGETS: guard_rights.budget_conditions(environment)}
     name, title = names.stop_topic_name(environment), f"Tandem {environment.name}: stop"
     topic_arn = _add_topic(scope, name, title, key_arn, publishers)
@@ -157,7 +157,7 @@ def _add_stop_topic(scope: Construct, environment: Environment, key_arn: str, fu
 
 
 def _add_topic(scope: Construct, name: str, title: str, key_arn: str, publishers: Mapping[str, Conditions]) -> str:
-    """Add the topic of `scope`, which some services may publish to, under conditions, and by TLS alone."""
+    """Add the topic of `scope`; only some services may publish to it, under conditions, and by TLS alone."""
     topic_arn = sns.CfnTopic(scope, "Topic", topic_name=name, kms_master_key_id=key_arn, display_name=title).ref
     statements = [
         allow(["sns:Publish"], [topic_arn], service=service, conditions=conditions)
@@ -178,13 +178,13 @@ def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str,
 
 
 def add_people_policies(scope: Construct, environment: Environment) -> None:
-    """Add one IAM policy for each kind of people and for the pipeline, where an environment asks for them.
+    """Add one IAM policy for each kind of people and for the pipeline, if the environment wants them.
 
-    Nothing is attached here, because whose the roles are is not ours to say; and what was attached outlives the stack:
-    whoever takes the environment down has his rights from it to the end.
+    Nothing is attached here, because the roles are not ours. An attached policy outlives the stack: the person who
+    takes the environment down has rights from it to the end.
 
     Raises:
-        TemplateLimitError: a policy is longer than IAM takes.
+        TemplateLimitError: a policy is longer than IAM allows.
     """
     for kind in names.PEOPLE:
         document, name = build_policy(environment, kind), names.people_policy_name(environment, kind)

@@ -1,7 +1,7 @@
-"""The two functions that stop the fleet: the files that they are made of, their role, log and times.
+"""The two functions that stop the fleet: their files, role, log and times.
 
-Invariant: a function holds the files that its files.txt lists and nothing else; its handler lies beside the package, so
-that what runs in Lambda is what runs in a test.
+Invariant: a function holds the files in its files.txt and nothing else. Its handler is next to the package, so the code
+in Lambda is the code in a test.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# A pass asks AWS some twenty times, and a call takes 33 s where nobody answers (CLIENT_CONFIG in
-# tandem/guard/config.py); the rest is for writes that others come before.
-# Two passes at once are harmless: what they write is conditional.
+# A pass calls AWS some twenty times, and a call without an answer takes 33 s (CLIENT_CONFIG in
+# tandem/guard/config.py); the rest is for writes that must be repeated because others came first.
+# Two passes at once are harmless: their writes are conditional.
 TIMEOUT_S = 840
-RETRIES, STOP_MINUTES = 2, 60  # of a call that a budget made
+RETRIES, STOP_MINUTES = 2, 60  # of a call by a budget
 
 FunctionKind = Literal["stop", "reap"]
 DESCRIPTIONS: dict[FunctionKind, str] = {
@@ -43,8 +43,8 @@ def add_guard_function(
 ) -> str:
     """Add one of the functions, with its role and its log, and return its ARN.
 
-    No concurrency is reserved: an account has to keep as much unreserved as a new account has in all, so that a
-    reservation would fail there; and passes that run next to each other agree on what they write.
+    No concurrency is reserved: an account must keep as much unreserved as a new account has in all, so a reservation
+    would fail there. Passes that run at the same time agree on their writes.
     """
     scope = Construct(scope, kind.capitalize())
     log_name, is_stop = names.function_log_group_name(environment, kind), kind == "stop"
@@ -63,7 +63,7 @@ def add_guard_function(
         description=DESCRIPTIONS[kind],
         environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
     )  # fmt: skip
-    # a stop that failed is tried again and then told of, a pass is left to the next
+    # a failed stop is repeated and then reported; a failed pass is left to the next one
     config = lambda_.CfnEventInvokeConfig
     failure_destination = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
     config(
@@ -76,7 +76,7 @@ def add_guard_function(
 
 
 def add_reaper_schedule(scope: Construct, function_arn: str) -> None:
-    """Add the rule that makes the reaper look; the next pass does what one that failed would have."""
+    """Add the rule that starts the reaper's passes; the next pass does the work of a failed one."""
     retries = events.CfnRule.RetryPolicyProperty(
         maximum_event_age_in_seconds=60 * PASS_MINUTES, maximum_retry_attempts=2
     )
@@ -92,14 +92,14 @@ def add_reaper_schedule(scope: Construct, function_arn: str) -> None:
 
 
 def function_variables(environment: Environment) -> Mapping[str, str]:
-    """Return what both functions are told: nothing of a reservation or a block, which changes with each one.
+    """Return the variables of both functions: nothing of a reservation or a block, which changes with each one.
 
-    A block's hours stand on the node group, which Fleet tags with them.
+    The node group has a block's hours, in the tags that Fleet writes.
     """
     config = build_guard_config(environment)
     return replace(config, block_starts=None, block_ends=None).to_variables()
 
 
 def list_function_files(kind: FunctionKind) -> list[str]:
-    """Return the files that a function is made of, relative to the repository."""
+    """Return the files of a function, relative to the repository."""
     return (ROOT / "lambdas" / kind / "files.txt").read_text().split()

@@ -1,7 +1,7 @@
-"""What the guard's functions and the one-shot stop may do, action by action, and who acts for its key and topics.
+"""Rights of the guard's functions and of the one-shot stop, action by action, and the users of its key and topics.
 
-Invariant: nothing here can raise a fleet on purpose: EKS and Auto Scaling know one action for every size, so that the
-code is what keeps to 0, and only instances and Auto Scaling groups that EKS tagged as this node group's may be touched.
+Invariant: nothing here can raise a fleet on purpose. EKS and Auto Scaling have one action for every size, so only the
+code limits the size to 0. Only instances and Auto Scaling groups that EKS tagged as this node group's may be touched.
 """
 
 from __future__ import annotations
@@ -18,19 +18,18 @@ LISTING_ACTIONS = (
     "ec2:DescribeInstances", "autoscaling:DescribeAutoScalingGroups", "scheduler:ListSchedules",
     "cloudwatch:GetMetricStatistics",
 )  # fmt: skip
-# the third lever: where EKS refuses or ignores an update, no instance of the node group starts any more
+# the third lever: if EKS refuses or ignores an update, no instance of the node group starts any more
 SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
-# what a publisher to an encrypted topic needs (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an
+# rights of a publisher to an encrypted topic (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an
 # encrypted queue needs the same (SQS developer guide, "Configuring KMS permissions")
 SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 
 
 def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[Statement]:
-    """Return what a pass and a stop call, which are the same.
+    """Return the rights of a pass and of a stop, which are the same.
 
-    ListBucket stands here without a prefix: a missing object is told apart from a forbidden one only by who may list
-    the bucket (S3 API reference, GetObject, permissions), and a fence that is not there must not look like one that
-    cannot be read.
+    ListBucket has no prefix here: S3 distinguishes a missing object from a forbidden one only for callers that may list
+    the bucket (S3 API reference, GetObject, permissions). A missing fence must not look like one that cannot be read.
     """
     targets = build_targets(environment)
 
@@ -54,7 +53,7 @@ def list_function_statements(environment: Environment, *, topic_arn: str, key_ar
 
 
 def list_schedule_statements(environment: Environment, *, queue_arn: str, key_arn: str) -> list[Statement]:
-    """Return what Scheduler calls in the name of a lease."""
+    """Return the rights of Scheduler for a lease."""
     return [
         allow(["eks:UpdateNodegroupConfig"], build_targets(environment)["node group"].arns),
         allow(["sqs:SendMessage"], [queue_arn]),
@@ -63,12 +62,12 @@ def list_schedule_statements(environment: Environment, *, queue_arn: str, key_ar
 
 
 def alarm_conditions(environment: Environment) -> Conditions:
-    """Return what holds where CloudWatch acts for an alarm of this environment that notifies, and for no other."""
+    """Return the conditions under which CloudWatch acts for a notifying alarm of this environment, and for no other."""
     (arn,) = build_targets(environment)["alarms"].arns
     return {**account_condition(environment), "ArnLike": {"aws:SourceArn": arn}}
 
 
 def budget_conditions(environment: Environment) -> Conditions:
-    """Return what holds where Budgets acts for this account; its ARNs name no region."""
+    """Return the conditions under which Budgets acts for this account; its ARNs name no region."""
     arn = build_arn(environment, "budgets", "*", region="")
     return {**account_condition(environment), "ArnLike": {"aws:SourceArn": arn}}

@@ -1,9 +1,9 @@
-"""Pod Identity: which service account may do what with the bucket and with CloudWatch, and what the runner may.
+"""Pod Identity: the rights of each service account on the bucket and CloudWatch, and those of the runner.
 
 Invariant: readers cannot write, each writer writes one prefix and one namespace of metrics, and nobody can delete.
-The runner may what a start, a relabel and an end call, and keeps requests' answers and journals of runs.
+The runner may make the calls of a start, a relabel and an end, and keeps requests' answers and journals of runs.
 A role trusts this cluster's pods only, by the session tags that EKS sets (EKS user guide, "Create IAM role with trust
-policy required by EKS Pod Identity"). Roles know no experiment; an association does, so it stands in Workloads.
+policy required by EKS Pod Identity"). Roles know no experiment; an association does, so associations are in Workloads.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from tandem.spec.environment import Environment
 PODS = "pods.eks.amazonaws.com"
 SOURCE_CONTROLLER = "source-controller"  # the service account's name in Flux's own manifests
 MODELS, ARTIFACTS, RESULTS = "models/*", "artifacts/*", "results/*"
-# service account -> the prefixes that it reads and lists, and the one that it writes. The bench reads what it wrote: an
-# upload that goes on after a kill asks what is there already.
+# service account -> the prefixes that it reads and lists, and the one that it writes. The bench reads its own writes:
+# an upload that continues after a kill checks which objects exist.
 PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
     names.SERVE_ACCOUNT: ((MODELS, ARTIFACTS), None),
     names.STAGE_ACCOUNT: ((MODELS,), MODELS),
     names.COMPILE_ACCOUNT: ((MODELS, ARTIFACTS), ARTIFACTS),
     names.BENCH_ACCOUNT: ((RESULTS,), RESULTS),
 }
-# No DeleteObject: an upload replaces or adds, and what it replaces stays as an old version.
+# No DeleteObject: an upload replaces or adds, and a replaced object stays as an old version.
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
 
 
@@ -70,7 +70,7 @@ def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces
 def add_chart_reader(scope: Construct, environment: Environment, *, namespace: str, chart: PrivateRepository) -> None:
     """Bind Flux's source-controller to a role that pulls one chart from private ECR.
 
-    System nodes have no way to the node's own role (IMDS hop limit 1), so the controller needs one of its own.
+    Pods on system nodes cannot reach the node's role (IMDS hop limit 1), so the controller needs its own role.
     """
     reader = add_pod_role(
         Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
@@ -83,7 +83,7 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
 
 
 def add_runner_identity(scope: Construct, environment: Environment) -> Construct:
-    """Bind the runner to its role; return `scope`, for those who wait for both."""
+    """Bind the runner to its role; return `scope` as a dependency for users of both."""
     role = add_pod_role(
         Construct(scope, RUNNER_ACCOUNT), environment=environment, namespace=RUNNER_NAMESPACE, account=RUNNER_ACCOUNT,
         statements=build_runner_policy(environment)["Statement"], policy_name="run",
@@ -98,7 +98,7 @@ def add_runner_identity(scope: Construct, environment: Environment) -> Construct
 def add_pod_identities(
     scope: Construct, *, cluster_name: str, namespace: str, role_arns: Mapping[str, str]
 ) -> Construct:
-    """Bind the service accounts of one namespace to their roles; return `scope`, for those who wait for it."""
+    """Bind the service accounts of one namespace to their roles; return `scope` as a dependency for its users."""
     for account, role_arn in role_arns.items():
         eks.CfnPodIdentityAssociation(
             scope, account, cluster_name=cluster_name, namespace=namespace, service_account=account, role_arn=role_arn
@@ -107,13 +107,13 @@ def add_pod_identities(
 
 
 def _list_statements(environment: Environment, account: str, metrics_namespaces: Sequence[str]) -> list[Statement]:
-    """Return what a service account may do.
+    """Return the rights of a service account.
 
-    Unfinished uploads, which a writer looks for after a kill, can be listed for a whole bucket only: the action has no
-    condition on a prefix (Service Authorization Reference, Amazon S3, ListBucketMultipartUploads), so a writer may see
-    the names of others' and touch none. Metrics take no resource, but a condition on the namespace (the same, Amazon
-    CloudWatch). Secrets Manager ends the ARN of the one secret with six characters of its choice (its user guide,
-    "Permissions policy examples"); a key of the operator's own must admit the role by itself.
+    Unfinished uploads, which a writer searches after a kill, can be listed only for a whole bucket: the action has no
+    condition on a prefix (Service Authorization Reference, Amazon S3, ListBucketMultipartUploads). So a writer may see
+    the names of others' uploads and touch none. Metrics take no resource, but a condition on the namespace (the same,
+    Amazon CloudWatch). Secrets Manager ends the ARN of the one secret with six random characters (its user guide,
+    "Permissions policy examples"). A key of the operator must itself admit the role.
     """
     token_secret, bucket = environment.hub.token_secret, build_bucket_arn(environment)
     read_prefixes, write_prefix = PREFIXES[account]

@@ -1,8 +1,8 @@
-"""The Image stack: the images of ours, each built in the account from a source whose digest is its tag.
+"""The Image stack: our images, each built in the account from a source whose digest is its tag.
 
-Invariant: a deploy ends when each image is in its repository, or fails with the phase that failed and where the
-build's log is; the log outlives the rollback. What a project runs is written out in the template, command by command,
-and what its role may do is what these commands need.
+Invariant: a deploy ends when each image is in its repository, or fails with the failed phase and the place of the
+build's log; the log outlives the rollback. The template has the commands of a project one by one, and its role has the
+rights that these commands need.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tandem.spec.images import pull_name
 from tandem.spec.project_image import PROJECT_IMAGES, TOOLS, ProjectImage, registry_host
 
 RESOURCE_TYPE = "Custom::TandemToolsImage"
-MAX_IMAGES = 20  # each is of another source; older ones come back from their commit
-TIMEOUT_S = 900  # the longest a function may run; the limits of a build end before it
-BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the function that waits has
+MAX_IMAGES = 20  # each is of another source; older ones can be rebuilt from their commit
+TIMEOUT_S = 900  # a function's maximum; the limits of a build end before it
+BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the time of the waiting function
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
 COMPUTE_TYPE = "BUILD_GENERAL1_SMALL"
@@ -43,8 +43,8 @@ _PUSH_ACTIONS = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
 )  # fmt: skip
-# what CodeBuild needs to run in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create
-# a VPC network interface")
+# rights of CodeBuild in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create a VPC
+# network interface")
 _INTERFACE_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeDhcpOptions",
     "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
@@ -52,18 +52,18 @@ _INTERFACE_ACTIONS = (
 
 
 class ImageStack(EnvironmentStack):
-    """For each image of ours its repository, the project that fills it, and the custom resource that waits for it.
+    """For each image its repository, the project that fills it, and the custom resource that waits for it.
 
-    They are built one after another, because a new account may build one at once.
+    The images are built one after another, because a new account may run only one build at once.
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds) -> None:
         description = "Tandem: repositories and builds of the images of ours"
         super().__init__(scope, id_, environment=environment, description=description)
-        # of the builds and of the function; a deploy that was rolled back must leave behind what says why
+        # of the builds and of the function; a deploy that was rolled back must leave the log of the reason
         group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
         group.apply_removal_policy(RemovalPolicy.RETAIN)
-        # the tools image's resources keep the names that they had when it was alone
+        # the tools image's resources keep their names from when it was the only image
         scopes = [self if image is TOOLS else Construct(self, image.name.capitalize()) for image in PROJECT_IMAGES]
         vpc_config = _add_vpc_config(self, network) if environment.builds_in_vpc else None
         builds = [
@@ -75,7 +75,7 @@ class ImageStack(EnvironmentStack):
         for image_scope, build in zip(scopes, builds, strict=True):
             image_resource = cdk.CustomResource(
                 image_scope, "Image", resource_type=RESOURCE_TYPE, service_token=function_arn,
-                # nobody waits for a function that died without an answer
+                # limits the wait for a function that died without an answer
                 service_timeout=cdk.Duration.seconds(TIMEOUT_S),
                 properties={"Project": build.project, "Repository": build.repository, "Tag": build.image.tag()},
             )  # fmt: skip
@@ -85,7 +85,7 @@ class ImageStack(EnvironmentStack):
 
 
 def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProject.VpcConfigProperty:
-    """Return where builds run that shall see nothing but the VPC and its ways out, in a group that nobody enters."""
+    """Return the VPC of builds that may reach only the VPC and its exits, with a security group that admits nobody."""
     egress = ec2.CfnSecurityGroup.EgressProperty(
         ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="registries, indexes, AWS"
     )
@@ -99,7 +99,7 @@ def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProje
 
 
 def _list_vpc_statements(environment: Environment, subnet_ids: Sequence[str]) -> list[Statement]:
-    """Return what a build in the private subnets takes."""
+    """Return the rights of a build in the private subnets."""
     subnets = [cdk.Fn.join("", [build_arn(environment, "ec2", "subnet/"), subnet_id]) for subnet_id in subnet_ids]
     conditions = {"StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}}
     interfaces = [build_arn(environment, "ec2", "network-interface/*")]
@@ -113,10 +113,10 @@ class ImageBuild:
     """One image's repository, and in `scope` the source, the project and the role of its build.
 
     Args:
-        vpc_config: where it builds; None: wherever CodeBuild does.
+        vpc_config: of the build; None: CodeBuild's own network.
 
     Attributes:
-        image: what is built.
+        image: the image to build.
         repository, project: names, as expressions that make their user wait for the resource.
         repository_arn: an expression.
         project_arn: literal.
@@ -132,7 +132,7 @@ class ImageBuild:
         self.repository, self.repository_arn = repository.ref, repository.attr_arn
         self.project_arn = build_arn(environment, "codebuild", f"project/{name}")
         build_scope = Construct(scope, "Build")
-        # the files of the allow list and no other, under the image's own tag
+        # only the files of the allow list, under the image's own tag
         source = assets.Asset(
             build_scope, "Source", path=copy_files(*((str(file), str(file)) for file in image.source_files())).name,
             asset_hash_type=cdk.AssetHashType.CUSTOM, asset_hash=image.tag(),
@@ -184,7 +184,7 @@ class ImageBuild:
 
 
 def _add_repository(scope: Construct, name: str) -> ecr.CfnRepository:
-    """Add a repository whose tags never move, which scans what arrives, and which goes with its stack."""
+    """Add a repository whose tags are immutable, which scans pushed images, and which is deleted with its stack."""
     rule = {
         "rulePriority": 1, "description": f"keep the newest {MAX_IMAGES}", "action": {"type": "expire"},
         "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
@@ -196,7 +196,7 @@ def _add_repository(scope: Construct, name: str) -> ecr.CfnRepository:
         lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
             lifecycle_policy_text=json.dumps({"rules": [rule]})
         ),
-        empty_on_delete=True,  # what is in it comes back from its source
+        empty_on_delete=True,  # the images can be rebuilt from their sources
     )  # fmt: skip
     repository.apply_removal_policy(RemovalPolicy.DESTROY)
     return repository
@@ -208,9 +208,9 @@ def render_build_spec(
     """Return the commands of a build, as the console shows them.
 
     Args:
-        image: what is built.
+        image: the image to build.
         base_reference: the base image as this environment pulls it.
-        mirror: the private repository that it comes from, or None where it is public.
+        mirror: the private repository of the base image, or None if that is public.
     """
     reference, index = image.reference(environment), environment.package_index
     build = ["docker", "build", "--file", image.dockerfile, "--tag", reference]
@@ -223,7 +223,7 @@ def render_build_spec(
     ]
     spec = {
         "version": 0.2,
-        # a plain manifest, which is what ECR's scan on push reads
+        # a plain manifest, because ECR's scan on push reads only that
         "env": {"variables": {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}},
         "phases": {
             "pre_build": {"commands": logins},
@@ -237,7 +237,7 @@ def render_build_spec(
 def _add_build_function(
     scope: Construct, environment: Environment, builds: Sequence[ImageBuild], log_group: logs.CfnLogGroup
 ) -> str:
-    """Add the one function that asks for a tag, has built what is missing, and answers CloudFormation."""
+    """Add the one function that looks for a tag, builds missing images, and answers CloudFormation."""
     statements = [
         allow(["ecr:DescribeImages"], [build.repository_arn for build in builds]),
         allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [build.project_arn for build in builds]),

@@ -1,8 +1,7 @@
-"""The hand that CloudFormation has inside the cluster: a Lambda with kubectl and helm.
+"""CloudFormation's access to the cluster: a Lambda with kubectl and helm.
 
-Invariant: what its two roles may do is written here, statement by statement; the wide policies that the CDK
-attaches are taken off. Both functions run in the private subnets, because the cluster's endpoint may be
-reachable from nowhere else.
+Invariant: the rights of its two roles are written here, statement by statement; the CDK's wide policies are removed.
+Both functions run in the private subnets, because the cluster's endpoint may be reachable from nowhere else.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
-# Amazon VPC", required IAM permissions)
+# rights of Lambda in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an Amazon VPC",
+# required IAM permissions)
 _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
@@ -33,12 +32,12 @@ _VPC_ACTIONS = (
 
 
 class KubectlAccess(Construct):
-    """A kubectl provider for a cluster known by its name.
+    """A kubectl provider for a cluster with a known name.
 
     Attributes:
-        cluster: the handle that charts take.
-        service_token, cluster_name: what a manifest's custom resource takes instead.
-        ready: what they must wait for, and what must outlive them: the right to enter, and to write logs.
+        cluster: the handle for charts.
+        service_token, cluster_name: the same for a manifest's custom resource.
+        ready: dependency of both, which must outlive them: the rights to enter the cluster, and to write logs.
     """
 
     def __init__(
@@ -50,14 +49,14 @@ class KubectlAccess(Construct):
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
             access_policies=[admin_policy(environment)],
-            kubernetes_groups=[DELIVERY_GROUP],  # by which admission knows who applies what is rendered
+            kubernetes_groups=[DELIVERY_GROUP],  # by which admission recognizes CloudFormation
         )  # fmt: skip
         provider = eks.KubectlProvider(
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
             kubectl_layer=KubectlV36Layer(self, "Layer"), role=role.without_policy_updates(),
         )  # fmt: skip
         self.service_token, self.cluster_name = provider.service_token, cluster_name
-        self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not take
+        self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not have
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
@@ -81,7 +80,7 @@ class KubectlAccess(Construct):
 
 
 def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, environment: Environment) -> iam.CfnRole:
-    """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
+    """Limit the framework's role: call the handler, run in the VPC; not every version, not any log group."""
     (policy,) = [child for child in children if isinstance(child, iam.CfnPolicy)]
     policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn]))
     (role,) = [child for child in children if isinstance(child, iam.CfnRole)]
@@ -107,7 +106,7 @@ def _add_handler_role(scope: Construct, environment: Environment, chart_reposito
 
 
 def _allow_chart_pull(repository: str) -> list[Statement]:
-    """Return what pulling the chart takes: a login, and for a private repository its layers."""
+    """Return the rights to pull the chart: a login, and for a private repository its layers."""
     private_repository = PrivateRepository.parse_reference(repository)
     if private_repository:
         return private_repository.allow_pull()

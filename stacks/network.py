@@ -1,9 +1,9 @@
-"""The Network stack: a VPC of this environment's own, its endpoints and flow logs. An existing one needs no stack.
+"""The Network stack: this environment's own VPC, its endpoints and flow logs. An existing VPC needs no stack.
 
-Invariant: zones are named by id (`use2-az1`), which is the same place in every account; zone names (`us-east-2a`) are
+Invariant: zones are named by id (`use2-az1`), which is the same place in every account. Zone names (`us-east-2a`) are
 not, and reservations are bought by place. The number in a zone id picks its slot of addresses, so adding, removing or
-reordering zones moves the addresses of no other subnet. Through the S3 endpoint nothing is written but into this
-environment's bucket.
+reordering zones moves the addresses of no other subnet. The S3 endpoint allows writes only to this environment's
+bucket.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from tandem.spec.interface_endpoints import list_endpoint_services
 ANYWHERE = "0.0.0.0/0"
 _SLOT_BITS = 4  # 16 slots; zone ids end in one digit
 _PUBLIC_SLOT = 15  # no zone id has this number: all public subnets share this slot
-# What pods and people inside the VPC do with this environment's bucket.
+# Actions of pods and people inside the VPC on this environment's bucket.
 _BUCKET_ACTIONS = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions", "s3:GetBucketVersioning")
 _OBJECT_ACTIONS = ("s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkIds:
-    """What the other stacks need to know of a network.
+    """Ids of a network for the other stacks.
 
     Args:
         vpc_id: literal, or an import.
@@ -51,7 +51,7 @@ class NetworkIds:
 
 
 def import_network(network: ExistingNetwork) -> NetworkIds:
-    """Take a VPC by the ids its owner gave; routes, flow logs and endpoints, S3's too, stay the owner's."""
+    """Return a VPC by its owner's ids; routes, flow logs and endpoints, S3's too, stay the owner's."""
     zones = sorted({subnet.zone for subnet in network.subnets})
     by_zone = {zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones}
     return NetworkIds(vpc_id=network.vpc_id, subnet_ids=by_zone)
@@ -85,7 +85,7 @@ def subnet_range(cidr: str, zone: str, *, public: bool = False) -> str:
     """Return the range of a zone's private subnet: a sixteenth of the VPC, 4091 usable addresses of a /16.
 
     Args:
-        public: of the public subnet instead, which holds a NAT gateway and nothing else.
+        public: for the public subnet instead, which holds only a NAT gateway.
     """
     slots = list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
     if public:
@@ -94,7 +94,7 @@ def subnet_range(cidr: str, zone: str, *, public: bool = False) -> str:
 
 
 def add_vpc(fragment: Fragment, environment: Environment, network: NewNetwork) -> tuple[str, dict[str, RoutedSubnet]]:
-    """Add a VPC with one private subnet per zone, and public ones only where a NAT gateway stands.
+    """Add a VPC with one private subnet per zone, and public ones only for NAT gateways.
 
     Returns:
         The logical id of the VPC, and zone id to private subnet.
@@ -114,7 +114,7 @@ def add_vpc(fragment: Fragment, environment: Environment, network: NewNetwork) -
         )
         for zone in zones
     }  # fmt: skip
-    # next to the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
+    # in the accelerators' zone: another zone's outage cannot cut them off, and their bytes cross no zone
     nat_zones = {"none": [], "single": [environment.capacity.zone], "per-zone": zones}[network.nat]
     if nat_zones:
         gateway_ids = _add_egress(fragment, vpc_id, nat_zones, network.cidr, name)
@@ -125,10 +125,10 @@ def add_vpc(fragment: Fragment, environment: Environment, network: NewNetwork) -
 
 
 class RoutedSubnet:
-    """One subnet with a route table of its own.
+    """One subnet with its own route table.
 
     Args:
-        path: ids of the scopes that it stands in; the last is its own, and the end of its name.
+        path: ids of its scopes; the last is its own, and the end of its name.
 
     Attributes:
         id, table_id: logical ids.
@@ -146,7 +146,7 @@ class RoutedSubnet:
         fragment.add_resource((*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", {}, references=ends)
 
     def add_default_route(self, id_: str, target: Properties, waits_for: Sequence[str] = ()) -> str:
-        """Add the route to everywhere that no other route leads to, and return its logical id."""
+        """Add the default route, and return its logical id."""
         return self.fragment.add_resource(
             (*self.path, id_), "AWS::EC2::Route", {"DestinationCidrBlock": ANYWHERE},
             references={"RouteTableId": {"Ref": self.table_id}, **target}, waits_for=waits_for,
@@ -173,7 +173,7 @@ def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, na
         nat_gateway_ids[zone] = fragment.add_resource(
             (*path, "Nat"), "AWS::EC2::NatGateway", tags,
             references={"SubnetId": {"Ref": subnet.id}, "AllocationId": {"Fn::GetAtt": [address_id, "AllocationId"]}},
-            waits_for=[route_id],  # also at deletion: the gateway needs its way out until it is gone
+            waits_for=[route_id],  # also at deletion: the gateway needs its route until it is gone
         )  # fmt: skip
     return nat_gateway_ids
 
@@ -181,7 +181,7 @@ def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, na
 def _add_endpoints(
     fragment: Fragment, environment: Environment, network: NewNetwork, vpc_id: str, subnets: Collection[RoutedSubnet]
 ) -> None:
-    """Add a free S3 gateway endpoint, and the interface endpoints that the environment has."""
+    """Add a free S3 gateway endpoint, and the interface endpoints that the environment declares."""
     name, vpc = names.cluster_name(environment), {"VpcId": {"Ref": vpc_id}}
 
     def add_endpoint(id_: str, service: str, kind: str, properties: Properties, references: Properties) -> None:
@@ -205,7 +205,7 @@ def _add_endpoints(
         {
             "GroupDescription": "HTTPS from the VPC to AWS services", "Tags": [name_tag(f"{name}-endpoints")],
             "SecurityGroupIngress": [{**https, "CidrIp": network.cidr, "Description": "HTTPS from the VPC"}],
-            # it reaches nothing; without any rule EC2 adds one that reaches everything
+            # it allows nothing; without any rule EC2 adds one that allows everything
             "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32", "Description": "nowhere"}],
         },
         references=vpc,
@@ -219,11 +219,11 @@ def _add_endpoints(
 
 
 def _list_s3_statements(environment: Environment) -> list[Statement]:
-    """Return what the S3 endpoint lets through: reads of any bucket, writes to this environment's alone.
+    """Return the statements of the S3 endpoint: reads of any bucket, writes only to this environment's.
 
-    Reads stay open, because images' layers, packages of the nodes' system and charts lie in buckets of others (ECR user
+    Reads stay open, because images' layers, packages of the nodes' system and charts are in buckets of others (ECR user
     guide, VPC endpoints: prod-REGION-starport-layer-bucket). With delivery cdk the kubectl function answers
-    CloudFormation through a bucket of AWS's own (CloudFormation user guide, VPC endpoints).
+    CloudFormation through a bucket of AWS (CloudFormation user guide, VPC endpoints).
     """
     statements = [
         allow(["s3:GetObject"], ["*"]),
@@ -237,7 +237,7 @@ def _list_s3_statements(environment: Environment) -> list[Statement]:
 
 
 def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> None:
-    """Write who talked to whom in the VPC into a log group that forgets after the declared days."""
+    """Log the VPC's connections to a log group with the declared retention in days."""
     group = add_log_group(scope, "LogGroup", environment.log_retention_days)
     writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
     role = add_role(
@@ -251,5 +251,5 @@ def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> N
 
 
 def name_tag(name: str) -> dict[str, str]:
-    """Return the tag that the console shows as a resource's name; an aspect for it would walk the tree for one word."""
+    """Return the tag for a resource's name in the console; an aspect would walk the whole tree for it."""
     return {"Key": "Name", "Value": name}

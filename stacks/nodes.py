@@ -1,4 +1,4 @@
-"""What all EC2 nodes share, role and launch template, and the system nodes that run the add-ons' controllers."""
+"""Role and launch template of all EC2 nodes, and the system nodes that run the add-ons' controllers."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _Template = ec2.CfnLaunchTemplate
 
 
 def add_node_role(scope: Construct, environment: Environment) -> iam.CfnRole:
-    """Add the role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own."""
+    """Add the role of a node: join, pull images, nothing of S3. The CNI and all pods have their own roles."""
     policies = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
-    # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
+    # no condition: EC2 gives no source of an instance's role, and the role is passed only within its account
     return add_role(
         scope, "ec2.amazonaws.com", policy_name="first-pull", statements=allow_first_pulls(environment),
         managed_policy_arns=[aws_policy_arn(environment, policy) for policy in policies],
@@ -40,11 +40,11 @@ def add_node_template(
     Args:
         name: of its nodes.
         root_gib: size of the root volume, GiB.
-        imds_hops: 1 keeps pods off the node's credentials, 2 lets them reach the metadata service.
+        imds_hops: 1 keeps pods from the node's credentials, 2 lets them reach the metadata service.
         data: further launch template data.
 
     Returns:
-        How a node group names it.
+        The template's specification for a node group.
     """
     tags = sorted({"Name": name, **names.resource_tags(environment)}.items())
     cfn_tags = [CfnTag(key=key, value=value) for key, value in tags]
@@ -64,7 +64,7 @@ def add_node_template(
             ],
             **data,
         ),
-        # of the template itself, which the CDK's own tagging does not reach
+        # of the template itself, because the CDK's tagging does not reach it
         tag_specifications=[
             _Template.LaunchTemplateTagSpecificationProperty(resource_type="launch-template", tags=cfn_tags)
         ],

@@ -1,8 +1,8 @@
 """The Observability stack: dashboards, alarms, and the agent that watches the machine.
 
-Invariant: all that is drawn and all that alarms is computed by tandem.monitoring from the environment and its
-experiments; this stack writes it down. Next to Workloads it is the only template that an experiment changes. The log
-groups exist before the agent does, with a retention and a key.
+Invariant: tandem.monitoring computes all dashboards and alarms from the environment and its experiments; this stack
+writes them down. It and Workloads are the only templates that an experiment changes. The log groups exist before the
+agent does, with a retention and a key.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from tandem.ops.guard_config import build_arn, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# CreateLogGroup too: Fluent Bit asks to make its groups (auto_create_group) and is content that they are there
+# CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group) and accepts existing ones
 _LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
-# the agent's own look at the node that it is on; neither takes a narrower resource
+# the agent's reads of its own node; neither takes a narrower resource
 _INSTANCE_ACTIONS = ("ec2:DescribeTags", "ec2:DescribeVolumes")
 
 
 class ObservabilityStack(EnvironmentStack):
-    """What an environment is watched by; without Container Insights its dashboards and alarms alone.
+    """Monitoring of an environment; without Container Insights only dashboards and alarms.
 
     Args:
-        monitoring_scope: the environment, its experiments and what their suites ask.
-        agent_version: of the add-on; None leaves it to EKS.
+        monitoring_scope: the environment, its experiments and the load of their suites.
+        agent_version: of the add-on; None leaves the choice to EKS.
 
     Raises:
-        TemplateLimitError: a dashboard passes a limit of CloudWatch.
+        TemplateLimitError: a dashboard exceeds a limit of CloudWatch.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ObservabilityStack(EnvironmentStack):
 
 
 def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
-    """Add every dashboard, unless it passes a limit of CloudWatch, which ends the synthesis."""
+    """Add every dashboard; one that exceeds a limit of CloudWatch ends the synthesis."""
     for dashboard in build_dashboards(monitoring_scope):
         fault_texts = list(find_limit_faults(body := build_body(dashboard, monitoring_scope.environment.region)))
         if fault_texts:
@@ -72,7 +72,7 @@ def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None
 
 
 def _add_log_key(scope: Construct, environment: Environment) -> str:
-    """Add the key of the containers' logs, which CloudWatch Logs may use for this cluster's log groups alone."""
+    """Add the key of the containers' logs; CloudWatch Logs may use it for this cluster's log groups alone."""
     name = names.cluster_name(environment)
     groups = build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, '*')}")
     return add_customer_key(
@@ -82,7 +82,7 @@ def _add_log_key(scope: Construct, environment: Environment) -> str:
 
 
 def _add_container_insights(scope: Construct, environment: Environment, key_arn: str, version: str | None) -> None:
-    """Add log groups, what is counted in them, the agent's role, and the add-on."""
+    """Add log groups, their metric filter, the agent's role, and the add-on."""
     groups = {}
     for kind in names.CONTAINER_LOG_KINDS:
         name = names.container_log_group_name(environment, kind)
@@ -95,11 +95,11 @@ def _add_container_insights(scope: Construct, environment: Environment, key_arn:
         role_arns={agent.SERVICE_ACCOUNT: _add_agent_role(scope, environment).attr_arn},
     )  # fmt: skip
     for group in groups.values():
-        addon.add_resource_dependency(group)  # the agent would make it, kept for ever and under no key of ours
+        addon.add_resource_dependency(group)  # the agent would make it without retention and without our key
 
 
 def _add_node_filter(scope: Construct, environment: Environment, log_group: str) -> logs.CfnMetricFilter:
-    """Count accelerator nodes; a minute with events, none of which matches, is 0, and one without any is no value."""
+    """Count accelerator nodes; a minute with only other events is 0, and one without any event has no value."""
     name = agent.ACCELERATOR_NODES
     transformation = logs.CfnMetricFilter.MetricTransformationProperty(
         metric_name=name, metric_namespace=names.bench_namespace(environment), metric_value="1", default_value=0,
@@ -112,12 +112,12 @@ def _add_node_filter(scope: Construct, environment: Environment, log_group: str)
 
 
 def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
-    """Add the role of the agents, which write to their own log groups and to nothing else.
+    """Add the role of the agents, which write only to their own log groups.
 
-    They put no metric: CloudWatch takes the metrics out of what the agents log (embedded metric format), so they need
-    no PutMetricData. CloudWatchAgentServerPolicy, which AWS offers for them, would let them write any metric and any
-    log of the account. What they call is what that policy and the add-on's chart name for logs and for EC2; unproven on
-    EKS, where an AccessDenied in an agent's log would name what is missing.
+    They put no metric: CloudWatch extracts the metrics from the agents' logs (embedded metric format), so they need no
+    PutMetricData. CloudWatchAgentServerPolicy, AWS's policy for them, would let them write any metric and any log of
+    the account. Their calls are those of that policy and of the add-on's chart for logs and for EC2. Unproven on EKS,
+    where an AccessDenied in an agent's log would name a missing right.
     """
     groups = [
         build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}")

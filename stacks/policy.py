@@ -1,4 +1,4 @@
-"""Statements of policies as the JSON an operator reads in the console, and the literal ARNs in them.
+"""Statements of policies as the JSON that the console shows, and the literal ARNs in them.
 
 Invariant: no statement has a wildcard action; no ARN here is a CDK token, because account and region are declared.
 """
@@ -17,8 +17,8 @@ from tandem.spec.images import PRIVATE_ECR
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 Statement = dict[str, Any]
 
-# A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
-# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
+# A pull-through cache fetches on the first pull, with the rights of the puller, and makes the repository (ECR user
+# guide, "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
 _FIRST_PULL_ACTIONS = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
 PULL_ACTIONS = (
     "ecr:BatchCheckLayerAvailability",
@@ -59,7 +59,7 @@ def deny_plain_transport(action: str, arn: str) -> Statement:
 
 
 def account_condition(environment: Environment) -> dict[str, dict[str, str]]:
-    """Return the condition of a trust that a service acts for a resource of this account, and of no other."""
+    """Return a trust's condition that a service acts only for a resource of this account."""
     return {"StringEquals": {"aws:SourceAccount": environment.account}}
 
 
@@ -74,9 +74,9 @@ def aws_policy_arn(environment: Environment, name: str) -> str:
 
 
 def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statement]:
-    """Return the right to the customer key of the bucket, for S3 of this region alone; none where S3's keys encrypt.
+    """Return the right to the bucket's customer key, only for S3 of this region; none if S3's keys encrypt.
 
-    The key's own policy stays its owner's. An upload in parts decrypts what it sent before (S3 user guide, "Protecting
+    The key's own policy stays its owner's. An upload in parts decrypts its earlier parts (S3 user guide, "Protecting
     data using SSE-KMS", uploads in parts).
     """
     key = environment.artifacts.kms_key_arn
@@ -105,15 +105,15 @@ class PrivateRepository:
         return f"arn:{aws_partition(self.region)}:ecr:{self.region}:{self.account}:repository/{self.name}"
 
     def allow_pull(self) -> list[Statement]:
-        """Return what a pull from it takes: a login, and its layers."""
+        """Return the rights to pull from the repository: a login, and its layers."""
         return [allow_login(), allow(PULL_ACTIONS, [self.arn()])]
 
 
 def allow_first_pulls(environment: Environment) -> list[Statement]:
     """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
 
-    A mirror without a path, the registry's root, has no prefix that would bound the right, and gets none: its
-    repositories must be there.
+    A mirror without a path, the registry's root, has no prefix to limit the right, and gets none: its repositories must
+    exist.
     """
     mirrors = sorted(environment.registry_mirrors.values())
     repositories = [PrivateRepository.parse_reference(mirror) for mirror in mirrors]
@@ -122,5 +122,5 @@ def allow_first_pulls(environment: Environment) -> list[Statement]:
 
 
 def allow_login() -> Statement:
-    """Return the right to log in to private registries; the repositories' own rights decide what it opens."""
+    """Return the right to log in to private registries; the rights on each repository decide about its access."""
     return allow(["ecr:GetAuthorizationToken"], ["*"])

@@ -1,4 +1,4 @@
-"""Roles, functions, log groups and customer keys, which every part of an environment has alike."""
+"""Roles, functions, log groups and customer keys, which are alike in every part of an environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tandem.spec.environment import Environment
 
 LAMBDA = "lambda.amazonaws.com"
 MEMORY_MIB = 256  # of each function
-DELETION_WINDOW_DAYS = 30  # the longest KMS waits before a key is gone for good
+DELETION_WINDOW_DAYS = 30  # KMS's longest wait before a key is gone for good
 KEY_ADMINISTRATION = (
     "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
     "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation",
@@ -28,7 +28,7 @@ KEY_ADMINISTRATION = (
     "kms:RetireGrant", "kms:RevokeGrant", "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource",
     "kms:UpdateAlias", "kms:UpdateKeyDescription",
 )  # fmt: skip
-# CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS KMS", its wildcards written out
+# CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS KMS", with its wildcards written out
 LOG_KEY_ACTIONS = (
     "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyPair",
     "kms:GenerateDataKeyPairWithoutPlaintext", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom",
@@ -41,13 +41,13 @@ def add_role(
     conditions: Conditions | None = None, actions: Sequence[str] = ("sts:AssumeRole",),
     managed_policy_arns: Sequence[str] = (), name: str | None = None,
 ) -> iam.CfnRole:  # fmt: skip
-    """Add the role of `scope`, which one service may have.
+    """Add the role of `scope`, which one service may assume.
 
-    cdk-nag finds each policy of AWS and each resource with a `*`; tests/stacks/nag_reasons.yaml says why one stands.
+    cdk-nag finds each AWS policy and each resource with a `*`; tests/stacks/nag_reasons.yaml has the reason for each.
 
     Args:
-        policy_name: of the inline policy. statements: what it allows; none, no policy.
-        conditions: under which the service may have the role. actions: how it takes it.
+        policy_name: of the inline policy. statements: of that policy; none, no policy.
+        conditions: under which the service may assume the role. actions: of the trust.
     """
     inline_policy = iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))
     return iam.CfnRole(
@@ -61,7 +61,7 @@ def add_python_function(
     scope: Construct, role: iam.CfnRole, code: assets.Asset, log_group: logs.CfnLogGroup, *, timeout_s: int,
     **properties: Any,
 ) -> lambda_.CfnFunction:  # fmt: skip
-    """Add the function of `scope`, whose handler stands in `code`."""
+    """Add the function of `scope`, whose handler is in `code`."""
     return lambda_.CfnFunction(
         scope, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn, timeout=timeout_s,
         memory_size=MEMORY_MIB, logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
@@ -72,7 +72,7 @@ def add_python_function(
 def add_log_group(
     scope: Construct, id_: str, retention_days: int, *, name: str | None = None, key_arn: str | None = None
 ) -> logs.CfnLogGroup:
-    """Add a log group that forgets after some days and goes with its stack."""
+    """Add a log group with a retention in days that is deleted with its stack."""
     group = logs.CfnLogGroup(scope, id_, log_group_name=name, retention_in_days=retention_days, kms_key_id=key_arn)
     group.apply_removal_policy(RemovalPolicy.DESTROY)
     return group
@@ -101,7 +101,7 @@ def allow_log_key(environment: Environment, operator: str, groups: str | list[st
     """Return the right of CloudWatch Logs to use a key for some log groups, and for nothing else.
 
     Args:
-        operator: by which the ARNs are compared, ArnEquals or ArnLike.
+        operator: to compare the ARNs, ArnEquals or ArnLike.
         groups: ARNs of the log groups.
     """
     service = f"logs.{environment.region}.amazonaws.com"

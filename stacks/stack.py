@@ -1,4 +1,4 @@
-"""What the stacks of an environment have in common: their head, exports, packed files."""
+"""Common parts of an environment's stacks: their head, exports, packed files."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ ROOT = Path(__file__).parent.parent
 
 
 class TemplateLimitError(InputError):
-    """What is declared does not fit into a template, or into what CloudFormation makes of it."""
+    """The declaration does not fit into a template, or into a resource that CloudFormation makes of it."""
 
 
 class EnvironmentStack(cdk.Stack):
     """A stack named `<environment>-<kind>`, deployed by the environment's own bootstrap.
 
-    Account, region, tags and permissions boundary come from the stage; the protection is said on every stack,
-    because a stage does not hand it down.
+    Account, region, tags and permissions boundary come from the stage. The protection is set on every stack, because a
+    stage does not pass it on.
 
     Attributes:
-        name: as stack_name, without a question to Node.
+        name: as stack_name, without a call to Node.
     """
 
     def __init__(self, scope: Construct, kind: str, *, environment: Environment, description: str) -> None:
@@ -38,7 +38,7 @@ class EnvironmentStack(cdk.Stack):
             kind,
             stack_name=self.name,
             description=description,
-            tags=names.resource_tags(environment),  # the stack itself; what stands in it is tagged by the stage
+            tags=names.resource_tags(environment),  # for the stack itself; the stage tags its resources
             termination_protection=environment.termination_protection,
             suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources
             analytics_reporting=False,
@@ -48,9 +48,9 @@ class EnvironmentStack(cdk.Stack):
 def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
     """Export `value` as `<stack>-<id_>` and return the expression by which another stack imports it.
 
-    A producer exports the same values whoever imports them, so that leaving Fleet or Workloads out, or moving capacity
-    to another zone, changes no template of the stacks below. CDK's own references would come and go with their users,
-    and CloudFormation refuses to drop an export that is still imported.
+    A producer exports the same values for any importers, so that leaving Fleet or Workloads out, or moving capacity to
+    another zone, changes no template of the stacks below. CDK's own references would come and go with their users, and
+    CloudFormation refuses to drop an export that is still imported.
     """
     name = f"{stack.name}-{id_}"
     cdk.CfnOutput(stack, id_, value=value, export_name=name)
@@ -59,7 +59,7 @@ def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
 
 @cache
 def copy_files(*paths: tuple[str, str]) -> tempfile.TemporaryDirectory[str]:
-    """Copy files of the repository, each with its path in a new folder, to be packed; it goes with the process.
+    """Copy files of the repository to a new folder for packing, each to its path there; the process's end deletes it.
 
     One folder serves every environment, so that the CDK hashes it once.
     """

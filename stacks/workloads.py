@@ -1,9 +1,9 @@
-"""The Workloads stack: all that an experiment needs in the cluster, but for what GitOps syncs.
+"""The Workloads stack: everything that an experiment needs in the cluster, except what GitOps syncs.
 
-Invariant: the only stack with a kubectl provider, and with gitops it has none either: then it holds the Pod Identity
-associations of experiments and runner alone, and that of Flux where it pulls the chart from private ECR. They precede
-the pods that ask for them, because a pod that started before its association never gets credentials. The stack depends
-on Cluster, so it is deleted first, while the nodes, the add-ons and its own right to enter the cluster still exist.
+Invariant: this is the only stack with a kubectl provider; with gitops it has none. Then it holds only the Pod Identity
+associations of experiments and runner, and that of Flux if Flux pulls the chart from private ECR. They precede the pods
+that need them, because a pod that started before its association never gets credentials. The stack depends on Cluster,
+so it is deleted first, while the nodes, the add-ons and its own access to the cluster still exist.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from tandem.spec.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
-# charts whose objects are many, large and apart from each other
+# charts whose objects are many, large and independent of each other
 CHARTS_SPLIT_BY_NAME = frozenset({"stage", "compile", "serve"})
 MANIFEST_TYPE = eks.KubernetesManifest.RESOURCE_TYPE
 PRUNE_PREFIX = "aws.cdk.eks/prune-"
-HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm's error is what is reported
+HELM_TIMEOUT = Duration.minutes(10)  # within the handler's own 15, so that helm's error is reported
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterContent:
-    """What the CDK applies inside the cluster next to the Neuron DRA driver, as plain values.
+    """Objects that the CDK applies inside the cluster in addition to the Neuron DRA driver, as plain values.
 
     Args:
-        charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
+        charts: experiment -> chart -> Kubernetes objects, in the order of their application.
         people: their rights in the cluster: part -> Kubernetes objects.
         runner: the runner, its rights first: part -> Kubernetes objects.
     """
@@ -54,12 +54,12 @@ class ClusterContent:
 
 
 class WorkloadsStack(EnvironmentStack):
-    """Pod Identity of experiments and runner; then, where the CDK delivers, the Neuron DRA driver and the charts.
+    """Pod Identity of experiments and runner; then, with delivery by the CDK, the Neuron DRA driver and the charts.
 
     Args:
-        experiments: those the environment hosts.
+        experiments: of the environment.
         role_arns: service account to role.
-        cluster_content: what to apply inside the cluster; None with gitops.
+        cluster_content: objects to apply inside the cluster; None with gitops.
     """
 
     def __init__(
@@ -110,9 +110,9 @@ def _add_manifests(
 ) -> IDependable:
     """Add one experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
 
-    What grows with the number of variants is sent name by name, because CloudFormation sends the properties of a
-    custom resource, old and new, in one invocation of 256 KiB. By name and not by number: an object that changed
-    its resource would be deleted by the one before it is made by the other.
+    Objects whose number grows with the variants are sent name by name, because CloudFormation sends the properties of a
+    custom resource, old and new, in one invocation of 256 KiB. Not by number: an object that moved to another resource
+    resource would be deleted by its former resource before the new one makes it.
     """
     path = scope.node.path.split("/")
     fragment, earlier_ids = Fragment(), list[str]()
@@ -125,11 +125,11 @@ def _add_manifests(
                 "ServiceToken": kubectl.service_token,
                 "ClusterName": kubectl.cluster_name,
                 "Manifest": json.dumps(bodies, separators=(",", ":"), ensure_ascii=False),
-                "PruneLabel": prune_label,  # deletes what is not rendered
-                "Overwrite": True,  # `kubectl create` would fail where a cluster already has the object
+                "PruneLabel": prune_label,  # deletes objects that are no longer rendered
+                "Overwrite": True,  # `kubectl create` would fail if the cluster already has the object
             }
             stage_ids.append(
-                fragment.add_resource(  # as eks.KubernetesManifest writes it
+                fragment.add_resource(  # in the form of eks.KubernetesManifest
                     (path[-1], piece_id, "Resource"), MANIFEST_TYPE, properties, waits_for=earlier_ids,
                     UpdateReplacePolicy="Delete", DeletionPolicy="Delete",
                 )

@@ -1,7 +1,7 @@
-"""One pass of the reaper, every five minutes: looks at AWS, does what tandem/guard/plan.py finds due, says what it did.
+"""One pass of the reaper, every five minutes: it looks at AWS, does the due work of tandem/guard/plan.py, and reports.
 
-Invariant: a pass that could not see or could not do all ends as an error, so the alarm on this function's errors
-covers what no metric of its own can say.
+Invariant: a pass that could not see or do everything ends as an error, so the alarm on this function's errors covers
+faults that no metric of the function can show.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tandem.guard.config import AwsClients, GuardConfig
 
 
 class IncompletePassError(RuntimeError):
-    """Something could not be seen or done; the next pass tries again."""
+    """A source could not be read or an action failed; the next pass tries again."""
 
 
 def handler(_event: Any, _context: Any) -> dict[str, Any]:
     """Make one pass, and return its report.
 
     Raises:
-        IncompletePassError: what could not be seen or done.
+        IncompletePassError: names the failures.
     """
     config = GuardConfig.from_variables(os.environ)
     report = run_reaper_pass(AwsClients.create(config.region), config, datetime.now(UTC))

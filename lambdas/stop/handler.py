@@ -1,7 +1,7 @@
-"""Stops the fleet when a budget says so, or whoever invokes it: the function behind the budget's topic.
+"""The stop function behind the budget's topic: it stops the fleet for a budget or for any caller.
 
-Invariant: whatever it is sent stops the fleet, and no message is too odd for that; only a budget's notification of a
-Capacity Block does not, because that money was spent when the block was bought: people are told, and the run goes on.
+Invariant: any message stops the fleet, however odd. The only exception is a budget's notification for a Capacity Block,
+because that money was spent when the block was bought: people are notified, and the run goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_NOTICE_CHARACTERS = 300
 
 
 class IncompleteStopError(RuntimeError):
-    """Something is left to do; Lambda counts an error and, for a notification, calls again."""
+    """Work is left to do; Lambda counts an error and, for a notification, calls again."""
 
 
 def handler(event: Any, _context: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         event: SNS's envelope around a budget's notification; or an object with `who`, `why` and `run`, all optional.
 
     Raises:
-        IncompleteStopError: what is left to do. Doing it again is safe.
+        IncompleteStopError: names the work that is left. A repetition is safe.
     """
     config = GuardConfig.from_variables(os.environ)
     clients = AwsClients.create(config.region)
@@ -53,7 +53,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
 
 
 def read_notification(event: Any) -> str | None:
-    """Return the first words of what SNS brought, None where it was not SNS."""
+    """Return the first words of a message from SNS, None if the event is not from SNS."""
     if not isinstance(event, dict) or "Records" not in event:
         return None
     try:
@@ -64,10 +64,10 @@ def read_notification(event: Any) -> str | None:
 
 
 def notify_only(clients: AwsClients, config: GuardConfig, notice: str) -> dict[str, Any]:
-    """Tell people of a budget that a Capacity Block has used up; what runs goes on.
+    """Notify people of a budget that a Capacity Block has used up; running work goes on.
 
     Raises:
-        IncompleteStopError: nobody could be told.
+        IncompleteStopError: nobody could be notified.
     """
     message = (
         f"{config.environment}: a budget notified: {notice}\n"

@@ -1,7 +1,7 @@
-"""Puts an image of ours into its repository: the function behind the custom resource of stacks/image.py.
+"""Build of our images into their repositories: the function behind the custom resource of stacks/image.py.
 
-Invariant: every event is answered, whatever happens, before this function's own time is over; CloudFormation waits
-in vain for one that is not. Standard library and boto3 only, which is what Lambda's Python brings.
+Invariant: every event gets an answer, whatever happens, before this function's own time is over; otherwise
+CloudFormation would wait in vain. Standard library and boto3 only, because Lambda's Python has no more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MARGIN_S = (
 )
 FIRST_WAIT_S, MAX_WAIT_S = 2.0, 15.0
 RESPONSE_ATTEMPTS, RESPONSE_TIMEOUT_S = 4, 5.0
-MAX_REASON_CHARACTERS = 2000  # CloudFormation takes 4096 bytes of answer in all
+MAX_REASON_CHARACTERS = 2000  # CloudFormation accepts 4096 bytes of answer in all
 
 
 class ImageBuildError(RuntimeError):
@@ -49,15 +49,15 @@ def handler(event: dict[str, Any], context: Any) -> None:
 
 
 def ensure_image(properties: dict[str, str], token: str, remaining_s: Callable[[], float]) -> None:
-    """Return once the repository has the tag, building the image where it has not.
+    """Return once the repository has the tag; build the image if the tag is missing.
 
     Args:
         properties: Project, Repository and Tag.
         token: makes two deliveries of one event one build.
-        remaining_s: seconds that may still be spent.
+        remaining_s: returns the seconds left.
 
     Raises:
-        ImageBuildError: it has not, and why.
+        ImageBuildError: the repository does not have the tag; the message says why.
     """
     ecr, codebuild = boto3.client("ecr", config=CLIENT_CONFIG), boto3.client("codebuild", config=CLIENT_CONFIG)
     repository, tag = properties["Repository"], properties["Tag"]
@@ -69,8 +69,8 @@ def ensure_image(properties: dict[str, str], token: str, remaining_s: Callable[[
         time.sleep(wait_s)
         wait_s = min(wait_s * 1.5, MAX_WAIT_S)
         (build,) = codebuild.batch_get_builds(ids=[build["id"]])["builds"]
-    if not _has_image(ecr, repository, tag):  # a failed build may have lost a race against one that pushed the same
-        logs = build.get("logs", {})  # outlives the rollback of a failed deploy
+    if not _has_image(ecr, repository, tag):  # a failed build may have lost a race against another push of the tag
+        logs = build.get("logs", {})  # the log outlives the rollback of a failed deploy
         log = f"log group {logs.get('groupName')}, stream {logs.get('streamName')}: {logs.get('deepLink', 'no link')}"
         outcome = f"{_describe_outcome(build)}. Build {build['id']}, {log}"
         raise ImageBuildError(f"{repository}:{tag} is not in the repository: {outcome}")
@@ -85,7 +85,7 @@ def _has_image(ecr: Any, repository: str, tag: str) -> bool:
 
 
 def _describe_outcome(build: dict[str, Any]) -> str:
-    """Say how the build ended: its failed phase with what CodeBuild tells of it."""
+    """Return how the build ended: its failed phase with CodeBuild's message."""
     status = build["buildStatus"]
     if status == "IN_PROGRESS":
         return f"the build is still in phase {build['currentPhase']} and no time is left to wait; deploy again later"
@@ -100,7 +100,7 @@ def send_response(event: dict[str, Any], reason: str) -> None:
     """Send the outcome to CloudFormation; a reason means that it failed.
 
     Raises:
-        OSError: no try got through.
+        OSError: every try failed.
     """
     body = json.dumps({
         "Status": "FAILED" if reason else "SUCCESS",

@@ -1,1 +1,1 @@
-"""What AWS answers: its faults, told by botocore."""
+"""Faults of AWS, as botocore reports them."""

@@ -1,9 +1,9 @@
-"""What boto3 raises, in kinds that different people look after: no answer at all, or an answer that refuses.
+"""Errors of boto3, in kinds that different people handle: no answer at all, or an answer that refuses.
 
-Which exception and which code is of which kind stands here once; what to do about a kind is said by whoever asked,
-because a pod, an operator and a pipeline do different things about it.
-Invariant: `classify_fault` knows what kept boto3 from an answer, `explain_fault` the answers of services too; an answer
-of something else, as of a proxy in between, is no answer of a service.
+This file alone assigns exceptions and codes to kinds. The caller says what to do about a kind, because a pod, an
+operator and a pipeline do different things about it.
+Invariant: `classify_fault` knows the reasons for no answer, `explain_fault` also the answers of services. An answer of
+something else, e.g. of a proxy, is no answer of a service.
 
 Sources: botocore.exceptions, of botocore 1.44.5; the common errors of the API references of S3, STS, CloudWatch, EC2,
 EKS and EventBridge Scheduler.
@@ -22,16 +22,16 @@ BOTO_ERRORS = (
     boto.BotoCoreError,
     ResponseParserError,
     HTTPError,
-)  # all that a call of boto3 may end in
-# what botocore's parsers raise for well-formed XML or JSON that is of no service; only around the call itself
+)  # all errors of a boto3 call
+# errors of botocore's parsers for well-formed XML or JSON of no service; only around the call itself
 PARSER_ERRORS = (KeyError, AttributeError, TypeError, UnicodeDecodeError)
-# the least statuses of HTTP that say so; a redirect is no answer either
+# the least HTTP statuses of an error; a redirect is no answer either
 MIN_SERVER_ERROR_STATUS, MIN_FAILURE_STATUS = 500, 300
-HEAD_BYTES = 1024  # of a body, in which a page says that it is one
+HEAD_BYTES = 1024  # of a body; here an HTML page shows what it is
 
 
 class ForeignAnswerError(boto.BotoCoreError):  # type: ignore[misc]  # botocore is untyped
-    """Something else than the service answered: a proxy, a captive portal, another server."""
+    """Something other than the service answered: a proxy, a captive portal, another server."""
 
     fmt = "HTTP {status} with {form}"
 
@@ -60,10 +60,10 @@ _FAULT_KINDS: tuple[tuple[FaultKind, tuple[type[BaseException], ...], str], ...]
 
 
 class AwsFault(NamedTuple):
-    """What a call of boto3 ended in.
+    """Fault of a boto3 call.
 
     Args:
-        kind: who has to look after it; `foreign`: the credentials are none of AWS's, `refused`: any other code.
+        kind: of the person who must handle it; `foreign`: the credentials are none of AWS's, `refused`: any other code.
         problem: what happened, in one sentence without its full stop.
     """
 
@@ -72,7 +72,7 @@ class AwsFault(NamedTuple):
 
 
 def classify_fault(error: BaseException, operation: str) -> AwsFault | None:
-    """Return why nobody answered, None where it is none of the known kinds.
+    """Return why no service answered, None if the reason is none of the known kinds.
 
     Args:
         error: of boto3.
@@ -116,16 +116,16 @@ _ANSWER_KINDS: tuple[tuple[FaultKind, frozenset[str], str], ...] = (
 )  # fmt: skip
 ANSWER_CODES = {kind: codes for kind, codes, _ in _ANSWER_KINDS}
 """The codes of services, by kind."""
-# of a signature whose time is not AWS's (IAM user guide, "Troubleshoot Signature Version 4")
+# of a signature whose time differs from AWS's (IAM user guide, "Troubleshoot Signature Version 4")
 _CLOCK_SENTENCES = ("Signature expired", "Signature not yet current")
 
 
 def explain_fault(error: BaseException, operation: str) -> AwsFault:
-    """Return what any error of boto3 means, an answer of the service too.
+    """Return the meaning of any error of boto3, including an answer of the service.
 
     Args:
         error: of boto3.
-        operation: as the API reference spells it; an answer knows its own.
+        operation: as the API reference spells it; an answer has its own.
     """
     if not isinstance(error, boto.ClientError):
         problem = f"{operation} failed: {describe_error(error)}"
@@ -145,48 +145,48 @@ def explain_fault(error: BaseException, operation: str) -> AwsFault:
 
 
 def error_code(error: BaseException | None) -> str:
-    """Return the service's own code of an error, "" where no service answered."""
+    """Return the service's own code of an error, "" if no service answered."""
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
 
 
 def describe_error(error: BaseException) -> str:
-    """Return an error in one line, its class where it says nothing."""
+    """Return an error in one line, its class if it has no text."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def reject_foreign_answers(client: Any) -> None:
-    """Let a client of boto3 refuse answers that are not its service's.
+    """Make a client of boto3 refuse answers that are not its service's.
 
     Without this an HTML page is an empty list for every service that speaks JSON, and for EC2.
 
     Args:
-        client: of boto3; it raises ForeignAnswerError from now on.
+        client: of boto3; it then raises ForeignAnswerError.
     """
     client.meta.events.register("before-parse", _refuse_foreign_answer, unique_id="tandem-foreign-answer")
 
 
 def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
-    """Refuse a body that is not of the service's protocol; botocore repeats a call that a server failed at."""
+    """Refuse a body that is not of the service's protocol; botocore repeats a call if the server failed."""
     status, body = response_dict["status_code"], response_dict["body"]
     is_success, is_outage = status < MIN_FAILURE_STATUS, status >= MIN_SERVER_ERROR_STATUS
     shape, service = operation_model.output_shape, operation_model.service_model
     payload = shape.serialization.get("payload") if shape is not None else None
-    # somebody's content, as of an object or of a function's answer, may be anything
+    # content of somebody, e.g. of an object or of a function's answer, may be anything
     is_content = payload is not None and shape.members[payload].type_name != "structure"
     if not isinstance(body, bytes) or not body or (is_success and is_content):
         return
-    # an older botocore, as of a Lambda's own, knows the declared protocol alone; some refuse in another form
+    # an older botocore, e.g. a Lambda's own, knows only the declared protocol; some services refuse in another form
     protocol = str(getattr(service, "resolved_protocol", None) or service.metadata.get("protocol", ""))
     body_form = _name_foreign_form(body, protocol if is_success or is_outage else "")
     if body_form and is_outage:
-        response_dict["body"] = b""  # as of a load balancer: botocore tries again, then says the status
+        response_dict["body"] = b""  # e.g. of a load balancer: botocore tries again, then reports the status
     elif body_form:
         raise ForeignAnswerError(status=status, form=body_form)
 
 
 def _name_foreign_form(body: bytes, protocol: str) -> str:
-    """Return what a body is that no service of this protocol sends; empty for one that a service may send."""
+    """Return the form of a body that no service of this protocol sends; empty for a possible one."""
     head = body[:HEAD_BYTES].lstrip().lower()
     if head.startswith(b"<!doctype html") or b"<html" in head:
         return "an HTML page"

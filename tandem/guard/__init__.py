@@ -1,1 +1,1 @@
-"""What the guard needs besides fence, stop and start: bounded lists, the third lever, a normal end, other labels."""
+"""The guard, which starts and stops a fleet: fence, lease, start, stop, normal end, relabel, the third lever."""

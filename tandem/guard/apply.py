@@ -1,6 +1,6 @@
 """The stop: a fence in the bucket, a node group at 0, and passes that look until EC2 lists no instance.
 
-A pass looks, does what is due and returns; all that it keeps is `stop.json` (tandem/guard/fence.py), so it may die
+A pass looks, does the due work and returns. All of its state is in `stop.json` (tandem/guard/fence.py), so it may die
 anywhere and the next one goes on. It reads AWS only, never Kubernetes.
 Invariant: standard library and boto3 only, because a Lambda packs this file; nothing without the environment's own tag
 is touched.
@@ -30,19 +30,19 @@ from tandem.guard.scaling_groups import LAUNCH_PROCESS, ScalingGroup, read_scali
 from tandem.guard.schedules import list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS, describe_error, format_value, shorten_sentence
 
-MAX_OBSERVATIONS = 3  # of a pass, where the lease changes while it looks
+MAX_OBSERVATIONS = 3  # of a pass, if the lease changes while it looks
 REMINDER_INTERVAL = timedelta(hours=1)
 REAPER = "reap"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PassReport:
-    """What a pass saw and did.
+    """Observations and actions of a pass.
 
     Args:
         actions: each a sentence.
-        failures: what was due and could not be done or could not be seen; the next pass tries again.
-        messages: what was sent to the topic.
+        failures: due actions or readings that failed; the next pass tries again.
+        messages: those that were sent to the topic.
     """
 
     fleet: FleetState
@@ -53,7 +53,7 @@ class PassReport:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """Return it as a log line or `--json` has it: times in ISO 8601, UTC."""
+        """Return the report for a log line or `--json`: times in ISO 8601, UTC."""
         fence = self.fleet.fence
         return {
             "at": format_value(self.fleet.now), "why": list(self.plan.reasons),
@@ -66,11 +66,11 @@ class PassReport:
 
 @dataclass
 class _StopPass:
-    """One pass at work: fence, scale down, terminate, publish, tell. Never raises for AWS: see `PassReport.failures`.
+    """One pass at work: fence, scale down, terminate, publish, notify. Never raises for AWS: see `PassReport.failures`.
 
     Args:
-        who: stops, where there is no fence yet.
-        run: that is stopped; None takes the lease's.
+        who: name for the fence, if there is none yet.
+        run: the run to stop; None takes the lease's.
     """
 
     clients: AwsClients
@@ -86,17 +86,17 @@ class _StopPass:
     suspended_groups: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Take the look's beginning: a reading or writing of the fence began then that shows it as it is known."""
+        """Take the beginning of the look as the time of the last reading of the fence."""
         self.read_at_s = self.fleet.read_start_s
 
     def stop(self) -> None:
-        """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
+        """Fence, then set 0, then end by id; write to a bucket that does not answer last, so that it delays nothing."""
         is_fence_unknown, was_closed_before = "fence" in self.fleet.unknown, self.fleet.is_fenced
         planned_scale_down = self.plan.scale_down
         if not is_fence_unknown:
             self._write_fence()
         self.failures.extend(self.plan.failures)
-        # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
+        # a new fence: a start between the look and the fence was allowed to raise, and reads the fence only afterwards
         if self.plan.scale_down or ((planned_scale_down or not was_closed_before) and self.fleet.can_scale):
             with self._record_failure(f"setting {self.config.node_group_description} to 0"):
                 scale_down = partial(scale_to_zero, self.clients, self.config)
@@ -108,12 +108,12 @@ class _StopPass:
                 for group in read_scaling_groups(self.clients, self.fleet.scaling_groups):
                     with self._record_failure(f"holding Auto Scaling group {group.name} at 0"):
                         self._hold_scaling_group(group)
-        if self.plan.terminate_ids:  # by id, so it can end no other run's
+        if self.plan.terminate_ids:  # by id, so it cannot end another run's
             self._terminate_instances()
         if is_fence_unknown:
             self._write_fence()
         if was_closed_before and self.fleet.desired_size and "lease" not in self.fleet.unknown:
-            # one of those that no lease owns may be what raises behind the fence
+            # a schedule that no lease owns may be the one that raises behind the fence
             schedule_group = self.config.schedule_group
             with self._record_failure(f"listing the schedules of {schedule_group}"):
                 self.failures += [
@@ -123,10 +123,10 @@ class _StopPass:
                 ]
 
     def _find_release(self, *, force_read: bool = False) -> str:
-        """Say that the fence was released: the machine may have slept until then, and another run started.
+        """Return a sentence if the fence was released: the machine may have slept, and another run may have started.
 
         Args:
-            force_read: whether the fence is read in any case, not only where the clock moved since.
+            force_read: whether to read the fence in any case, not only if the clock moved since the last reading.
         """
         if not force_read and is_fresh(self.clients, self.read_at_s):
             return ""
@@ -143,12 +143,12 @@ class _StopPass:
         return release
 
     def finish(self, *, publishes_metrics: bool) -> PassReport:
-        """Publish, tell and write down what this pass did.
+        """Publish, notify and record the results of this pass.
 
         Args:
-            publishes_metrics: whether the pass is counted in CloudWatch; the guard's functions alone may publish there.
+            publishes_metrics: whether CloudWatch counts the pass; only the guard's functions may publish there.
         """
-        # the rest is the reaper's alone: its silence is told by their absence, and money and idle minutes are summed
+        # the rest is the reaper's alone: their absence shows its silence, and money and idle minutes are summed
         reaper_metrics = self.plan.metrics if self.who == REAPER else {}
         metrics = {**reaper_metrics, STOP_FAILURES: float(bool(self.failures))}
         if not self.plan.reasons:
@@ -175,7 +175,7 @@ class _StopPass:
             self.failures.append(f"{step} failed: {describe_error(error)}")
 
     def _write_fence(self) -> None:
-        """Write the fence, or keep the one that is there: two stops agree on the first."""
+        """Write the fence, or keep an existing one: two stops agree on the first."""
         why = shorten_sentence("; ".join(self.plan.reasons))
         run = self.run or (self.fleet.lease.run if self.fleet.lease else None)
         new_fence = Fence(state="stopping", who=self.who, why=why, run=run, at=self.fleet.now)
@@ -183,7 +183,7 @@ class _StopPass:
         def close_fence(fence: Fence | None) -> Fence | None:
             if fence and fence.is_closed and not fence.fault:
                 return None
-            suspended_groups = fence.suspended if fence else ()  # until a start has resumed them
+            suspended_groups = fence.suspended if fence else ()  # kept until a start has resumed them
             return replace(new_fence, suspended=tuple(dict.fromkeys((*suspended_groups, *self.suspended_groups))))
 
         was_closed_before, start_s = self.fleet.is_fenced, self.clients.wall_s()
@@ -223,9 +223,9 @@ class _StopPass:
             self.fleet = replace(self.fleet, fence=fence or self.fleet.fence)
 
     def _terminate_instances(self) -> None:
-        """End them one by one: where EC2 refuses one of several in one call, it ends none (API reference).
+        """Terminate the instances one by one: if EC2 refuses one of several in a call, it ends none (API reference).
 
-        Where EC2 does not answer, each call would take half a minute of the pass, which has to tell and to write too.
+        If EC2 does not answer, each call would take half a minute of the pass, which must also notify and write.
         """
         for number, instance_id in enumerate(self.plan.terminate_ids, 1):
             try:
@@ -241,9 +241,9 @@ class _StopPass:
             self.actions.append(f"terminated by id: {', '.join(self.terminated_ids)}")
 
     def _notify(self, change: str) -> bool:
-        """Tell people of a change, and of a failure every hour again; whether they now know."""
+        """Notify people of a change, and again of a failure every hour; return whether they now know."""
         fence, now = self.fleet.fence, self.fleet.now
-        if fence is None or not fence.is_closed:  # nothing remembers what they were told: the first pass of each hour
+        if fence is None or not fence.is_closed:  # without a record of messages: the first pass of each hour
             is_new = now.minute < PASS_MINUTES or self.who != REAPER
         elif fence.told_at is None or fence.told_at - CLOCK_TOLERANCE <= now < fence.told_at + REMINDER_INTERVAL:
             is_new = change != fence.told
@@ -268,15 +268,15 @@ class _StopPass:
         return len(self.failures) == failure_count
 
     def _update_fence(self, change: str, *, notification_ok: bool) -> None:
-        """Write into the fence what this pass found and did; nothing where nothing is new any more."""
+        """Write the results of this pass into the fence; write nothing if nothing is new."""
         state: FenceState = self.plan.fence_state or "stopping"
         was_terminating = self.fleet.fence is not None and self.fleet.fence.state == "terminating"
         if state == "terminating" and not self.terminated_ids and not was_terminating:
-            state = "stopping"  # what was ordered by id is terminating, if the order was taken
+            state = "stopping"  # instances are terminating only if EC2 took the order by id
 
         def add_pass(current_fence: Fence | None) -> Fence | None:
             if current_fence is None or not current_fence.is_closed:
-                return None  # lifted meanwhile, or it could never be written
+                return None  # the fence was lifted meanwhile, or could never be written
             instance_ids = tuple(instance.id for instance in self.fleet.instances)
             new_fence = replace(
                 current_fence,
@@ -297,7 +297,7 @@ class _StopPass:
 
 
 def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
-    """Ask EKS for no node at all.
+    """Set the node group to 0 nodes in EKS.
 
     Raises:
         CALL_ERRORS: EKS does not answer, or refuses.
@@ -310,7 +310,7 @@ def scale_to_zero(clients: AwsClients, config: GuardConfig) -> None:
 def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> PassReport:
     """Make one pass of the reaper.
 
-    The lease is read again before it acts: a start or an end may have come while it looked.
+    The lease is read again before the pass acts: a start or an end may have come during the look.
     """
     for _ in range(MAX_OBSERVATIONS):
         fleet = observe_fleet(clients, config, now)
@@ -325,7 +325,7 @@ def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> 
 
 
 def _is_lease_unchanged(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> bool:
-    """Whether the lease is as it was seen; what cannot be read again stands."""
+    """Whether the lease is the one that was seen; one that cannot be read again counts as unchanged."""
     try:
         pointer = read_pointer(clients, config)
         etags = [lease.etag if lease else "" for lease in (read_lease(clients, config, pointer)[0], fleet.lease)]
@@ -338,15 +338,15 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
     clients: AwsClients, config: GuardConfig, *, who: str, why: str, run: str | None, now: datetime,
     publishes_metrics: bool = False,
 ) -> PassReport:  # fmt: skip
-    """Stop the fleet: fence it, set the node group to 0. The reaper's passes see to the rest.
+    """Stop the fleet: fence it, set the node group to 0. The reaper's passes do the rest.
 
     Args:
-        who: as of Fence.
-        why: in a sentence; a fence that is there already keeps its own.
-        run: that is stopped; None takes the lease's, where there is one.
-        publishes_metrics: whether the pass is counted in CloudWatch; a person sees by the report what failed.
+        who: as for Fence.
+        why: in a sentence; an existing fence keeps its own.
+        run: the run to stop; None takes the lease's, if there is one.
+        publishes_metrics: whether CloudWatch counts the pass; a person sees failures in the report.
 
-    Raises nothing for AWS: what could not be done is in the report's `failures`.
+    Never raises for AWS: actions that failed are in the report's `failures`.
     """
     fleet = observe_fleet(clients, config, now)
     plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)

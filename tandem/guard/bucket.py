@@ -1,4 +1,4 @@
-"""Small objects of the guard's bucket, read whole and written only over what was read.
+"""Small objects of the guard's bucket, read whole and written only over the version that was read.
 
 Invariant: standard library and boto3 only, because a Lambda packs this file.
 """
@@ -17,8 +17,8 @@ from tandem.aws.faults import error_code
 from tandem.guard.config import AwsClients, GuardConfig
 
 SCHEMA = 1
-MAX_ATTEMPTS = 4  # of a conditional write that somebody else came before
-MAX_OBJECT_BYTES = 1 << 20  # bytes; what is longer is none of ours
+MAX_ATTEMPTS = 4  # of a conditional write, if somebody else writes first
+MAX_OBJECT_BYTES = 1 << 20  # bytes; a longer object is not ours
 _NOT_FOUND_CODES = {"NoSuchKey", "404"}
 _CONFLICT_CODES = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
 
@@ -33,10 +33,10 @@ class BucketObject:
 
 
 def read_object(clients: AwsClients, config: GuardConfig, key: str) -> BucketObject | None:
-    """Return a small object, None where there is none.
+    """Return a small object, None if there is none.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies the call.
     """
     try:
         answer = clients.s3.get_object(Bucket=config.bucket, Key=config.prefix + key)
@@ -52,13 +52,13 @@ def read_object(clients: AwsClients, config: GuardConfig, key: str) -> BucketObj
 def write_object(
     clients: AwsClients, config: GuardConfig, key: str, document: Mapping[str, Any], *, etag: str
 ) -> str | None:
-    """Write an object whole if it is still as it was read; return its new ETag, None if somebody else came first.
+    """Write an object whole if it is unchanged since it was read; return its new ETag, or None if somebody else wrote.
 
     Args:
-        etag: of what was read; empty: there was none.
+        etag: of the version that was read; empty: there was none.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it. It may have been written.
+        CALL_ERRORS: S3 does not answer, or denies the call. The object may have been written.
     """
     condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
     body = json.dumps({"schema": SCHEMA, **document}, indent=1).encode()

@@ -1,4 +1,4 @@
-"""Which fleet is guarded, with its limits, and the clients of boto3 that guard it.
+"""The guarded fleet with its limits, and boto3's clients for it.
 
 Invariant: standard library and boto3 only, because a Lambda packs this file.
 """
@@ -17,13 +17,13 @@ from botocore.config import Config
 from tandem.aws import faults
 from tandem.guard.values import format_value, parse_timestamp
 
-VARIABLE_PREFIX = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
+VARIABLE_PREFIX = "TANDEM_"  # the name of a Lambda's variable is this and the field's name in capitals
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"), float),
     **dict.fromkeys(("block_starts", "block_ends"), parse_timestamp),
     "nodes": int,
 }
-# At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
+# A call takes at most 3 x (2 + 8) s and 3 s of waiting; stacks/guard_functions.py sets the time of a pass from these.
 CLIENT_CONFIG = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
 
 
@@ -34,17 +34,17 @@ class GuardConfig:
     Args:
         environment: its name; the value of its resources' OWNER_TAG.
         bucket: of stop.json, leases and heartbeats.
-        prefix: before the keys of these, where several environments may have one bucket; empty, or with its slash.
-        topic_arn: where people are told; None tells nobody. Never the topic that starts the stop function.
-        namespace: of the guard's own metrics in CloudWatch; nobody but the guard may publish there.
-        nodes: capacity.nodes; a lease that names no number of nodes is for so many.
+        prefix: of the keys of these, as several environments may share a bucket; empty, or with its slash.
+        topic_arn: where people are notified; None notifies nobody. Never the topic that starts the stop function.
+        namespace: of the guard's own metrics in CloudWatch; only the guard may publish there.
+        nodes: capacity.nodes; number of nodes of a lease that names none.
         max_hours: most hours that an instance may live and a lease may last.
         idle_minutes: minutes without a heartbeat before a stop.
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
         usd_per_hour: of one instance.
         capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's tag goes first.
-        block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
-            group's tags say comes before it.
+        block_starts, block_ends: of the Capacity Block as declared; None: not declared, or another kind. The node
+            group's tags come first.
         schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops.
     """
 
@@ -74,29 +74,29 @@ class GuardConfig:
         """Read a Lambda's environment: TANDEM_CLUSTER and so on; an empty one counts as absent.
 
         Raises:
-            TypeError, ValueError: one is missing or cannot be read.
+            TypeError, ValueError: a variable is missing or cannot be read.
         """
         texts = {item.name: variables.get(VARIABLE_PREFIX + item.name.upper(), "") for item in fields(cls)}
         return cls(**{name: _PARSERS.get(name, str)(text) for name, text in texts.items() if text})
 
     def to_variables(self) -> dict[str, str]:
-        """Return what `from_variables` reads."""
+        """Return the variables that `from_variables` reads."""
         values = {VARIABLE_PREFIX + item.name.upper(): getattr(self, item.name) for item in fields(self)}
         return {variable: format_value(value) for variable, value in values.items() if value not in {None, ""}}
 
     @property
     def node_group_description(self) -> str:
-        """The node group, as a message names it."""
+        """The node group's name in messages."""
         return f"node group {self.node_group} of cluster {self.cluster}"
 
     @property
     def grace_period(self) -> timedelta:
-        """How long EKS has to end an instance before it is terminated by id."""
+        """Time for EKS to end an instance before it is terminated by id."""
         return timedelta(minutes=self.grace_minutes)
 
     @property
     def idle_limit(self) -> timedelta:
-        """How long a fleet may live without a heartbeat."""
+        """Longest time of a fleet without a heartbeat."""
         return timedelta(minutes=self.idle_minutes)
 
     def url(self, key: str) -> str:
@@ -109,8 +109,8 @@ class AwsClients:
     """boto3's clients of one account and region, and this machine's clock.
 
     Args:
-        eks_once: as eks, and never repeats a call by itself: whose fleet it is would not be read again before.
-        wall_s: seconds since the epoch. No monotonic clock: that one stands still while a machine sleeps.
+        eks_once: as eks, but without retries by boto3: these would not check the fleet's owner again.
+        wall_s: seconds since the epoch. No monotonic clock, because that stands still while a machine sleeps.
         pause: waits for so many seconds.
     """
 
@@ -126,17 +126,17 @@ class AwsClients:
     pause: Callable[[float], None] = time.sleep
 
     def __post_init__(self) -> None:
-        """Take the usual client where nobody gives one that never repeats a call."""
+        """Use the usual client if no client without retries is given."""
         if self.eks_once is None:
             object.__setattr__(self, "eks_once", self.eks)
 
     @classmethod
     def create(cls, region: str, session: Any = None) -> Self:
-        """Return clients that give up in time, and take no answer of anything but AWS.
+        """Return clients that give up in time, and accept only AWS's own answers.
 
         Args:
             region: of the environment.
-            session: a boto3 session; None takes the surrounding credentials.
+            session: a boto3 session; None takes the credentials of the process.
         """
         build_client = (session or boto3.session.Session()).client
         services = [client.name for client in fields(cls) if client.default is MISSING]

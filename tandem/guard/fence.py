@@ -1,10 +1,9 @@
 """The fence: `stop.json` in the bucket, behind which nobody may raise the fleet.
 
-It lies at the root of an environment's own bucket. In a bucket that the environment file names
-(`artifacts.existing_bucket`) it lies at `guard/<account>/<region>/<environment>/stop.json`.
+It is at the root of an environment's own bucket. In a bucket that the environment file names
+(`artifacts.existing_bucket`) it is at `guard/<account>/<region>/<environment>/stop.json`.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file; a fence that cannot be understood is
-closed.
+Invariant: standard library and boto3 only, because a Lambda packs this file; a fence that cannot be parsed is closed.
 """
 
 from __future__ import annotations
@@ -20,28 +19,28 @@ from tandem.guard import values
 from tandem.guard.bucket import MAX_ATTEMPTS, read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 
-FENCE_KEY = "stop.json"  # behind GuardConfig.prefix, as every key of the guard
-MAX_PASSES = 10_000_000  # of the reaper on one fence; a larger number is no number of ours
+FENCE_KEY = "stop.json"  # after GuardConfig.prefix, as every key of the guard
+MAX_PASSES = 10_000_000  # of the reaper on one fence; a larger number is not ours
 FenceState = Literal["stopping", "terminating", "stopped", "lifted"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fence:
-    """`stop.json`: nobody may raise while it is there and not lifted.
+    """`stop.json`: nobody may raise while it exists and is not lifted.
 
     Args:
-        who: stopped: a person's ARN, `reap`, `budget`.
-        run: whose lease was live, where that was known.
-        at: when the stop was asked for; when it was lifted, for one that is.
-        passes: how many passes have worked on it.
+        who: the author of the stop: a person's ARN, `reap`, `budget`.
+        run: the run with the live lease, if known.
+        at: time of the request for the stop; of the lifting, if the fence is lifted.
+        passes: number of passes that worked on the fence.
         last_look: of the latest pass.
-        instances: ids that EC2 listed then.
+        instances: ids in EC2's list at that time.
         terminated: ids that were terminated by id.
-        told: the change that people were last told of.
-        told_at: when.
+        told: the last change of which people were notified.
+        told_at: time of that message.
         suspended: Auto Scaling groups in which this stop suspended the launch of instances; a start resumes them.
-        etag: of the object that was read; empty for one that was not.
-        fault: why the object could not be understood; it is a fence all the same.
+        etag: of the object that was read; empty if none was.
+        fault: why the object could not be parsed; it is a fence all the same.
     """
 
     state: FenceState
@@ -61,7 +60,7 @@ class Fence:
 
     @property
     def is_closed(self) -> bool:
-        """Whether it forbids a raise."""
+        """Whether the fence forbids a raise."""
         return self.state != "lifted"
 
 
@@ -83,10 +82,10 @@ FENCE_FIELDS = tuple(_PARSERS)
 
 
 def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
-    """Return the fence; one that cannot be understood is closed.
+    """Return the fence; one that cannot be parsed is closed.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies the call.
     """
     entry = read_object(clients, config, FENCE_KEY)
     if entry is None:
@@ -105,14 +104,14 @@ def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
 def change_fence(
     clients: AwsClients, config: GuardConfig, fence: Fence | None, change: Callable[[Fence | None], Fence | None]
 ) -> Fence | None:
-    """Write what `change` makes of the fence; return the fence that then stands, None if others always came first.
+    """Write the fence that `change` returns; return the fence that is then stored, None if others always wrote first.
 
     Args:
-        fence: the fence as it was read last.
-        change: None keeps what is there.
+        fence: the fence as last read.
+        change: returns the new fence; None keeps the stored one.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies the call.
     """
     for _ in range(MAX_ATTEMPTS):
         new_fence = change(fence)

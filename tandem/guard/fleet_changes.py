@@ -1,4 +1,4 @@
-"""Follow a fleet until EC2 lists no instance: only looks, so that it may be broken off at any moment.
+"""Observation of a fleet until EC2 lists no instance: it only looks, so it may be interrupted at any moment.
 
 Invariant: standard library and boto3 only.
 """
@@ -15,10 +15,10 @@ from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.shell_command import build_tandem_command
 
 POLL_INTERVAL = timedelta(seconds=10)
-# in a row that end it: EC2 is eventually consistent, and one list may miss what was launched just now
+# so many looks in a row end it: EC2 is eventually consistent, and one list may miss a fresh launch
 EMPTY_OBSERVATIONS = 2
-BLIND_LIMIT = timedelta(minutes=2)  # without anything that can be read, before it is given up
-REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper that has not looked for so long is not there
+BLIND_LIMIT = timedelta(minutes=2)  # without a readable source; then it gives up
+REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper without a look for so long is taken as absent
 
 
 def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
@@ -27,18 +27,18 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
 ) -> Iterator[tuple[datetime, str]]:  # fmt: skip
     """Yield each change with its moment, until two looks in a row list no instance of ours and the group wants none.
 
-    What is another's is left alone, so nobody waits for its end: a node group without our tag may want many.
+    A node group without our tag may want many nodes; nobody waits for its end.
 
     Args:
         clients, config: of the environment.
         clock: the time.
         wait: waits for so long.
-        previous: what was seen before, to tell changes since; None tells all of the first look.
-        timeout: after which it is given up; None: as soon as AWS could not be read for some minutes.
-        awaits_zero: whether a node group without our tag must want none too, as where its instances carried the tag.
+        previous: the look before, for changes since; None yields all of the first look.
+        timeout: time until it gives up; None: as soon as AWS could not be read for some minutes.
+        awaits_zero: whether a node group without our tag must want none too, e.g. because its instances had the tag.
 
     Raises:
-        ExternalError: it is given up; what ends the fleet goes on.
+        ExternalError: it gave up; the stop of the fleet goes on.
     """
     start = seen_at = clock()
     empty_count, warning_sent = 0, False
@@ -69,7 +69,7 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
 
 
 def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str]:
-    """Yield what differs between two looks; all of the first."""
+    """Yield the differences between two looks; everything for the first look."""
     if previous is None or (previous.desired_size, previous.min_size) != (fleet.desired_size, fleet.min_size):
         yield f"the node group wants {fleet.desired_size}" if fleet.has_node_group else "there is no node group"
     previous_states = {instance.id: instance.state for instance in previous.instances} if previous else {}

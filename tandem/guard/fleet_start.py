@@ -1,8 +1,8 @@
-"""The start: the only thing that raises a fleet, and only behind a lease and an armed stop.
+"""The start: the only way to raise a fleet, and only with a lease and an armed stop.
 
-Invariant: standard library and boto3 only. Whatever ends it at any step, no instance is left that no stop will end:
-the lease and the one-shot stop are there before the raise, and a stop that came meanwhile has the last word. Whatever
-keeps it asleep, it raises, deletes and takes back under its own lease alone (tandem/guard/ownership.py).
+Invariant: standard library and boto3 only. If a start ends at any step, each instance has a stop that will end it: the
+lease and the one-shot stop exist before the raise, and a stop that came meanwhile has the last word. However long its
+machine sleeps, a start raises, deletes and undoes only under its own lease (tandem/guard/ownership.py).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tandem.shell_command import build_tandem_command, quote_command
 MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
 # The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal targets").
 SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
-# Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
+# Scheduler retries for so long; a later stop could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
 RETRY_ADVICE = "nothing was raised; try again"
 MOMENT_FORMAT = "%Y-%m-%d %H:%M"
@@ -45,16 +45,17 @@ LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --rel
 
 @dataclass(frozen=True, kw_only=True)
 class RaiseRequest:
-    """What a start asks for.
+    """Request of a start.
 
     Args:
         run: its name, unique in the bucket; letters, digits, `-`, `_`, `.`, at most 59.
         hours: from the start to the deadline.
-        nodes: at most the node group's own limit.
-        node_labels: node labels, as names.raise_label and names.compile_label give them; those of another run go.
+        nodes: at most the node group's limit.
+        node_labels: node labels, as names.raise_label and names.compile_label give them; those of another run are
+            removed.
         who: a person's ARN, or the runner.
         beats: whether the run will write `runs/<run>/heartbeat.json`.
-        unarmed_paths: paths that are not armed, and that whoever starts accepts; people are told of them.
+        unarmed_paths: unarmed paths that the person accepts; people are notified of them.
     """
 
     run: str
@@ -67,10 +68,10 @@ class RaiseRequest:
     unarmed_paths: tuple[str, ...] = ()
 
     def build_lease(self, config: GuardConfig, now: datetime) -> Lease:
-        """Return the lease that the request asks for; nobody is asked.
+        """Return the lease for the request; this calls no service.
 
         Raises:
-            InputError: it cannot be had.
+            InputError: the request allows no lease.
         """
         if not leases.RUN_NAME_PATTERN.fullmatch(self.run):
             raise InputError(f"{self.run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
@@ -93,7 +94,7 @@ class RaiseReport:
     """A fleet that may run until its lease's deadline.
 
     Args:
-        was_present: whether it had been raised before, by the same run.
+        was_present: whether the same run had raised the fleet before.
         schedule_arn: of the one-shot stop, as Scheduler reads it back.
     """
 
@@ -107,7 +108,7 @@ def check_start(clients: AwsClients, config: GuardConfig, request: RaiseRequest,
 
     Raises:
         InputError: the request, a fence, another lease, a window or the node group forbids a start.
-        ExternalError: AWS could not be asked.
+        ExternalError: AWS did not answer.
     """
     fleet_start = _FleetStart(clients, config, request.build_lease(config, now), now)
     fleet_start.check_fleet()
@@ -115,11 +116,12 @@ def check_start(clients: AwsClients, config: GuardConfig, request: RaiseRequest,
 
 
 def raise_fleet(clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime) -> RaiseReport:
-    """Raise the fleet for a run; the same run may ask again and gets what it has, with its first deadline.
+    """Raise the fleet for a run; a second start of the same run gets the same lease, with its first deadline.
 
     Raises:
-        InputError: the request, a fence, another lease, a window or the node group forbids it; nothing was raised.
-        ExternalError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
+        InputError: the request, a fence, another lease, a window or the node group forbids the raise; nothing was
+            raised.
+        ExternalError: AWS failed; a possible raise was undone, or its stop is armed.
     """
     fleet_start = _FleetStart(clients, config, request.build_lease(config, now), now)
     fleet_start.check_fleet()
@@ -134,7 +136,7 @@ def raise_fleet(clients: AwsClients, config: GuardConfig, request: RaiseRequest,
         fleet_start.return_lease()
         raise
     try:
-        fleet = fleet_start.fleet  # an earlier start of this run may have been taken
+        fleet = fleet_start.fleet  # an earlier start of this run may have succeeded
         was_present = fleet.lease is not None and fleet.desired_size == fleet_start.lease.nodes
         if not was_present:
             fleet_start.raise_nodes()
@@ -156,7 +158,7 @@ class _FleetStart:
         self.fleet = FleetState(now=now)
         self.start_s = clients.wall_s()
         self.has_new_schedule = False  # whether this start made the schedule, not an earlier one of the same run
-        self.may_have_nodes = False  # whether nodes may stand for which this start asked
+        self.may_have_nodes = False  # whether this start may have caused nodes
         self.owner = LeaseOwner(clients, config, self.pointer, self.lease)  # of the lease, once it is taken
         self.status_command = f"tandem status --env {config.environment}"
         self.stop_command = f"tandem stop --env {config.environment}"
@@ -168,7 +170,7 @@ class _FleetStart:
     # may it
 
     def check_fleet(self) -> None:
-        """Look at the fleet, and refuse where it is not free, not ours or not to be had."""
+        """Look at the fleet, and refuse the start unless the fleet is free, ours and available."""
         self.fleet = observe_fleet(self.clients, self.config, self.now)
         self.fleet.require_known(
             "fence", "lease", "node group", "instances", where=self.config.environment,
@@ -194,7 +196,7 @@ class _FleetStart:
             return
         advice, deadline_text = "", f"{lease.deadline:{MOMENT_FORMAT}} UTC"
         end_command = build_tandem_command("stop --end", self.config.environment, "--run", lease.run)
-        if lease.beats:  # of a run that the runner looks after
+        if lease.beats:  # the runner manages this run
             end_command = build_tandem_command(f"runs cancel {lease.run.partition('.')[0]}", self.config.environment)
         if lease.deadline <= self.now:
             problem, advice = f"the lease of run {lease.run} ended at {deadline_text}", LATE_START_ADVICE
@@ -211,13 +213,13 @@ class _FleetStart:
             advice = "ask for the same, or take another name for this run"
         if advice:
             raise self._refuse(problem, advice, self.config.url(lease_key(lease.run)))
-        self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
+        self.lease = lease  # of an unfinished start of the same run; the first deadline stays
 
     def _require_window(self) -> None:
         config, deadline = self.config, self.lease.deadline
         if self.fleet.capacity_kind != "capacity-block":
             return
-        # as declared or looked up by the caller, and as deployed: what both allow
+        # as declared or looked up by the caller, and as deployed: their intersection
         starts = max(filter(None, (config.block_starts, self.fleet.block_starts)), default=None)
         ends = min(filter(None, (config.block_ends, self.fleet.block_ends)), default=None)
         if starts is None or ends is None:
@@ -230,7 +232,7 @@ class _FleetStart:
             raise self._refuse(f"{problem}; asked: until {deadline:{MOMENT_FORMAT}}", advice, config.environment)
 
     def require_launch_process(self) -> None:
-        """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
+        """Refuse the start if somebody other than our stop keeps the Auto Scaling group from adding instances."""
         suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
         with convert_call_errors("asking Auto Scaling", self.config.node_group_description, RETRY_ADVICE):
             groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
@@ -244,7 +246,7 @@ class _FleetStart:
                 raise self._refuse(problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}")
 
     def require_no_foreign_schedules(self) -> None:
-        """Refuse next to a schedule that no lease owns: it could end this run, or raise behind its end."""
+        """Refuse a start next to a schedule that no lease owns: it could end this run, or raise after its end."""
         schedule_group = self.config.schedule_group
         with convert_call_errors("listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
@@ -263,7 +265,7 @@ class _FleetStart:
     # lease and stop
 
     def take_lease(self) -> None:
-        """Write the lease, then point to it: the pointer decides between two starts, also of the same run."""
+        """Write the lease, then the pointer: the pointer decides between two starts, also of the same run."""
         url = self.config.url(lease_key(self.lease.run))
         with convert_call_errors("writing the lease", url, f"{self.retry_advice}; nothing was raised"):
             if self.fleet.lease is None:
@@ -280,7 +282,7 @@ class _FleetStart:
         self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
 
     def _adopt_lease(self, url: str) -> Lease:
-        """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
+        """Adopt the lease of an earlier start of the same run that died before it wrote the pointer."""
         pointer = LeasePointer(run=self.lease.run)
         lease, fault = leases.read_lease(self.clients, self.config, pointer)
         expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
@@ -290,9 +292,9 @@ class _FleetStart:
         return lease
 
     def return_lease(self) -> None:
-        """Let others start, where no stop could be armed and so nothing was raised."""
+        """Return the lease, so that others may start, if no stop could be armed and so nothing was raised."""
         if self.fleet.lease is not None:
-            return  # an earlier start of the same run may have raised under it
+            return  # an earlier start of the same run may have raised with it
         with suppress(*CALL_ERRORS):
             if leases.clear_pointer(self.clients, self.config, self.pointer):
                 leases.write_lease(self.clients, self.config, replace(self.lease, ending=self.now))
@@ -316,19 +318,19 @@ class _FleetStart:
         return arn
 
     def _create_schedule(self, request: Mapping[str, Any]) -> None:
-        had_new_schedule, self.has_new_schedule = self.has_new_schedule, True  # also where the answer is lost
+        had_new_schedule, self.has_new_schedule = self.has_new_schedule, True  # also if the answer is lost
         try:
             self.clients.scheduler.create_schedule(**request)
         except ClientError as error:
             if error_code(error) != "ConflictException":
                 raise
-            self.has_new_schedule = had_new_schedule  # of an earlier start of the same run: read back like a new one
+            self.has_new_schedule = had_new_schedule  # an earlier start made it: it is read back like a new one
 
     def _build_refusal(self, loss: str) -> InputError:
         return self._refuse(f"stopped before the raise: {loss}; nothing was raised", self.status_command)
 
     def notify_unarmed_paths(self) -> None:
-        """Tell people which paths do not guard this run."""
+        """Notify people of the paths that do not guard this run."""
         if not self.lease.unarmed:
             return
         text = (
@@ -341,7 +343,7 @@ class _FleetStart:
             notify_subscribers(self.clients, self.config, "a start accepted unarmed paths", text)
 
     def resume_launches(self) -> None:
-        """Let the Auto Scaling groups add instances again where a stop of ours suspended it, and forget that."""
+        """Resume launches in Auto Scaling groups in which our stop suspended them, and clear the record of that."""
         fence = self.fleet.fence
         group_names = sorted(set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups))
         for name in group_names:
@@ -356,14 +358,14 @@ class _FleetStart:
     # the raise
 
     def raise_nodes(self) -> None:
-        """Ask EKS for the nodes, with the run's labels and without those of another."""
-        if self._is_past_deadline():  # its one-shot stop has fired
+        """Request the nodes from EKS, with the run's labels and without those of another."""
+        if self._is_past_deadline():  # the one-shot stop of the lease has fired
             problem = f"the lease's deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC has passed meanwhile"
             raise self._refuse(problem, LATE_START_ADVICE)
         try:
             label_change = read_label_change(self.clients, self.config, self.lease.node_label)
             self.owner.call_as_owner(partial(self._set_group_size, label_change), self._build_refusal)
-        except CALL_ERRORS as error:  # it may have been taken all the same
+        except CALL_ERRORS as error:  # EKS may have taken the call all the same
             problem = f"raising failed ({describe_error(error)}); {self._undo_raise()}"
             where = self.config.node_group_description
             raise ExternalError(problem, where=where, change=self.retry_advice) from error
@@ -377,7 +379,7 @@ class _FleetStart:
         )  # fmt: skip
 
     def remove_stray_labels(self) -> None:
-        """Take off labels that a relabel of another run, which slept until now, set next to this run's."""
+        """Remove labels that a delayed relabel of another run set next to this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
             label_change = read_label_change(self.clients, self.config, self.lease.node_label)
             if "removeLabels" in label_change:
@@ -386,13 +388,13 @@ class _FleetStart:
                 self.owner.call_as_owner(update, self._build_refusal)
 
     def delete_unused_schedule(self) -> None:
-        """Delete the one-shot stop of a lease that is over, where nothing stands for which it is needed."""
+        """Delete the one-shot stop of a lease that is over, if no node needs the stop."""
         if self.has_new_schedule and not self.may_have_nodes:
             with suppress(*CALL_ERRORS):
                 delete_unreferenced_schedule(self.clients, self.config, self.lease.run)
 
     def require_no_late_stop(self) -> None:
-        """Read fence and lease again: a stop that came while the raise was under way has the last word."""
+        """Read fence and lease again: a stop that came during the raise has the last word."""
         try:
             loss = self.owner.find_loss()
         except CALL_ERRORS as error:
@@ -405,7 +407,7 @@ class _FleetStart:
             raise self._refuse(f"stopped while it was being raised ({loss}); {self._undo_raise()}", self.status_command)
 
     def _is_past_deadline(self) -> bool:
-        """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
+        """Whether the deadline passed during this start, e.g. because its machine slept."""
         return self.now + timedelta(seconds=self.clients.wall_s() - self.start_s) >= self.lease.deadline
 
     def _undo_raise(self) -> str:
@@ -427,10 +429,10 @@ def _clear_suspended_groups(fence: Fence | None) -> Fence | None:
 
 
 def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: bool) -> None:
-    """Make sure that the node group is there, ours and settled, and where nobody has a lease at 0 without an instance.
+    """Check that the node group exists, is ours and settled; without a lease also that it is at 0 without an instance.
 
     Raises:
-        InputError: it is not.
+        InputError: the node group does not.
     """
     where = config.node_group_description
     if not fleet.has_node_group:
@@ -450,8 +452,8 @@ def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: boo
 def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:
     """Return the one-shot stop of a lease, as CreateSchedule takes it.
 
-    The names in `Input` begin with a capital as in the CDK's own example of a universal target. Unverified: nobody has
-    seen one fire with EKS in an account yet.
+    The names in `Input` begin with a capital as in the CDK's example of a universal target. Unverified: nobody has yet
+    seen a schedule call EKS in an account.
     """
     deadline = lease.deadline.astimezone(UTC)
     group = {"ClusterName": config.cluster, "NodegroupName": config.node_group}

@@ -1,6 +1,6 @@
-"""The lease of a fleet and the pointer to it: who may have nodes, how many, and until when.
+"""The lease of a fleet and the pointer to it: the run that may have nodes, how many, and until when.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file; a lease that cannot be understood is none.
+Invariant: standard library and boto3 only, because a Lambda packs this file; a lease that cannot be parsed is none.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tandem.guard.bucket import read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
-LEASE_SCHEMA = 2  # since it says for how many nodes it is
-STOP_PREFIX = "stop-"  # and the run: the name of a lease's one-shot stop
+LEASE_SCHEMA = 2  # from this schema on a lease has its number of nodes
+STOP_PREFIX = "stop-"  # plus the run: the name of a lease's one-shot stop
 RUN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
 MAX_NODES = 10_000
 _PARSERS: dict[str, Callable[[Any], Any]] = {
@@ -36,19 +36,19 @@ LEASE_FIELDS = ("run", "beats", "schedule", *_PARSERS)
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """`runs/<run>/lease.json`, to which the pointer `lease.json` leads: who may have a fleet, and until when.
+    """`runs/<run>/lease.json`, to which the pointer `lease.json` points: the run that may have a fleet, and until when.
 
     Args:
-        who: raised it: a person's ARN, or the runner.
-        nodes: at most so many; an older release wrote none, then capacity.nodes.
+        who: the person's ARN, or the runner.
+        nodes: maximum; an older release wrote none, then capacity.nodes.
         node_label: labels that its nodes carry.
         former_label: labels that its nodes carried before the latest relabel.
-        deadline: the one-shot stop fires then.
-        beats: whether its run writes heartbeats; by hand nothing does, and the deadline alone ends it.
+        deadline: time at which the one-shot stop fires.
+        beats: whether its run writes heartbeats; a lease by hand has none, and only the deadline ends it.
         schedule: name of the one-shot stop.
-        unarmed: paths that were not armed when it was raised, and that its operator accepted.
-        ending: since when its normal end is under way; None: it is not.
-        etag: of the lease's own object; empty for one that was not read.
+        unarmed: paths that were unarmed at the raise and that its operator accepted.
+        ending: time since which its normal end is under way; None: it is not.
+        etag: of the lease's object; empty if none was read.
     """
 
     run: str
@@ -68,11 +68,11 @@ class Lease:
 
 @dataclass(frozen=True, kw_only=True)
 class LeasePointer:
-    """`lease.json` at the root: the run whose lease is the only one, or none.
+    """`lease.json` at the root: the run with the only lease, or none.
 
     Args:
-        etag: empty where there is no object yet.
-        fault: why it could not be understood; it names no run then.
+        etag: empty if there is no object yet.
+        fault: why the object could not be parsed; then the pointer names no run.
     """
 
     run: str | None = None
@@ -81,7 +81,7 @@ class LeasePointer:
 
 
 def lease_key(run: str) -> str:
-    """Return the key of a run's lease, behind the environment's prefix as every key here."""
+    """Return the key of a run's lease, after the environment's prefix as every key here."""
     return f"runs/{run}/lease.json"
 
 
@@ -91,13 +91,13 @@ def heartbeat_key(run: str) -> str:
 
 
 def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease | None:
-    """Write a lease if its object is still as it was read; return it with its new ETag, None if others came first.
+    """Write a lease if its object is unchanged since it was read; return it with its new ETag, or None if others wrote.
 
     Args:
-        lease: with the ETag that it was read with; a new one has none.
+        lease: with the ETag of its reading; a new one has none.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it. It may have been written.
+        CALL_ERRORS: S3 does not answer, or denies the call. The lease may have been written.
     """
     document = {"schema": LEASE_SCHEMA, **values.select_json_fields(lease, *LEASE_FIELDS)}
     etag = write_object(clients, config, lease_key(lease.run), document, etag=lease.etag)
@@ -105,10 +105,10 @@ def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease
 
 
 def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
-    """Return whose lease it is.
+    """Return the pointer to the lease.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies the call.
     """
     bucket_object = read_object(clients, config, POINTER_KEY)
     if bucket_object is None:
@@ -125,10 +125,10 @@ def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
 
 
 def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> tuple[Lease | None, str]:
-    """Return the lease to which a pointer leads, or None and why there is none.
+    """Return the lease to which a pointer points, or None and why there is none.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies the call.
     """
     if pointer.run is None:
         return None, pointer.fault
@@ -150,14 +150,14 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
 
 
 def clear_pointer(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> bool:
-    """Let the pointer name no run, if it is still as it was read; whether it was.
+    """Clear the run in the pointer if the pointer is unchanged since it was read; return whether it was.
 
-    A start that read before is refused then.
+    A start that read the pointer before is then refused.
 
     Raises:
-        CALL_ERRORS: S3 does not answer, or denies it.
+        CALL_ERRORS: S3 does not answer, or denies the call.
     """
     if write_object(clients, config, POINTER_KEY, {"run": None}, etag=pointer.etag) is not None:
         return True
-    # its own write, of which the answer was lost and the repetition refused, is no stranger's
+    # an own write whose answer was lost and whose repetition was refused is no stranger's
     return pointer.run is not None and read_pointer(clients, config).run is None

@@ -1,7 +1,8 @@
-"""Let the nodes of a lease take other labels: the same run goes on with other servers, or compiles first.
+"""Change of the node labels of a lease: the same run goes on with other servers, or compiles first.
 
-The lease says so before the nodes do, and names both labels, so that the reaper takes neither for a stranger's.
-Invariant: standard library and boto3 only; sizes are left alone.
+The lease names the change before the nodes have it, and names both labels, so that the reaper takes neither for a
+stranger's.
+Invariant: standard library and boto3 only; sizes stay unchanged.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ def relabel_nodes(
     """Write other labels into the lease of a run, then set them on the node group's nodes.
 
     Args:
-        run: whose lease it is; nobody else's is touched.
-        node_labels: of the nodes, as names.raise_label and names.compile_label give them; the run's former ones go.
+        run: the run of the lease; no other lease is touched.
+        node_labels: of the nodes, as names.raise_label and names.compile_label give them; the run's former ones are
+            removed.
         now: the time.
 
     Returns:
-        The lease as it now stands.
+        The new lease.
 
     Raises:
-        InputError: the run has no live lease, or it ends; nothing was changed.
-        ExternalError: AWS failed; the lease may name the new labels and the nodes the old ones: do it again.
+        InputError: the run has no live lease, or its lease ends; nothing was changed.
+        ExternalError: AWS failed; the lease may name the new labels and the nodes the old ones: repeat the call.
     """
     fleet = observe_fleet(clients, config, now)
     pointer, lease = _require_live_lease(config, fleet, run)
@@ -46,7 +48,7 @@ def relabel_nodes(
         if stored_lease is None:
             problem = "somebody changed the lease at this moment"
             raise InputError(problem, where=config.environment, change=status_command)
-        # read again behind the lease: another relabel of this run may have come between
+        # read again after the lease: another relabel of this run may have come between
         label_change, where = read_label_change(clients, config, node_labels), config.node_group_description
         if label_change:
             LeaseOwner(clients, config, pointer, stored_lease).call_as_owner(

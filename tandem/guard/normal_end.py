@@ -1,7 +1,7 @@
 """The normal end of a lease: the fleet goes to 0, nothing is fenced, and the next start needs no release.
 
-The lease says first that it ends, so that no start raises under it and the reaper leaves it alone for a while. What was
-done stands in the bucket and in AWS, so an end that dies anywhere is finished by the next one, or by the reaper.
+First the lease records that it ends, so that no start raises under it and the reaper leaves it alone for a while. The
+bucket and AWS hold the progress, so the next end, or the reaper, finishes an end that dies anywhere.
 Invariant: standard library and boto3 only.
 """
 
@@ -33,17 +33,17 @@ def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
     """End the lease of a run: desired 0, wait until EC2 lists no instance, then remove its stop and its pointer.
 
     Args:
-        run: whose lease ends; None takes the one that there is.
+        run: the run whose lease ends; None takes the present lease.
         clock: the time.
         wait: waits for so long.
-        log: told of each step, in a sentence.
+        log: takes a sentence for each step.
 
     Returns:
         The run whose lease ended.
 
     Raises:
         InputError: there is no lease, another run has it, or the fleet is fenced; nothing was done.
-        ExternalError: AWS failed, or instances live on; the lease says that it ends, and another end goes on with it.
+        ExternalError: AWS failed, or instances live on; the lease is marked as ending, and another end goes on with it.
     """
     return _NormalEnd(clients, config, clock, log).finish(run, wait)
 
@@ -104,7 +104,7 @@ class _NormalEnd:
         return fleet.pointer, fleet.lease, fleet.has_node_group is not False
 
     def _announce_end(self, lease: Lease) -> Lease:
-        """Write into the lease that it ends; a second end keeps the moment of the first."""
+        """Mark the lease as ending; a second end keeps the moment of the first."""
         if lease.ending is not None:
             return lease
         with self._convert_errors("writing that the lease ends"):

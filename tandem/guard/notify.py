@@ -1,4 +1,4 @@
-"""Tell the people of an environment, by its topic, what happens to its fleet.
+"""Notification of an environment's people, by its topic, of events of its fleet.
 
 Invariant: standard library and boto3 only, because a Lambda packs this file.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tandem.guard.config import AwsClients, GuardConfig
 
-MAX_SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
+MAX_SUBJECT_CHARACTERS = 99  # SNS accepts fewer than 100
 CHANGE_TEXTS = {
     "stopping": "being stopped",
     "terminating": "terminated by id",
@@ -18,7 +18,7 @@ CHANGE_TEXTS = {
 
 
 def notify_subscribers(clients: AwsClients, config: GuardConfig, context: str, message: str) -> None:
-    """Send a message to the people of the environment, where there is a topic.
+    """Send a message to the people of the environment, if there is a topic.
 
     Raises:
         CALL_ERRORS: SNS does not answer, or refuses.

@@ -1,7 +1,7 @@
-"""What a pass sees: fence, lease, heartbeat, node group and instances, read from S3, EKS and EC2.
+"""Observation of a pass: fence, lease, heartbeat, node group and instances, read from S3, EKS and EC2.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file; what could not be read is unknown, and
-unknown is never taken for gone, for allowed or for alive.
+Invariant: standard library and boto3 only, because a Lambda packs this file. Unreadable state is unknown, and unknown
+is never taken for gone, for allowed or for alive.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS, describe_error, format_value, parse_timestamp, shorten_text
 
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
-# on the node group: a renewed block is a deploy of the Fleet stack alone, and the guard hears of it all the same
+# on the node group: a deploy of the Fleet stack alone renews a block, and the guard still sees the new window
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
-CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with another kind than Guard knows
+CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with a kind that Guard does not know
 CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
-LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes off; as in tandem.spec.names
-NORMAL_END_LIMIT = timedelta(minutes=30)  # so long the reaper leaves a lease alone that says that it ends
+LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")  # our own, which a new raise removes; as in tandem.spec.names
+NORMAL_END_LIMIT = timedelta(minutes=30)  # for so long the reaper leaves an ending lease alone
 BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
-CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further ahead is no beat
-# of a node group that takes an update; DEGRADED stays after a lack of capacity (aws/containers-roadmap#2326)
+CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further in the future does not count
+# of a node group that accepts an update; DEGRADED stays after a lack of capacity (aws/containers-roadmap#2326)
 STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})
 MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
 StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
@@ -50,12 +50,12 @@ StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
 
 @dataclass(frozen=True, kw_only=True)
 class FleetInstance:
-    """One accelerator node as EC2 lists it; terminated ones are none.
+    """One accelerator node as EC2 lists it; terminated ones are left out.
 
     Args:
         state: pending, running, shutting-down, stopping or stopped.
-        is_ours: whether it may be touched: it carries the environment's own tag, or its node group does.
-        scaling_group: the Auto Scaling group that its tag names; empty where none does.
+        is_ours: whether the guard may touch it: it has the environment's own tag, or its node group does.
+        scaling_group: the Auto Scaling group in its tag; empty if there is none.
     """
 
     id: str
@@ -66,33 +66,33 @@ class FleetInstance:
 
     @property
     def is_up(self) -> bool:
-        """Whether it is there to stay: pending or running."""
+        """Whether the instance stays: pending or running."""
         return self.state in {"pending", "running"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class FleetState:
-    """What one look found.
+    """Result of one look.
 
     Args:
         read_start_s: when this look began, by the wall clock.
         desired_size, min_size: sizes of the node group; None: unknown, or there is none.
         has_node_group: whether there is a node group; None: unknown.
-        has_owner_tag: whether it carries the environment's own tag; None: unknown, or there is none.
+        has_owner_tag: whether it has the environment's own tag; None: unknown, or there is none.
         max_size: of the node group; 0: unknown, or there is none.
         status: of the node group; empty: unknown, or there is none.
-        labels: of the node group's nodes, those that are ours.
-        capacity_kind: that the node group is deployed with; where its tags do not say, as declared.
-        scaling_groups: names of its Auto Scaling groups, as EKS names them or, where EKS is silent, the instances.
-        instances: every one of the node group that EC2 lists and that is not terminated.
-        alive_since: since when the guard's own figures count instances without a break; asked for only where the lease
-            is unknown, when the age of the present instances alone would not tell of those that they replaced.
+        labels: our labels of the node group's nodes.
+        capacity_kind: of the deployed node group; as declared if its tags name none.
+        scaling_groups: names of its Auto Scaling groups by EKS or, if EKS does not answer, by the instances.
+        instances: every instance of the node group in EC2's list that is not terminated.
+        alive_since: time since which the guard's own figures count instances without a break. It is read only if the
+            lease is unknown: the present instances' age does not show the instances that they replaced.
         pointer: to the only lease; None: unknown.
-        lease: that the pointer leads to, also after its deadline and behind a fence: see `live_lease`.
+        lease: the pointer's lease, also after its deadline and behind a fence: see `live_lease`.
         heartbeat: of the lease's run.
-        block_starts, block_ends: of the Capacity Block that the node group is deployed with.
+        block_starts, block_ends: of the Capacity Block of the deployed node group.
         unknown: what could not be read, and why.
-        faults: objects that were read and not understood, each in a sentence.
+        faults: objects that were read but could not be parsed, each in a sentence.
     """
 
     now: datetime
@@ -124,24 +124,24 @@ class FleetState:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a fence is known to be there."""
+        """Whether a fence is known to exist."""
         return self.fence is not None and self.fence.is_closed
 
     @property
     def live_lease(self) -> Lease | None:
-        """The lease, where it is live: before its deadline and without a fence."""
+        """The lease, if live: before its deadline and without a fence."""
         return self.lease if self.lease and self.now < self.lease.deadline and not self.is_fenced else None
 
     def require_known(self, *sources: StateSource, where: str, consequence: str, change: str) -> None:
-        """Go on only where these sources were read.
+        """Continue only if these sources were read.
 
         Args:
-            sources: that are needed.
+            sources: the necessary ones.
             where, change: of the error.
-            consequence: what is not done otherwise, in a few words.
+            consequence: the action that is left out otherwise, in a few words.
 
         Raises:
-            ExternalError: one of them could not be read.
+            ExternalError: a source could not be read.
         """
         for source in sources:
             if source in self.unknown:
@@ -150,23 +150,23 @@ class FleetState:
 
     @property
     def own_instances(self) -> tuple[FleetInstance, ...]:
-        """The instances that may be touched."""
+        """The instances that the guard may touch."""
         return tuple(instance for instance in self.instances if instance.is_ours)
 
     @property
     def can_scale(self) -> bool:
-        """Whether the node group is known to be ours: by its own tag, or by an instance of it that carries ours."""
+        """Whether the node group is known to be ours: by its own tag, or by an instance of it with our tag."""
         return bool(self.has_owner_tag or (self.has_node_group is not False and self.own_instances))
 
     @property
     def is_ending(self) -> bool:
-        """Whether the lease says that its normal end is under way, and not for too long."""
+        """Whether the lease is marked as ending, and not for too long."""
         end_start = self.lease.ending if self.lease else None
         return end_start is not None and end_start - CLOCK_TOLERANCE <= self.now < end_start + NORMAL_END_LIMIT
 
 
 def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> FleetState:
-    """Read fence, lease, heartbeat, node group and instances. Never raises for AWS: what fails is in `unknown`."""
+    """Read fence, lease, heartbeat, node group and instances. Never raise for AWS: failures are in `unknown`."""
     read_start_s = clients.wall_s()
     unknown: dict[StateSource, str] = {}
     faults: list[str] = []
@@ -174,7 +174,7 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     with _record_read_failure(unknown, "fence"):
         fence = read_fence(clients, config)
         faults.extend([fence.fault] if fence and fence.fault else [])
-    if "fence" in unknown:  # a bucket that does not answer is not waited for four times
+    if "fence" in unknown:  # do not wait four times for a bucket that does not answer
         unknown["lease"] = f"not read, because the bucket did not answer: {unknown['fence']}"
     else:
         with _record_read_failure(unknown, "lease"):
@@ -224,10 +224,10 @@ def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, .
 
 
 def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -> datetime | None:
-    """Return since when every figure of the reaper's passes counts an instance; None: unknown, or there is none."""
+    """Return since when every figure of the reaper's passes counts an instance; None: unknown, or never."""
     window = timedelta(hours=config.max_hours) + BLOCK_MARGIN
     window_start, pass_time = now - window, timedelta(minutes=PASS_MINUTES)
-    # the shortest period, of whole passes, in which GetMetricStatistics gives the window at once
+    # the shortest period, of whole passes, with which GetMetricStatistics returns the window in one call
     period_s = -(-window // (MAX_STATISTICS_POINTS * pass_time)) * PASS_MINUTES * 60
     try:
         answer = clients.cloudwatch.get_metric_statistics(
@@ -264,7 +264,7 @@ def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: dat
 
 
 def describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any]:
-    """Return the node group as EKS describes it, empty where there is none."""
+    """Return the node group as EKS describes it, empty if there is none."""
     try:
         answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
     except ClientError as error:
@@ -278,7 +278,7 @@ def describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str
 def _read_block_window(
     group: Mapping[str, Any], config: GuardConfig, kind: str
 ) -> tuple[tuple[datetime | None, datetime | None], str]:
-    """Return the window of the block that the node group is deployed with, and what is wrong with its tags."""
+    """Return the block window of the deployed node group, and the fault of its tags."""
     declared_window, tags, fault = (config.block_starts, config.block_ends), group.get("tags", {}), ""
     if kind != "capacity-block":
         return (None, None), ""
@@ -305,12 +305,12 @@ def _list_instances(clients: AwsClients, config: GuardConfig, *, has_owner_tag: 
 
 
 def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
-    """Return the labels that Tandem sets, of all that nodes carry."""
+    """Return the labels that Tandem sets, out of all labels of the nodes."""
     return {name: value for name, value in labels.items() if name.startswith(LABEL_PREFIXES)}
 
 
 def read_label_change(clients: AwsClients, config: GuardConfig, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return the change that leaves the node group these labels of ours alone, as EKS takes it; empty for none.
+    """Return EKS's change that leaves exactly these labels of ours on the node group; empty for none.
 
     Raises:
         CALL_ERRORS: EKS does not answer, or refuses.
@@ -323,7 +323,7 @@ def read_label_change(clients: AwsClients, config: GuardConfig, labels: Mapping[
 
 
 def read_capacity_kind(clients: AwsClients, config: GuardConfig) -> str:
-    """Return the kind that the node group is deployed with; as declared where EKS does not say."""
+    """Return the capacity kind of the deployed node group; as declared if EKS gives none."""
     try:
         node_group = describe_node_group(clients, config)
     except CALL_ERRORS:

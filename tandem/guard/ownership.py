@@ -1,7 +1,7 @@
-"""Whose fleet it is, read directly before each call that raises, sizes or relabels it.
+"""Ownership of the fleet, read just before each call that raises, sizes or relabels the fleet.
 
-EKS has no conditional write. So whoever works under a lease reads pointer, lease and fence, acts at once, and reads
-again if the clock moved in between, as where the machine slept. What still slips through that gap the reaper ends.
+EKS has no conditional write. So a lease's owner reads pointer, lease and fence, acts at once, and reads again if the
+clock moved in between, e.g. because the machine slept. The reaper ends any fleet that still slips through that gap.
 Invariant: standard library and boto3 only.
 """
 
@@ -19,9 +19,9 @@ from tandem.guard.fence import read_fence
 from tandem.guard.lease import Lease, LeasePointer, read_lease, read_pointer
 from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS
 
-MAX_READING_AGE_S = 30.0  # a reading that is older by the wall clock is read again
+MAX_READING_AGE_S = 30.0  # a reading that is older by the wall clock is repeated
 RETRY_PAUSE_S = 1.0  # before a call is made again
-# what botocore itself would repeat a call for (botocore.retries.standard, of botocore 1.43)
+# errors for which botocore itself would repeat a call (botocore.retries.standard, of botocore 1.43)
 RETRYABLE_CODES = frozenset({
     "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestLimitExceeded",
     "RequestThrottled", "ServerException", "ServiceUnavailableException", "500", "502", "503", "504",
@@ -30,22 +30,22 @@ SLOW_READING = f"to read whose fleet it is took more than {MAX_READING_AGE_S:.0f
 
 
 class LeaseOwner:
-    """Somebody who works under a lease.
+    """Owner of a lease, at work under it.
 
     Args:
-        pointer: as this owner wrote or read it; another ETag means that somebody else came.
+        pointer: as this owner wrote or read it; another ETag means that somebody else wrote.
         lease: likewise.
     """
 
     def __init__(self, clients: AwsClients, config: GuardConfig, pointer: LeasePointer, lease: Lease) -> None:
         self.clients, self.config, self.pointer, self.lease = clients, config, pointer, lease
-        self.read_at_s: float | None = None  # when the last reading began that showed the fleet as this owner's
+        self.read_at_s: float | None = None  # beginning of the last reading in which this owner had the fleet
 
     def find_loss(self) -> str:
-        """Return in a sentence why the fleet is not this owner's any more; empty while it is.
+        """Return in a sentence why this owner has lost the fleet; empty while it has the fleet.
 
         Raises:
-            CALL_ERRORS: S3 does not answer, or denies it.
+            CALL_ERRORS: S3 does not answer, or denies the call.
         """
         start_s = self.clients.wall_s()
         fence = read_fence(self.clients, self.config)
@@ -65,16 +65,16 @@ class LeaseOwner:
         return ""
 
     def call_as_owner(self, call: Callable[[], object], build_error: Callable[[str], Exception]) -> None:
-        """Read that the fleet is still this owner's, and act at once.
+        """Check that the fleet is still this owner's, and act at once.
 
         Args:
             call: the call.
-            build_error: makes the error of the sentence that says why the fleet is not this owner's.
+            build_error: makes an error of the sentence that says why the owner lost the fleet.
 
         Raises:
             CALL_ERRORS: S3 does not answer, or `call` raises it.
             ExternalError: each reading takes too long.
-            Exception: as `build_error` makes it.
+            Exception: from `build_error`.
         """
         loss = call_if_allowed(self.clients, self.find_loss, call)
         if loss == SLOW_READING:
@@ -84,9 +84,9 @@ class LeaseOwner:
             raise build_error(loss)
 
     def find_other_owner(self) -> str:
-        """Return in a sentence whose the fleet is if it is another run's; empty where it is this owner's or nobody's.
+        """Return in a sentence which other run has the fleet; empty if this owner or nobody has it.
 
-        Where S3 does not answer, a reading of this owner's that is still fresh decides.
+        If S3 does not answer, a fresh reading of this owner decides.
         """
         try:
             fence, pointer = read_fence(self.clients, self.config), read_pointer(self.clients, self.config)
@@ -101,18 +101,18 @@ class LeaseOwner:
 def call_if_allowed(
     clients: AwsClients, find_loss: Callable[[], str], call: Callable[[], object], *, needs_fresh_reading: bool = True
 ) -> str:
-    """Read whether a call is allowed and call at once; do both again where AWS was busy or the clock moved.
+    """Read whether a call is allowed and call at once; repeat both if AWS was busy or the clock moved.
 
     Args:
-        find_loss: reads, and returns in a sentence why the call is not allowed; empty while it is.
+        find_loss: reads, and returns in a sentence why the call is not allowed; empty if allowed.
         call: the call.
         needs_fresh_reading: whether a reading that took too long forbids the call.
 
     Returns:
-        Why nothing was called; empty where it was.
+        Why nothing was called; empty if the call was made.
 
     Raises:
-        CALL_ERRORS: as `find_loss` raises, or as `call` raises at last.
+        CALL_ERRORS: from `find_loss`, or from the last try of `call`.
     """
     for attempt in range(MAX_ATTEMPTS):
         start_s = clients.wall_s()
@@ -133,12 +133,12 @@ def call_if_allowed(
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether a call that failed so may be done, or go through, a moment later."""
+    """Whether a call with this error may succeed a moment later."""
     return (
         error_code(error) in RETRYABLE_CODES if isinstance(error, ClientError) else not isinstance(error, PARSE_ERRORS)
     )
 
 
 def is_fresh(clients: AwsClients, start_s: float) -> bool:
-    """Whether a reading that began at this moment of the wall clock is young enough; clocks may go back."""
+    """Whether a reading that began at this wall-clock time is young enough; clocks may go back."""
     return abs(clients.wall_s() - start_s) <= MAX_READING_AGE_S

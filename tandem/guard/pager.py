@@ -1,4 +1,4 @@
-"""Read every page of a list of AWS, within bounds: a list that never ends must not keep a stop from its work.
+"""Pages of an AWS list, within bounds: an endless list must not stop a stop.
 
 Invariant: standard library and boto3 only, because the Lambdas pack this file.
 """
@@ -21,11 +21,11 @@ def iterate_pages(
     Args:
         client: of boto3.
         operation: its method, which pages.
-        max_pages: pages, at the most.
+        max_pages: the most pages.
         request: the operation's arguments.
 
     Raises:
-        PaginationError: the same token came twice in a row, or a page follows the last one that is allowed.
+        PaginationError: the same token came twice in a row, or there are more than `max_pages` pages.
         BotoCoreError, ClientError: AWS does not answer, or refuses.
     """
     for number, page in enumerate(client.get_paginator(operation).paginate(**request)):

@@ -17,4 +17,4 @@ METRIC_UNITS = {
     FLEET_USD: "None",
     EXCESS_NODES: "Count",
 }
-"""What a pass publishes, without dimensions, in CloudWatch's words for its unit."""
+"""The metrics of a pass, without dimensions, with CloudWatch's words for their units."""

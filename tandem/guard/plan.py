@@ -1,6 +1,6 @@
-"""What an observation demands: the reasons for a stop, and the next levers of one. Pure.
+"""Plan from an observation: the reasons for a stop, and its next levers. Pure.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file; unknown is never taken for gone, for
+Invariant: standard library and boto3 only, because a Lambda packs this file. Unknown is never taken for gone, for
 allowed or for alive, and nothing without the environment's own tag is touched.
 """
 
@@ -17,22 +17,22 @@ from tandem.guard.lease import Lease
 from tandem.guard.observe import FleetState
 from tandem.guard.values import format_value
 
-REPLACEMENT_GRACES = 2  # a spot node's replacement and the node itself live side by side for a while
-OVERDUE_GRACES = 3  # a stop that EC2 has not done after so many graces is a failed one
+REPLACEMENT_GRACES = 2  # a spot node's replacement and the node itself overlap for a while
+OVERDUE_GRACES = 3  # a stop that EC2 has not completed after so many graces has failed
 
 
 @dataclass(frozen=True, kw_only=True)
 class StopPlan:
-    """What a look demands.
+    """Actions that a look requires.
 
     Args:
         reasons: the reasons for a stop, each a sentence; empty: none is due.
-        scale_down: whether EKS must be asked for 0.
+        scale_down: whether EKS must be set to 0.
         hold_scaling_groups: whether the Auto Scaling groups must be held at 0: EKS had its grace.
-        terminate_ids: ids that EC2 must terminate.
-        fence_state: of the fence after this pass, as far as was seen; None: there is none to write.
-        failures: what this look shows of an earlier pass's failure, each a sentence.
-        metrics: to publish; STOP_FAILURES is the pass's own to add.
+        terminate_ids: ids of the instances to terminate in EC2.
+        fence_state: of the fence after this pass, as far as known; None: there is none to write.
+        failures: failures of earlier passes that this look shows, each a sentence.
+        metrics: to publish; the pass itself adds STOP_FAILURES.
     """
 
     reasons: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class StopPlan:
 
 
 def plan_stop(fleet: FleetState, config: GuardConfig) -> StopPlan:
-    """Return what a look demands; pure."""
+    """Return the plan for a look; pure."""
     reasons = sorted(reason for reason in _list_stop_reasons(fleet, config) if reason[0] <= fleet.now)
     metrics = dict(_compute_metrics(fleet, config))
     if not reasons:
@@ -68,7 +68,7 @@ def plan_stop(fleet: FleetState, config: GuardConfig) -> StopPlan:
 
 
 def foretell_stop(fleet: FleetState, config: GuardConfig) -> tuple[datetime, str] | None:
-    """Return when the reaper acts next as things stand, and for what; None: nothing that is known makes it act.
+    """Return when the reaper acts next as things stand, and why; None: nothing that is known makes it act.
 
     A pass may come minutes later.
     """
@@ -82,10 +82,10 @@ def foretell_stop(fleet: FleetState, config: GuardConfig) -> tuple[datetime, str
 
 
 def _estimate_stop_start(fleet: FleetState, config: GuardConfig, earliest: datetime) -> datetime:
-    """Return since when EKS has been asked, as far as anybody can tell."""
+    """Return the best estimate of the time since which EKS has been set to 0."""
     if fleet.fence is None or not fleet.fence.is_closed:
-        return earliest + config.grace_period  # nobody wrote down when it was first tried: EKS gets twice as long
-    # a moment that is none
+        return earliest + config.grace_period  # no record of the first try: EKS gets twice as long
+    # a fence's time in the future does not count
     return fleet.fence.at if fleet.fence.at <= fleet.now + observe.CLOCK_TOLERANCE else fleet.now - config.grace_period
 
 
@@ -93,7 +93,7 @@ def _has_overdue_capacity(fleet: FleetState, config: GuardConfig, stop_start: da
     """Whether EKS had its grace and still wants nodes, or keeps some."""
     latest_start = fleet.now - config.grace_period
     launches = (instance.launched_at for instance in fleet.own_instances if instance.is_up)
-    # a fence whose fleet was gone once: whoever raises behind it now was not yet told 0
+    # a fence whose fleet was gone once: a later raise behind it was not yet set to 0
     was_told_zero = fleet.fence is None or fleet.fence.state != "stopped"
     keeps_size = was_told_zero and has_size and stop_start <= latest_start
     return fleet.can_scale and (keeps_size or any(max(stop_start, at) <= latest_start for at in launches))
@@ -112,7 +112,7 @@ def _next_fence_state(fleet: FleetState, terminate_ids: tuple[str, ...]) -> Fenc
 def _describe_stop_failures(
     fleet: FleetState, config: GuardConfig, stop_start: datetime, *, has_size: bool
 ) -> Iterator[str]:
-    """Say what of a stop did not come about, or cannot be seen to have."""
+    """Yield the parts of a stop that failed, or that cannot be seen to have succeeded."""
     overdue_time, instances = OVERDUE_GRACES * config.grace_period, fleet.own_instances
     late_ids = [item.id for item in instances if max(stop_start, item.launched_at) + overdue_time <= fleet.now]
     if late_ids:
@@ -136,7 +136,7 @@ def _describe_stop_failures(
 
 
 def _list_stop_reasons(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[datetime, str]]:
-    """Yield each reason for a stop with the moment since which it holds, or from which it will as things stand."""
+    """Yield each reason for a stop with the time since which it holds, or from which it will hold as things stand."""
     if fleet.fence and fleet.fence.is_closed:
         yield min(fleet.fence.at, fleet.now), f"fenced by {fleet.fence.who}: {fleet.fence.why}"
     elif "lease" not in fleet.unknown:
@@ -150,13 +150,13 @@ def _list_stop_reasons(fleet: FleetState, config: GuardConfig) -> Iterator[tuple
 
 
 def _list_time_limit_reasons(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[datetime, str]]:
-    """Yield the reasons that no lease can take away: an age, and a block's end."""
+    """Yield the reasons that no lease can remove: an age, and a block's end."""
     own_instances, max_age = fleet.own_instances, timedelta(hours=config.max_hours)
     first_launch = min((instance.launched_at for instance in own_instances), default=None)
     if first_launch:
         yield first_launch + max_age, f"an instance is older than {config.max_hours:g} hours"
     if fleet.alive_since and not (first_launch and first_launch + max_age <= fleet.now):
-        # an instance's own age goes first: the series begins before it, and EKS would have no grace left
+        # an instance's own age comes first: the series begins before it, and EKS would have no grace left
         text = f"instances have lived for {config.max_hours:g} hours, one after another, and the lease cannot be read"
         yield fleet.alive_since + max_age, text
     block_end = fleet.block_ends
@@ -166,7 +166,7 @@ def _list_time_limit_reasons(fleet: FleetState, config: GuardConfig) -> Iterator
 
 
 def _list_missing_lease_reasons(fleet: FleetState) -> Iterator[tuple[datetime, str]]:
-    """Yield why a fleet without a lease must stop: nobody answers for it. A start writes its lease before it raises."""
+    """Yield why a fleet without a lease must stop: it has no owner. A start writes its lease before it raises."""
     first_launch = min((instance.launched_at for instance in fleet.own_instances), default=None)
     if first_launch:
         yield min(first_launch, fleet.now), "instances live without a lease"
@@ -175,7 +175,7 @@ def _list_missing_lease_reasons(fleet: FleetState) -> Iterator[tuple[datetime, s
 
 
 def count_excess_nodes(fleet: FleetState, config: GuardConfig) -> int:
-    """Return how many nodes are wanted, or stay, beyond those of the lease; 0 without a lease."""
+    """Return how many nodes are wanted, or stay, beyond the number in the lease; 0 without a lease."""
     if fleet.lease is None:
         return 0
     replacement_time = REPLACEMENT_GRACES * config.grace_period
@@ -186,7 +186,7 @@ def count_excess_nodes(fleet: FleetState, config: GuardConfig) -> int:
 
 
 def _list_misuse_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -> Iterator[tuple[datetime, str]]:
-    """Yield what of the fleet goes beyond its lease: more nodes, or nodes for somebody else."""
+    """Yield the excess of the fleet over its lease: more nodes, or nodes for somebody else."""
     own_instances = fleet.own_instances
     last_launch = min(max((instance.launched_at for instance in own_instances), default=fleet.now), fleet.now)
     if count_excess_nodes(fleet, config) and fleet.can_scale:
@@ -200,7 +200,7 @@ def _list_misuse_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -
 
 
 def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease) -> Iterator[tuple[datetime, str]]:
-    """Yield the reasons that the lease itself gives."""
+    """Yield the reasons that follow from the lease itself."""
     if lease.ending:
         text = f"run {lease.run} ends since {format_value(lease.ending)} and is not gone"
         yield lease.ending + observe.NORMAL_END_LIMIT, text
@@ -221,7 +221,7 @@ def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease
 
 
 def _compute_metrics(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[str, float]]:
-    """Yield what is known; a figure that is not is left out, and an alarm takes its absence as it is told to."""
+    """Yield the known figures; an unknown one is left out, and each alarm's settings decide about its absence."""
     is_block_paid = fleet.block_starts and fleet.block_ends and fleet.block_starts <= fleet.now < fleet.block_ends
     if "instances" in fleet.unknown:
         return

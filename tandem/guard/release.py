@@ -1,4 +1,4 @@
-"""Lift the fence of a fleet that is gone; the lease that it ended stays ended.
+"""Release of a fence whose fleet is gone; the lease that the stop ended stays ended.
 
 Invariant: standard library and boto3 only.
 """
@@ -19,11 +19,11 @@ from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields,
 
 
 def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: datetime) -> Fence:
-    """Lift the fence; the lease that it ended stays ended, and its one-shot stop goes with it.
+    """Lift the fence; the lease that the stop ended stays ended, and its one-shot stop is deleted.
 
     Raises:
-        InputError: there is none, or the fleet is not known to be at 0 without any instance.
-        ExternalError: AWS could not be asked, or somebody stops at this moment.
+        InputError: there is no fence, or the fleet is not known to be at 0 without any instance.
+        ExternalError: AWS did not answer, or somebody stops at this moment.
     """
     fleet = observe_fleet(clients, config, now)
     release_command = f"tandem stop --release --env {config.environment}"
@@ -41,16 +41,16 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
     fence, url, pointer = fleet.fence, config.url(FENCE_KEY), fleet.pointer or LeasePointer()
     new_fence = replace(fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now)
     try:
-        # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: whoever
-        # slept here may find another run's
+        # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: a release
+        # that slept here may find another run's
         etag = None
         if clear_pointer(clients, config, pointer):
-            lease_run = pointer.run or fence.run  # the fence's where a release died behind its first write
+            lease_run = pointer.run or fence.run  # the fence's if an earlier release died after its first write
             if lease_run is not None and RUN_NAME_PATTERN.fullmatch(lease_run):
                 lease = fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
-                if lease and lease.ending is None:  # so that nobody takes it up again
+                if lease and lease.ending is None:  # so that nobody adopts it again
                     write_lease(clients, config, replace(lease, ending=now))
-                delete_unreferenced_schedule(clients, config, lease_run)  # it would end the next run
+                delete_unreferenced_schedule(clients, config, lease_run)  # the schedule would end the next run
             document = select_json_fields(new_fence, *FENCE_FIELDS)
             etag = write_object(clients, config, FENCE_KEY, document, etag=fence.etag)
     except CALL_ERRORS as error:

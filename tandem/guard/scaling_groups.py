@@ -1,8 +1,8 @@
 """The third lever: the node group's own Auto Scaling group, for when EKS refuses a size or ignores it.
 
-EKS owns this group, and its user guide asks people to leave it alone; so the lever is pulled only when a stop is due
-and EKS had its grace. Unproven on a real account: nobody has recorded what EKS does to a group whose launches are
-suspended and whose size is 0.
+EKS owns this group, and its user guide asks people to leave it alone. So the lever is used only when a stop is due and
+EKS had its grace. Unproven on a real account: nobody has recorded what EKS does to a group whose launches are suspended
+and whose size is 0.
 Invariant: standard library and boto3 only, because the Lambdas pack this file; nothing raises a size.
 
 Source: Amazon EC2 Auto Scaling API reference, SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tandem.guard.config import AwsClients
 
-LAUNCH_PROCESS = "Launch"  # the process that adds instances; suspended, none is added for whatever reason
+LAUNCH_PROCESS = "Launch"  # the process that adds instances; while suspended, none is added for any reason
 SCALING_GROUP_TAG = "aws:autoscaling:groupName"  # Auto Scaling puts it on every instance of a group
 
 
@@ -24,7 +24,7 @@ class ScalingGroup:
     """One Auto Scaling group.
 
     Args:
-        name: as EKS or the instances' tag names it.
+        name: by EKS or by the instances' tag.
         desired_size, min_size: its sizes.
         suspended_processes: names of its suspended processes.
     """
@@ -36,10 +36,10 @@ class ScalingGroup:
 
 
 def read_scaling_groups(clients: AwsClients, names: Sequence[str]) -> tuple[ScalingGroup, ...]:
-    """Return the groups of these names; a name that is not there is left out.
+    """Return the groups of these names; missing ones are left out.
 
     Raises:
-        CALL_ERRORS: Auto Scaling does not answer, or denies it.
+        CALL_ERRORS: Auto Scaling does not answer, or denies the call.
     """
     if not names:
         return ()

@@ -1,4 +1,4 @@
-"""The schedules of one-shot stops: each belongs to its lease, and the lease's own end alone deletes it.
+"""The schedules of one-shot stops: each belongs to its lease, and only the end of that lease deletes it.
 
 Invariant: standard library and boto3 only, because the Lambdas pack this file.
 """
@@ -24,7 +24,7 @@ class ForeignSchedule:
     Args:
         name: of the schedule.
         state: ENABLED or DISABLED.
-        target_arn: what it calls.
+        target_arn: of its call.
     """
 
     name: str
@@ -35,12 +35,12 @@ class ForeignSchedule:
 def list_foreign_schedules(
     clients: AwsClients, config: GuardConfig, lease: Lease | None
 ) -> tuple[ForeignSchedule, ...]:
-    """Return every schedule of the guard's group but the lease's own.
+    """Return every schedule of the guard's group except the lease's own.
 
-    Such a schedule is what an interrupted start left, a proof of doctor's, or somebody else's that may even raise.
+    An interrupted start or doctor's proof may have left such a schedule, or it is somebody else's and may even raise.
 
     Raises:
-        CALL_ERRORS: Scheduler does not answer, or denies it.
+        CALL_ERRORS: Scheduler does not answer, or denies the call.
     """
     own_name = lease.schedule if lease else None
     pages = iterate_pages(clients.scheduler, "list_schedules", GroupName=config.schedule_group)
@@ -54,9 +54,9 @@ def list_foreign_schedules(
 
 
 def delete_unreferenced_schedule(clients: AwsClients, config: GuardConfig, run: str) -> bool:
-    """Delete the schedule of a run whose lease is over, unless the pointer names that run; whether it was deleted.
+    """Delete the schedule of a run whose lease is over, unless the pointer names that run; return whether it did.
 
-    The pointer is read directly before, and again if the clock moved in between.
+    The pointer is read just before, and again if the clock moved in between.
 
     Raises:
         CALL_ERRORS: S3 or Scheduler does not answer, or refuses.
@@ -69,7 +69,7 @@ def delete_unreferenced_schedule(clients: AwsClients, config: GuardConfig, run: 
 
 
 def delete_schedule(clients: AwsClients, config: GuardConfig, name: str) -> None:
-    """Delete a schedule of the guard's group; one that is gone already is deleted.
+    """Delete a schedule of the guard's group; a missing one counts as deleted.
 
     Raises:
         CALL_ERRORS: Scheduler does not answer, or refuses.

@@ -1,6 +1,6 @@
-"""Values of the guard's objects: read from JSON with care, written as JSON, and shown in one line.
+"""Values of the guard's objects: parsed from JSON with care, written as JSON, and shown in one line.
 
-Invariant: standard library and botocore only, because a Lambda packs this file; text of others comes out printable and
+Invariant: standard library and botocore only, because a Lambda packs this file; foreign text comes out printable and
 short.
 """
 
@@ -21,17 +21,17 @@ from tandem.shell_command import clean_text
 
 VALID_YEARS = range(2000, 3000)
 MAX_TEXT_CHARACTERS = 300
-MAX_SENTENCE_CHARACTERS = 1000  # characters; SNS takes no message above 256 KiB, and a stop must be told
-# what reading a corrupt object raises, and reading an answer that is none of the service's, as of a proxy in between
+MAX_SENTENCE_CHARACTERS = 1000  # characters; SNS accepts no message above 256 KiB, and people must learn of a stop
+# errors of parsing a corrupt object, or an answer that is not the service's, e.g. a proxy's
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-CALL_ERRORS = (*faults.BOTO_ERRORS, OSError, *PARSE_ERRORS)  # all that a call raises for the world
+CALL_ERRORS = (*faults.BOTO_ERRORS, OSError, *PARSE_ERRORS)  # all external errors of a call
 
 
 def parse_timestamp(text: Any) -> datetime:
-    """Read a moment in ISO 8601 with its zone, in a year that leaves room to reckon.
+    """Read a moment in ISO 8601 with its zone, in a year that leaves room for arithmetic.
 
     Raises:
-        ValueError, TypeError: it is none.
+        ValueError, TypeError: the text is no such moment.
     """
     timestamp = datetime.fromisoformat(text)
     if timestamp.tzinfo is None or timestamp.year not in VALID_YEARS:
@@ -47,19 +47,19 @@ def format_value(value: Any) -> str:
 
 
 def parse_optional_timestamp(value: Any) -> datetime | None:
-    """Read a moment, None where it is absent or empty.
+    """Read a moment, None if absent or empty.
 
     Raises:
-        ValueError, TypeError: it is something else.
+        ValueError, TypeError: the value is something else.
     """
     return parse_timestamp(value) if value else None
 
 
 def parse_optional_text(value: Any) -> str | None:
-    """Read a text, None where it is absent or empty.
+    """Read a text, None if absent or empty.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the value is something else.
     """
     if value is not None and not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
@@ -70,7 +70,7 @@ def parse_texts(value: Any) -> tuple[str, ...]:
     """Read a list of texts.
 
     Raises:
-        TypeError: it is something else.
+        TypeError: the value is something else.
     """
     if not isinstance(value, list):
         raise TypeError(f"{value!r} is no list")
@@ -86,7 +86,7 @@ def parse_count(value: Any, maximum: int) -> int:
     """Read a whole number from 0 to `maximum`.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is something else.
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= maximum:
         raise ValueError(f"no whole number from 0 to {maximum}")
@@ -94,7 +94,7 @@ def parse_count(value: Any, maximum: int) -> int:
 
 
 def select_json_fields(record: Any, *names: str) -> dict[str, Any]:
-    """Return fields of a record as an object has them: lists, mappings and texts of JSON."""
+    """Return fields of a record for a JSON object: as lists, mappings and texts."""
     fields: dict[str, Any] = {name: getattr(record, name) for name in names}
     return dict(json.loads(json.dumps(fields, default=format_value)))
 
@@ -109,7 +109,7 @@ def describe_error(error: BaseException) -> str:
 
 @contextmanager
 def convert_call_errors(step: str, where: str, change: str) -> Iterator[None]:
-    """Turn what a call raises into an error that names the step.
+    """Turn the errors of a call into an error that names the step.
 
     Raises:
         ExternalError: AWS does not answer, or refuses.
@@ -121,12 +121,12 @@ def convert_call_errors(step: str, where: str, change: str) -> Iterator[None]:
 
 
 def shorten_text(error: object, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
-    """Return an error or a text in one line that is not too long, of characters that can be sent and shown."""
+    """Return an error or a text in one short line, of characters that can be sent and shown."""
     text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
                     else str(error).split())  # fmt: skip
     return clean_text(text if len(text) <= max_characters else f"{text[:max_characters]}...")
 
 
 def shorten_sentence(text: object) -> str:
-    """Return what somebody said of himself or his reasons as one that every channel takes."""
+    """Return a person's words about their identity or reasons as one sentence that every channel accepts."""
     return shorten_text(text, MAX_SENTENCE_CHARACTERS)

@@ -1,12 +1,12 @@
-"""What the add-on amazon-cloudwatch-observability is told: what its agents watch, and what stays off.
+"""Configuration of the add-on amazon-cloudwatch-observability: what its agents watch, and what stays off.
 
-Invariant: a function of the environment's names alone. An experiment more or less changes nothing here: servers are
-found in the cluster, by their labels.
+Invariant: a function of the environment's names alone. Another experiment changes nothing here: the agent finds servers
+in the cluster by their labels.
 
-Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the add-on's v6.4.0; rendered
-with Helm 4.2.3 the chart makes both agents as they stand here, no neuron-monitor and no DCGM exporter, and they fit its
+Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the add-on's v6.4.0. Rendered
+with Helm 4.2.3 the chart makes both agents as they are here, no neuron-monitor and no DCGM exporter, and they fit its
 CRD and the agent's own schema (2026-11-21). Unproven: that the managed add-on's schema admits every key of the chart
-(`aws eks describe-addon-configuration` says), and all of it in a cluster.
+(`aws eks describe-addon-configuration` shows it), and all of it in a cluster.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ AddonValues = dict[str, Any]
 ADDON = "amazon-cloudwatch-observability"
 NAMESPACE = "amazon-cloudwatch"
 SERVICE_ACCOUNT = "cloudwatch-agent"  # of every agent and of Fluent Bit
-NODE_AGENT = "cloudwatch-agent"  # the chart's own name for it: one pod a node
+NODE_AGENT = "cloudwatch-agent"  # the chart's name of its agent: one pod a node
 SCRAPER = "cloudwatch-agent-vllm"
 SCRAPE_JOB = "vllm"
-# where the add-on's operator puts what stands under `prometheus.config` (its collector/configmap.go)
+# where the add-on's operator puts the content of `prometheus.config` (its collector/configmap.go)
 SCRAPE_FILE = "/etc/prometheusconfig/prometheus.yaml"
 SERVER_SELECTOR = (
-    "app.kubernetes.io/part-of=tandem,app.kubernetes.io/component=server"  # charts/serve.py labels them so
+    "app.kubernetes.io/part-of=tandem,app.kubernetes.io/component=server"  # charts/serve.py sets these labels
 )
 SCRAPE_INTERVAL_S = 60
 FLUSH_INTERVAL_S = 5
@@ -43,11 +43,11 @@ _SCRAPED_METRICS = {
 def build_addon_configuration(environment: Environment) -> AddonValues:
     """Return the values of the add-on; only for an environment with `observability.container_insights`.
 
-    Off is what costs without saying anything here, or is unsupported:
+    Parts are off if they cost money and show nothing here, or are unsupported:
 
     - Application Signals: it puts itself into pods, and the servers are no web applications of its kind;
     - OTel Container Insights, with what only it reads (node exporter, kube-state-metrics): a second pipeline;
-    - enhanced observability: charged by the observation, and of what it adds no recording was found;
+    - enhanced observability: charged by the observation, and no recording of its additions was found;
     - the DCGM exporter, as there is no GPU; neuron-monitor, unsupported next to the Neuron DRA driver.
     """
     switch_off = {"enabled": False}
@@ -60,7 +60,7 @@ def build_addon_configuration(environment: Environment) -> AddonValues:
         "neuronMonitor": switch_off,
         "kubeStateMetrics": switch_off,
         "nodeExporter": switch_off,
-        "tolerations": [{"operator": "Exists"}],  # the chart's default, said here: tainted nodes are what is watched
+        "tolerations": [{"operator": "Exists"}],  # the chart's default, repeated here: tainted nodes must be watched
         "agents": _list_agents(environment),
     }
 
@@ -68,9 +68,9 @@ def build_addon_configuration(environment: Environment) -> AddonValues:
 def _list_agents(environment: Environment) -> list[AddonValues]:
     """Return the agent of each node, and one that reads all servers.
 
-    On every node, each would read them all and every figure count twice. The reader is no pod of its node's network: a
-    network policy that admits a namespace does not admit such a pod. It tolerates no taint, so it stays on the system
-    nodes and outlives the fleet.
+    If the agent of each node read the servers, each would read them all and every figure would count twice. The reader
+    is not on its node's network, because a network policy that admits a namespace does not admit such a pod. It
+    tolerates no taint, so it stays on the system nodes and outlives the fleet.
     """
     kubernetes = {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
     return [
@@ -83,9 +83,9 @@ def _list_agents(environment: Environment) -> list[AddonValues]:
 
 
 def _scrape_configuration() -> AddonValues:
-    """Return a Prometheus configuration: the ready and unready servers of every experiment, and only what is kept.
+    """Return a Prometheus configuration: the ready and unready servers of every experiment, and only the kept figures.
 
-    What it reads and does not drop is written to the log group and paid for there.
+    Every line that it reads and does not drop is written to the log group and costs money there.
     """
     name_pattern = "|".join(re.escape(name.removeprefix("vllm:")) for name in _SCRAPED_METRICS)
     keep_rules = [
@@ -116,7 +116,7 @@ def _scrape_configuration() -> AddonValues:
 
 
 def _emf_configuration(environment: Environment) -> AddonValues:
-    """Return what of the scraped lines becomes a metric of CloudWatch, with which dimensions and unit."""
+    """Return the rules that turn scraped lines into metrics of CloudWatch, with dimensions and units."""
     units = {name: cloudwatch_unit(metric) for name, metric in _SCRAPED_METRICS.items()}
     cluster = names.cluster_name(environment)
     declaration = {
@@ -136,7 +136,7 @@ def _emf_configuration(environment: Environment) -> AddonValues:
         },
     }
     return {
-        "agent": {"region": environment.region},  # the chart adds it to its own configurations only
+        "agent": {"region": environment.region},  # the chart adds this only to its own configurations
         "logs": {"metrics_collected": {"prometheus": prometheus}, "force_flush_interval": FLUSH_INTERVAL_S},
     }
 
@@ -144,7 +144,7 @@ def _emf_configuration(environment: Environment) -> AddonValues:
 def build_node_pattern(environment: Environment) -> str:
     """Return the metric filter of `accelerator_nodes`: events of type Node, one a minute of the agent on each node.
 
-    Events of the system nodes keep the log group going, so that 0 is reported while no accelerator node lives. It does
-    not see a node whose agent is dead, nor one that has not joined the cluster: EC2 bills both.
+    Events of the system nodes keep the log group active, so that 0 is reported while no accelerator node lives. The
+    filter misses nodes whose agent is dead, and nodes that have not joined the cluster; EC2 bills both.
     """
     return f'{{ ($.Type = "Node") && ($.InstanceType = "{environment.capacity.instance_type}") }}'

@@ -1,4 +1,4 @@
-"""Alarms as values: what is watched, from which level on, for how long, and where a person reads what to do."""
+"""Alarms as values: the metric, its level and duration, and the page that says what to do."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ MAX_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
 # of an environment: its template takes 500 resources (CloudFormation user guide, quotas), composites, dashboards,
 # subscribers and log groups among them
 MAX_ALARMS = 460
-# A fleet that is parked takes its servers along: requests fail, pods go, and three minutes later the suppressor says
-# so, one or two more being what Container Insights and the log take. Nobody is called within that time.
+# A parked fleet takes its servers along: requests fail, pods go, and the suppressor shows it three minutes later,
+# plus one or two for Container Insights and the log. Nobody is notified within that time.
 SUPPRESSOR_WAIT_S = 300
-# As long after a fleet woke: what is still in alarm then is told of.
+# As long after a fleet woke: an alarm that is still active then notifies.
 SUPPRESSOR_EXTENSION_S = 300
 _LONGEST_ARN = "arn:aws-us-gov:cloudwatch:ap-southeast-4:111122223333:alarm:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAlarm:
-    """One metric alarm; it notifies nobody by itself.
+    """One metric alarm; it notifies nobody itself.
 
     Args:
         name: unique in the account and region; starts with the environment's name.
-        sentence: one sentence of what is wrong when it fires.
-        reason: why this threshold.
+        sentence: one sentence on the fault when it fires.
+        reason: of this threshold.
         anchor: heading in the page, as its anchor.
-        page: of docs/, in which a person reads what to do.
-        lines: what is read; exactly one is shown, and that one is compared.
+        page: of docs/, which says what to do.
+        lines: the metrics that it reads; exactly one is shown, and that one is compared.
         comparison, threshold: it fires above (or below) this level, in the unit of the shown line.
         period_s: of the statistic.
         periods, datapoints: fires when `datapoints` of the last `periods` are beyond the level.
-        missing: what a period without data counts as.
-        low_samples: of a percentile alone: whether it is evaluated where CloudWatch holds the values for too few
-            (below 20 for a median); `ignore` keeps whatever state it is in.
+        missing: how a period without data counts.
+        low_samples: of a percentile alone: whether it is evaluated with too few values for CloudWatch (below 20 for a
+            median); `ignore` keeps the state.
     """
 
     name: str
@@ -64,21 +64,21 @@ class MetricAlarm:
 
     @property
     def description(self) -> str:
-        """What stands in the console and in the notification."""
+        """The text in the console and in the notification."""
         return f"{self.sentence} Threshold: {self.reason}. What to do: docs/{self.page}#{self.anchor}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompositeAlarm:
-    """What notifies: fires when any of its alarms does, and is silent while its suppressor is in alarm.
+    """An alarm that notifies: it fires when any of its alarms does, and is silent while its suppressor is in alarm.
 
     Args:
         name: unique in the account and region.
         sentence: one sentence.
         anchor: heading in docs/runbook.md, as its anchor.
         alarms: names of alarms.
-        suppressor: name of the alarm that is in alarm while the fleet is parked; None where there is none, and then
-            nothing is muted.
+        suppressor: name of the alarm that is in alarm while the fleet is parked; None: there is none, and nothing is
+            muted.
     """
 
     name: str
@@ -89,12 +89,12 @@ class CompositeAlarm:
 
     @property
     def description(self) -> str:
-        """What stands in the console and in the notification."""
+        """The text in the console and in the notification."""
         return f"{self.sentence} What to do: docs/runbook.md#{self.anchor}"
 
     @property
     def rule(self) -> str:
-        """The rule in CloudWatch's words, by the alarms' names."""
+        """The rule in CloudWatch's syntax, by the alarms' names."""
         return " OR ".join(f'ALARM("{name}")' for name in self.alarms)
 
 
@@ -104,8 +104,8 @@ class EnvironmentAlarms:
 
     Args:
         alarms: without actions of their own.
-        suppressor: the suppressor; None where nobody publishes what it needs.
-        composites: what notifies; each alarm belongs to one.
+        suppressor: the suppressor; None if nobody publishes its metric.
+        composites: the alarms that notify; each metric alarm belongs to one.
     """
 
     alarms: tuple[MetricAlarm, ...]
@@ -117,10 +117,10 @@ def build_alarm(
     environment: Environment, name_parts: Sequence[str], sentence: str, reason: str,
     *lines: MetricLine | MathExpression, **fields: Any,
 ) -> MetricAlarm:  # fmt: skip
-    """Return a metric alarm, beyond its level in all of its periods unless `fields` say `datapoints`.
+    """Return a metric alarm, beyond its level in all of its periods unless `fields` contain `datapoints`.
 
-    A median of few values is evaluated all the same: `ignore` would keep an alarm in alarm from the end of a run on,
-    when no values come any more, and what it notifies with it.
+    A median of few values is evaluated too: with `ignore` an alarm and its composite would stay in alarm after the
+    end of a run, when no more values come.
 
     Args:
         name_parts: of its name; the first is its kind, and its heading in the runbook.
@@ -138,14 +138,14 @@ def build_composites(
     environment: Environment, kinds: Mapping[str, tuple[tuple[str, ...], str]], anchor: str,
     metric_alarms: Sequence[MetricAlarm], suppressor: MetricAlarm | None = None,
 ) -> Iterator[CompositeAlarm]:  # fmt: skip
-    """Yield what notifies of some alarms: a composite for each kind of fault, several where a rule has no room.
+    """Yield the composites that notify of some alarms: one for each kind of fault, or several if a rule is too long.
 
     Args:
-        environment: whose alarms they are.
-        kinds: name of the composite -> the anchors of its alarms, and what is wrong when it fires.
+        environment: of the alarms.
+        kinds: name of the composite -> the anchors of its alarms, and the fault when it fires.
         anchor: heading in docs/runbook.md of all of them.
-        metric_alarms: to be notified of.
-        suppressor: what mutes them; None: nothing does.
+        metric_alarms: of which the composites notify.
+        suppressor: mutes the composites; None: nothing does.
     """
     for kind, (alarm_anchors, sentence) in kinds.items():
         groups = list(_group_names([alarm.name for alarm in metric_alarms if alarm.anchor in alarm_anchors]))
@@ -161,7 +161,7 @@ def build_composites(
 
 
 def _group_names(alarm_names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Split names so that each rule keeps CloudWatch's limits; the rule is measured with ARNs, which are longer."""
+    """Split names so that each rule keeps CloudWatch's limits, measured with ARNs, which are longer."""
     group: list[str] = []
     length = 0
     for name in alarm_names:

@@ -3,8 +3,8 @@
 Invariant: a metric alarm notifies nobody; each belongs to one composite, and every composite is muted while the fleet
 is parked. Names are unique, and rules keep CloudWatch's limits however many variants there are.
 
-One composite for each kind of fault: a composite that is in alarm already says nothing of a second alarm, so a slow arm
-must not hide a dead one.
+One composite for each kind of fault: a composite that is already in alarm does not report a second alarm, so a slow
+arm must not hide a dead one.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tandem.monitoring.scope import MonitoringScope
 CALL_ANCHOR = "when-you-are-called"
 _DIGEST_CHARACTERS = 8
 
-# composite -> the alarms it holds, by their anchor, and what it says
+# composite -> its alarms, by their anchor, and its sentence
 COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "serving": (
         (serving.UNREADY_SERVER, serving.IDLE_NODES),
         "a server does not come up, or nodes live on which nothing runs",
     ),
-    # apart, for it is false where only one variant was raised on purpose
+    # separate, because it is false if only one variant was raised on purpose
     "starting": ((serving.NO_CONTAINER,), "a server runs nothing while another variant runs"),
     "requests": ((bench.ERRORS,), "requests fail"),
     "drafting": ((bench.ACCEPTANCE,), "fewer drafted tokens are accepted"),
@@ -38,7 +38,7 @@ COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def build_alarms(scope: MonitoringScope) -> EnvironmentAlarms:
-    """Return every alarm of an environment, what mutes them and what notifies."""
+    """Return every alarm of an environment, their suppressor and the composites that notify."""
     suppressor = serving.build_suppressor(scope)
     metric_alarms = _rename_duplicates([*serving.build_serving_alarms(scope), *bench.build_bench_alarms(scope)])
     composites = build_composites(scope.environment, COMPOSITE_KINDS, CALL_ANCHOR, metric_alarms, suppressor)
@@ -46,7 +46,7 @@ def build_alarms(scope: MonitoringScope) -> EnvironmentAlarms:
 
 
 def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
-    """Yield what no alarm of an environment sees: a sentence each, the reason behind its first colon."""
+    """Yield the gaps that no alarm of an environment covers: a sentence each, the reason after its first colon."""
     environment = scope.environment
     if not environment.observability.container_insights:
         yield (
@@ -67,7 +67,7 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
 
 
 def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlarm, ...]:
-    """Tell apart names that join alike: variant `b-c` of experiment `a`, and `c` of `a-b`."""
+    """Rename alarms whose joined names are equal: variant `b-c` of experiment `a`, and `c` of `a-b`."""
     counts = Counter(alarm.name for alarm in metric_alarms)
     return tuple(
         replace(alarm, name=f"{alarm.name}-{_digest_alarm(alarm)}") if counts[alarm.name] > 1 else alarm

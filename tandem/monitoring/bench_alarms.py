@@ -1,8 +1,8 @@
-"""Alarms on what the bench publishes: failed requests, acceptance, regressions, and publishing itself.
+"""Alarms on the bench's metrics: failed requests, acceptance, regressions, and publishing itself.
 
-Invariant: missing data fire none. The bench sends a round when it ends, under the minutes of its requests, so its
-series are bursts of the past: every alarm looks back over the longest round we know of, and counts quarter-hours that
-have values.
+Invariant: missing data fire no alarm. The bench sends a round when it ends, with the times of its requests, so its
+series are bursts of the past. Every alarm looks back over the longest known round, and counts quarter-hours with
+values.
 """
 
 from __future__ import annotations
@@ -19,24 +19,25 @@ from tandem.spec.environment import Environment, ReferenceValue
 ERRORS, ACCEPTANCE, TTFT, TPOT, PUBLISHING_BACKLOG = "errors", "acceptance", "ttft", "tpot", "unpublished"
 
 PERIOD_S = 900
-# A round of suite real by two arms is below three hours at the post's 45 ms a token (tandem.bench.estimate). Its first
-# values are that old when they are sent, and those of the round before shall be in sight then.
+# A round of suite real by two arms takes less than three hours at the post's 45 ms a token (tandem.bench.estimate).
+# Its first values are that old when they are sent, and those of the round before must still be in view then.
 LOOK_BACK_S = 6 * 3600
 PERIODS = LOOK_BACK_S // PERIOD_S
-# One cell of such a round lies in two quarter-hours at most: a lonely outlier is less than three.
+# One cell of such a round covers two quarter-hours at most: a single outlier is less than three.
 STEADY_PERIODS = 3
 BACKLOG_PERIODS = 2
 SINGLE_FAILURE = 1  # one failed request of a few is no rate
 MIN_ACCEPTANCE_SHARE = 0.8
-# 1 says by definition that no drafted token is accepted. 1.05 is above what rounding (0.5 %) makes of 1, and still says
-# that of twenty steps one took a drafted token.
+# 1 means by definition that no drafted token is accepted. 1.05 is above what rounding (0.5 %) makes of 1, and still
+# means that one of twenty steps took a drafted token.
 FLOOR_ACCEPTANCE = 1.05
 
 
 def build_bench_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
-    """Yield the alarms on the bench's figures: of every variant, then what is compared with the reference run.
+    """Yield the alarms on the bench's figures: of every variant, then the comparisons with the reference run.
 
-    A rule refuses a reference of what is not hosted, and an acceptance length of what does not speculate.
+    A rule refuses a reference for an experiment not hosted here, and an acceptance length for a variant without
+    speculation.
     """
     environment, reference = scope.environment, scope.environment.observability.reference
     values = reference.values if reference else ()
@@ -54,7 +55,7 @@ def build_bench_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
 def _list_variant_alarms(
     environment: Environment, experiment: str, variant: str, *, watches_acceptance: bool
 ) -> Iterator[MetricAlarm]:
-    """Yield what is watched of a variant, reference or not."""
+    """Yield the alarms of a variant, with or without a reference."""
     arm, percent = f"{variant} of {experiment}", environment.observability.failed_percent
     source = _bench_source(environment, experiment, variant)
     share = f"IF(failed > {SINGLE_FAILURE}, 100 * failed / requests, 0)"
@@ -93,7 +94,7 @@ def _list_variant_alarms(
 
 
 def _list_reference_alarms(environment: Environment, value: ReferenceValue) -> Iterator[MetricAlarm]:
-    """Yield what is compared with a value of the reference run."""
+    """Yield the alarms on a value of the reference run."""
     reference, percent = environment.observability.reference, environment.observability.regression_percent
     run = reference.run if reference else ""
     cell = (value.experiment, value.variant, value.prompt_class, f"c{value.concurrency}")
@@ -126,7 +127,7 @@ def _list_reference_alarms(environment: Environment, value: ReferenceValue) -> I
 
 
 def _bench_source(environment: Environment, *cell: str) -> MetricSource:
-    """Return the figures of one cell: experiment, variant, class and concurrency; all of both where it names none."""
+    """Return the figures of one cell: experiment, variant, class and concurrency; of all cells if it names neither."""
     values = (*cell, metrics.ALL_VALUES, metrics.ALL_VALUES)
     return MetricSource(environment, metrics.BENCH, dict(zip(metrics.BENCH_DIMENSIONS, values, strict=False)))
 

@@ -1,10 +1,10 @@
-"""What watching an environment costs in a month, computed from what is published, drawn, alarmed on and logged.
+"""Monthly cost of watching an environment, computed from its metrics, dashboards, alarms and logs.
 
-Invariant: an upper bound. CloudWatch charges a metric for the hours in which it is sent; figures of a run are sent
+Invariant: an upper bound. CloudWatch charges a metric for the hours in which it is sent. Figures of a run are sent
 while accelerator nodes live, and those live no longer than the guard's monthly budget buys. Every variant counts as
-measured in each of these hours, though variants take turns. What is not known is estimated high, and named here.
+measured in each of these hours, although variants take turns. Unknown amounts are estimated high, and named here.
 
-Not in it: storage and requests of the bucket, notifications, queries of logs, the load of the system nodes.
+Not included: storage and requests of the bucket, notifications, queries of logs, the load of the system nodes.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tandem.spec.environment import Environment
 from tandem.spec.figure import DataFigure
 from tandem.spec.platform import WatchPrices
 
-HOURS_PER_MONTH = 730.0  # as AWS's own price examples count
+HOURS_PER_MONTH = 730.0  # as in AWS's price examples
 DAYS_PER_MONTH = 30.0
 BYTES_PER_GB = 1e9
 
-# Series that Container Insights makes, from what tests/monitoring/samples/container-insights.json declares:
+# Series that Container Insights makes, by the declarations of tests/monitoring/samples/container-insights.json:
 SERIES_PER_NODE = 8  # by NodeName and InstanceId
 SERIES_PER_CLUSTER = 24  # by ClusterName alone
 SERIES_PER_NAMESPACE = 7
 SERIES_PER_SERVICE = 7
 SERIES_PER_WORKLOAD = 9  # by PodName, the name of the Deployment or DaemonSet
-# What runs next to the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own; the add-ons'
-# Deployments and DaemonSets, four of them the watch's.
+# Pods next to the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own; the add-ons'
+# Deployments and DaemonSets, four of them for monitoring.
 NAMESPACES, SERVICES, WORKLOADS = 3, 5, 12
 
-# Estimates, high: the agent writes some 60 events of about 1 kB a minute for a node, Fluent Bit less for its logs;
-# a server logs a line or two a second under load, and its scraped page is a few events a minute.
+# Estimates, high: the agent writes some 60 events of about 1 kB a minute for a node, Fluent Bit less for its logs.
+# A server logs a line or two a second under load, and its scraped page is a few events a minute.
 NODE_LOG_BYTES_PER_HOUR = 6e6
 SERVER_LOG_BYTES_PER_HOUR = 4e6
-DATA_PER_REQUEST = 100  # of 1,000 that PutMetricData takes: many values make large data
+DATA_PER_REQUEST = 100  # of 1,000 that PutMetricData accepts: many values make large data
 
 
 CostRow = tuple[str, str, float, float, str]
-"""What is paid for, the field of WatchPrices, the amount of a month while parked, what is added to it where the fleet
-lives the whole month, both in the unit of the price, and how the amount comes about."""
+"""What is paid for, the field of WatchPrices, the amount of a month while parked, its increase if the fleet lives the
+whole month, both in the unit of the price, and how the amount is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class CostPart:
     """One row of the cost.
 
     Args:
-        name: what is paid for.
-        explanation: how its amount comes about.
+        name: of the paid item.
+        explanation: how its amount is computed.
         price: field of WatchPrices.
-        is_verified: whether the price is from a text of AWS itself.
+        is_verified: whether the price is from AWS's own text.
         amount: in the unit of the price.
         usd: at that price.
     """
@@ -72,14 +72,14 @@ class CostPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoringCost:
-    """What watching costs in a month, at most.
+    """Monthly cost of watching, at most.
 
     Args:
-        scope: what is watched.
+        scope: of the watching.
         parts: every row, none of them negative.
-        hours: of a month in which the fleet may live.
-        region: whose prices these are.
-        usd, parked_usd, whole_month_usd: the total; if the fleet lived no hour of the month; if it lived all of it.
+        hours: of the fleet in a month, at most.
+        region: of the prices.
+        usd, parked_usd, whole_month_usd: the total; with no hour of the fleet; with the fleet alive all month.
     """
 
     scope: MonitoringScope
@@ -92,7 +92,7 @@ class MonitoringCost:
 
 
 def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
-    """Return what watching costs in a month, by the dated data of tandem/spec/data/platform/watch-prices.yaml."""
+    """Return the monthly cost of watching, by the dated data of tandem/spec/data/platform/watch-prices.yaml."""
     prices, hours = load_catalogue().watch_prices, compute_fleet_hours(scope.environment)
     parts, parked_usd, fleet_usd = [], 0.0, 0.0
     for name, price, parked_amount, fleet_amount, explanation in _list_rows(scope, prices, hours / HOURS_PER_MONTH):
@@ -108,16 +108,16 @@ def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
 
 
 def compute_fleet_hours(environment: Environment) -> float:
-    """Return the hours of a month that the guard's budget buys of all nodes, at least one, at most all."""
+    """Return the hours of all nodes that the guard's budget buys in a month, at least one, at most all."""
     hourly = environment.capacity.nodes * environment.capacity.usd_per_hour
     budget_hours = environment.guard.budget_usd / hourly if hourly else HOURS_PER_MONTH
     return min(max(budget_hours, 1.0), HOURS_PER_MONTH)
 
 
 def count_bench_series(experiment_scope: ExperimentScope) -> int:
-    """Return how many series the bench publishes of an experiment, when every class ran at every concurrency.
+    """Return how many series the bench publishes for an experiment when every class ran at every concurrency.
 
-    Each figure by class (and all of them) and concurrency, then those of all loads.
+    Each figure by class (and all of them) and concurrency, then the figures over all loads.
     """
     cells = (len(experiment_scope.classes) + 1) * len(experiment_scope.concurrencies)
     count = 0
@@ -130,7 +130,7 @@ def count_bench_series(experiment_scope: ExperimentScope) -> int:
 
 
 def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Iterator[CostRow]:
-    """Yield what watching costs while the fleet lives a share of a month."""
+    """Yield the cost of watching while the fleet lives a share of a month."""
     series = sum(count_bench_series(member) for member in scope.experiments)
     variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
     has_insights = scope.environment.observability.container_insights
@@ -160,7 +160,7 @@ def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Ite
 
 
 def _list_log_rows(environment: Environment, share: float, variants: int) -> Iterator[CostRow]:
-    """Yield what logs cost: of the system nodes always, of accelerator nodes and servers while the fleet lives."""
+    """Yield the cost of logs: of the system nodes always, of accelerator nodes and servers while the fleet lives."""
     node_gb, server_gb = (
         HOURS_PER_MONTH * byte_count / BYTES_PER_GB
         for byte_count in (NODE_LOG_BYTES_PER_HOUR, SERVER_LOG_BYTES_PER_HOUR)
@@ -179,7 +179,7 @@ def _list_log_rows(environment: Environment, share: float, variants: int) -> Ite
 
 
 def _count_insights_series(scope: MonitoringScope, variants: int) -> tuple[int, int]:
-    """Return (series that are always sent, series more while the fleet lives)."""
+    """Return (series that are always sent, further series while the fleet lives)."""
     environment = scope.environment
     constant_counts = (
         (SERIES_PER_CLUSTER, 1),
@@ -194,7 +194,7 @@ def _count_insights_series(scope: MonitoringScope, variants: int) -> tuple[int, 
 
 
 def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[CostRow]:
-    """Yield what dashboards and alarms cost."""
+    """Yield the cost of dashboards and alarms."""
     dashboards, free_metrics = build_dashboards(scope), prices.free_dashboard_metrics.value
     small_count = sum(_count_dashboard_metrics(dashboard) <= free_metrics for dashboard in dashboards)
     free_count = min(small_count, prices.free_dashboards.value)
@@ -212,7 +212,7 @@ def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[
 
 
 def _count_dashboard_metrics(dashboard: Dashboard) -> int:
-    """Count the metrics that a dashboard names; a SEARCH counts as one, whatever it finds."""
+    """Return how many metrics a dashboard names; a SEARCH counts as one, however many it finds."""
     lines = [line for widget in dashboard.widgets if isinstance(widget, GraphWidget) for line in widget.lines]
     search_texts = {line.text for line in lines if isinstance(line, MathExpression) and "SEARCH(" in line.text}
     return len(_collect_metrics(lines)) + len(search_texts)

@@ -1,7 +1,7 @@
-"""The dashboard of money and capacity: nodes that cost, what they cost so far, and when the last run was.
+"""The dashboard of money and capacity: paid nodes, their cost so far, and the time of the last run.
 
-Invariant: USD are node-minutes that were seen, times the price that the environment states with its date; no bill is
-read, and what nobody sends yet is said in words.
+Invariant: USD are observed node-minutes times the price that the environment states with its date. No bill is read, and
+a text names each metric that nobody sends yet.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def _build_block_marks(capacity: CapacitySettings) -> tuple[GraphMark, ...]:
 
 
 def _format_price(capacity: CapacitySettings) -> str:
-    """Return the price as a plain decimal, which metric math and people both read."""
+    """Return the price as a plain decimal, for metric math and for people."""
     return f"{capacity.usd_per_hour:.6f}".rstrip("0").rstrip(".")
 
 
 def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
-    """Yield the nodes, their hours and USD: as numbers over the range, and as they add up."""
+    """Yield the nodes, their hours and USD: as numbers over the range, and cumulative."""
     capacity, half = environment.capacity, {"width": COLUMNS // 2}
     price, marks = _format_price(capacity), _build_block_marks(capacity)
     price_note = f"at {price} USD per node-hour of {capacity.usd_per_hour_date}"
@@ -83,7 +83,7 @@ def _build_budget_mark(environment: Environment) -> GraphMark:
 
 
 def _list_guard_graphs(environment: Environment) -> Iterator[GraphWidget]:
-    """Yield what each pass of the reaper saw by EC2's own word, Container Insights or not."""
+    """Yield the reaper's count of each pass by EC2's list, with or without Container Insights."""
     capacity, marks = environment.capacity, _build_block_marks(environment.capacity)
     age_mark = GraphMark(label="guard.max_hours", value=float(environment.guard.max_hours))
     rows: dict[str, tuple[str | None, tuple[GraphMark, ...]]] = {
@@ -102,7 +102,7 @@ def _list_guard_graphs(environment: Environment) -> Iterator[GraphWidget]:
 def _build_graph(
     environment: Environment, metric: metrics.CloudWatchMetric, formula: str | None, **fields: Any
 ) -> GraphWidget:
-    """Return the graph of a metric, or of a `formula` over its series; in the catalogue's words unless given."""
+    """Return the graph of a metric, or of a `formula` over its series; with the catalogue's texts unless given."""
     title, unit = fields.pop("title", metric.title), fields.get("unit", metric.drawn_unit or metric.unit)
     id_, drawn = "n" if metric is _NODES else "g", {"label": title.split(",")[0], "color": VARIANT_COLORS[0]}
     visible: dict[str, Any] = {"label": None} if formula else {**drawn, "is_visible": True}
@@ -112,7 +112,7 @@ def _build_graph(
 
 
 def _build_run_graph(scope: MonitoringScope) -> GraphWidget:
-    """Return when each experiment was last measured: what its bench published."""
+    """Return a graph of the times at which each experiment was measured, by the metrics of its bench."""
     namespace, unit = names.bench_namespace(scope.environment), metrics.find_metric("requests").unit
     lines = []
     for number, member in enumerate(scope.experiments):

@@ -1,4 +1,4 @@
-"""The arms that a dashboard can tell apart, and the series in which the bench publishes each.
+"""The arms that a dashboard can distinguish, and the bench's series of each.
 
 Invariant: the baseline is the first variant that decodes plainly; an arm has one color in every graph.
 """
@@ -16,18 +16,18 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Variant
 
 BASELINE_COLOR = "#7a8ba6"
-# Each at least 20 apart (CIE 1976) from every other and from the baseline, for normal sight as for protanopia and
+# Each at least 20 from every other and from the baseline (CIE 1976), for normal sight, protanopia and
 # deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/monitoring/test_colors.py
 VARIANT_COLORS = ("#e69f00", "#471af9", "#bd0505", "#72ca84", "#42b1fa", "#8d3547", "#4156aa", "#6a6afb")
-MAX_VARIANTS = len(VARIANT_COLORS)  # next to the baseline; more lines in a graph are not told apart
+MAX_VARIANTS = len(VARIANT_COLORS)  # in addition to the baseline; more lines in a graph cannot be distinguished
 
 
 class DashboardArms:
-    """Which arms of an experiment are drawn, and the series of each.
+    """The drawn arms of an experiment, and the series of each.
 
     Args:
-        environment: whose namespace they are published in.
-        experiment_scope: the experiment and what its suites ask.
+        environment: whose namespace has the series.
+        experiment_scope: the experiment and the classes and loads of its suites.
     """
 
     def __init__(self, environment: Environment, experiment_scope: ExperimentScope) -> None:
@@ -47,20 +47,20 @@ class DashboardArms:
         self.default_choice = classes[0], concurrencies[0]
 
     def color(self, variant: Variant) -> str:
-        """Return the color that an arm has in every graph."""
+        """Return the color of an arm in every graph."""
         return self._colors[variant.name]
 
     def line(
         self, name: str, variant: Variant, statistic: Statistic, id_: str | None = None, *,
         cell: tuple[str, str] | None = None,
     ) -> MetricLine:  # fmt: skip
-        """Return an arm's series of a figure, hidden where it has an id.
+        """Return an arm's series of a figure, hidden if it has an id.
 
         Args:
             name: of the metric.
             variant: the arm.
-            statistic: what is drawn of it.
-            id_: by which an expression reads it.
+            statistic: the drawn one.
+            id_: its name in expressions.
             cell: class and concurrency; None: the chosen ones.
         """
         values = (self.experiment.name, variant.name, *(cell or self.default_choice))
@@ -69,11 +69,11 @@ class DashboardArms:
         return source.line(name, statistic, **{"label": None, "id": id_} if id_ else fields)
 
     def build_expression(self, text: str, variant: Variant, id_: str) -> MathExpression:
-        """Return an expression that is drawn as an arm."""
+        """Return an expression that is drawn as an arm is."""
         return MathExpression(text=text, label=variant.name, id=id_, color=self.color(variant))
 
     def build_search(self, name: str, statistic: Statistic, **values: str) -> str:
-        """Return the SEARCH for a figure of this experiment, in the cells that have the given values."""
+        """Return the SEARCH for a figure of this experiment, in the cells with the given values."""
         terms = {"Experiment": self.experiment.name, **values}
         return build_search(self.namespace, BENCH_DIMENSIONS, name, statistic, terms)
 
@@ -81,7 +81,7 @@ class DashboardArms:
 def build_search(
     namespace: str, dimensions: Sequence[str], metric: str, statistic: Statistic, values: Mapping[str, str]
 ) -> str:
-    """Return the SEARCH for the series of a metric that have some values of its dimensions."""
+    """Return the SEARCH for the series of a metric with some values of its dimensions."""
     terms = " ".join(f'{key}="{value}"' for key, value in {"MetricName": metric, **values}.items())
     return f"SEARCH('{{\"{namespace}\",{','.join(dimensions)}}} {terms}', '{statistic}', {PERIOD_S})"
 
@@ -89,7 +89,7 @@ def build_search(
 def build_bench_graph(
     title: str, unit: str, sentence: str, lines: Iterable[MetricLine | MathExpression], **fields: Any
 ) -> GraphWidget:
-    """Return a graph of what the bench publishes."""
+    """Return a graph of metrics of the bench."""
     title = f"{title} [{unit}]"
     return GraphWidget(title=title, sentence=sentence, unit=unit, publisher=BENCH, lines=tuple(lines), **fields)
 
@@ -97,7 +97,7 @@ def build_bench_graph(
 def build_metric_graph(
     metric: CloudWatchMetric, *lines: MetricLine | MathExpression, width: int = COLUMNS // 3
 ) -> GraphWidget:
-    """Return the graph that the catalogue states of a metric, with some lines; no choice changes it."""
+    """Return the graph of a metric with the catalogue's texts, with some lines; no choice changes it."""
     unit = metric.drawn_unit or metric.unit
     return GraphWidget(
         title=f"{metric.title} [{unit}]", sentence=metric.sentence, unit=unit, publisher=metric.publisher,

@@ -1,6 +1,6 @@
 """Every dashboard of an environment: one that compares the arms of each experiment, one for the machine, one for money.
 
-Invariant: a function of the scope alone. What is drawn is published, and a figure that the bench publishes is drawn.
+Invariant: a function of the scope alone. Every drawn metric is published, and every figure of the bench is drawn.
 
 Expressions are few, so that the tests can evaluate each of them without CloudWatch. An ID is a line's or an
 expression's id, a NUMBER a plain decimal:
@@ -10,24 +10,24 @@ expression's id, a NUMBER a plain decimal:
     ID / NUMBER * NUMBER                node-minutes -> USD
     100 * ID / ID                       a share in percent
     IF(ID > 0, 1 + ID / ID)             acceptance length by the server's counters
-    FILL(ID, 0)                         what is not sent counts as none
+    FILL(ID, 0)                         a missing value counts as none
     RUNNING_SUM(FILL(ID, 0)) / NUMBER
     RUNNING_SUM(FILL(ID, 0)) / NUMBER * NUMBER
     SEARCH('{"NAMESPACE",DIM,DIM,...} MetricName="NAME" DIM="VALUE" ...', 'STATISTIC', PERIOD_S)
-    SUM(SEARCH(...))                    one series: the sum of what was found, period by period
+    SUM(SEARCH(...))                    one series: the sum of the found series, period by period
 
-A SEARCH finds the metrics of its namespace that have exactly the named dimensions and, where a value is given, exactly
-that value; each found one is a series, whose label holds the values of its dimensions as `${PROP('Dim.NAME')}`.
+A SEARCH finds the metrics of its namespace that have exactly the named dimensions and, if a value is given, exactly
+that value. Each found metric is a series, whose label holds the values of its dimensions as `${PROP('Dim.NAME')}`.
 
-A graph whose view is `numbers` has one period: the whole time range that is looked at (CloudWatch's
-setPeriodToTimeRange), for its lines as for its expressions.
+A graph whose view is `numbers` has one period: the whole time range in view (CloudWatch's
+setPeriodToTimeRange), for its lines and for its expressions.
 
 A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its dimension everywhere,
-inside of SEARCH expressions too (AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py, relies
-on that), so no graph could keep its class next to one that varies. A pattern stands only in the graphs that vary.
+also inside of SEARCH expressions (AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py, relies
+on that), so no graph could keep its class next to one that varies. A pattern is only in the graphs that vary.
 
-CloudWatch's forms are those of "Dashboard Body Structure and Syntax" (docs.aws.amazon.com, AmazonCloudWatch, API
-reference, read 2026-11-21) and of what the CDK renders (aws-cdk-lib 2.275.0, aws-cloudwatch/lib/variable.js).
+CloudWatch's forms are from "Dashboard Body Structure and Syntax" (docs.aws.amazon.com, AmazonCloudWatch, API
+reference, read 2026-11-21) and from the CDK's output (aws-cdk-lib 2.275.0, aws-cloudwatch/lib/variable.js).
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from tandem.monitoring.widget import Dashboard, GraphMark, GraphWidget, MathExpr
 
 # "CloudWatch service quotas" (user guide, read 2026-11-21); GetMetricData
 MAX_WIDGETS, MAX_METRICS = 500, 2500
-# No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation
-# quotas), and each quote is escaped in it: of larger bodies not three would fit.
+# No source gives CloudWatch's limit of a body's size. The template with the bodies may have 1 MB (CloudFormation
+# quotas), and each quote in it is escaped: of larger bodies fewer than three would fit.
 MAX_BODY_BYTES = 250_000
 ValuePatterns = Mapping[tuple[str, str], str]
-"""A dimension and its chosen value -> what stands for it in graphs that vary."""
+"""A dimension and its chosen value -> the pattern for it in graphs that vary."""
 _VARIABLE_LABELS = {"PromptClass": "Prompt class", "Concurrency": "Concurrency"}
-_PATTERN = "chosen_{}"  # stands for the chosen value of a dimension; no real value is written so
-_MARK_COLOR = "#687078"  # of a vertical mark: seen on white and on dark, no arm's color
+_PATTERN = "chosen_{}"  # the pattern for the chosen value of a dimension; no real value is written so
+_MARK_COLOR = "#687078"  # of a vertical mark: visible on white and on dark, no arm's color
 
 
 def build_dashboards(scope: MonitoringScope) -> tuple[Dashboard, ...]:
@@ -65,8 +65,8 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
     """Return the dashboard's body, to be written as JSON.
 
     Args:
-        dashboard: what is drawn.
-        region: where its metrics are; dashboards are global in an account, so each graph says it.
+        dashboard: to draw.
+        region: of its metrics; dashboards are global in an account, so each graph names the region.
     """
     patterns = {(key, values[0]): _PATTERN.format(key) for key, values in dashboard.variables.items()}
     variables = [
@@ -93,7 +93,7 @@ def build_body(dashboard: Dashboard, region: str) -> dict[str, Any]:
         boxes += _place_row(row, y, region, patterns)
     return {
         "start": dashboard.start,
-        "periodOverride": "inherit",  # the periods of the graphs hold, whatever range is looked at
+        "periodOverride": "inherit",  # the graphs keep their periods in any time range
         **({"variables": variables} if variables else {}),
         "widgets": boxes,
     }
@@ -122,12 +122,12 @@ def _place_row(
 
 
 def build_caption(graph: GraphWidget) -> str:
-    """Return what stands under a graph: its sentence, and who publishes what it draws."""
+    """Return the text under a graph: its sentence, and the publisher of its metrics."""
     return f"{graph.sentence} *Published by: {graph.publisher}.*"
 
 
 def find_limit_faults(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield each limit of CloudWatch that the body of a dashboard of many experiments passes, in a sentence."""
+    """Yield a sentence for each limit of CloudWatch that a body exceeds, e.g. because of many experiments."""
     for amount, limit, noun in (
         (len(body["widgets"]), MAX_WIDGETS, "widgets, captions counted"),
         (sum(len(box["properties"].get("metrics", ())) for box in body["widgets"]), MAX_METRICS, "metrics"),

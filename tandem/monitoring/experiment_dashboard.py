@@ -1,7 +1,7 @@
 """The dashboard of one experiment: both arms side by side, by class and concurrency, and the post's Figures 3 to 5.
 
-Invariant: the baseline is the first variant that decodes plainly; every other arm is held against it, by metric math of
-the same statistic over the same time. A figure that the bench publishes stands in exactly one row.
+Invariant: the baseline is the first variant that decodes plainly; every other arm is compared with it, by metric math
+of the same statistic over the same time. Each figure of the bench is in exactly one row.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def build_experiment_dashboard(environment: Environment, experiment_scope: Exper
 def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
     """Yield the post's figures of an experiment, or why it has none.
 
-    What exists is drawn, whatever the dashboard's choices say: each series is found by a SEARCH that names prompt and
-    arm, and no concurrency.
+    Existing series are drawn with any choice of the dashboard: each is found by a SEARCH that names prompt and arm, and
+    no concurrency.
     """
     speculative_arm = next((variant for variant in arms.variants if variant.mode != "none"), None)
     if arms.baseline is None or speculative_arm is None:
@@ -73,7 +73,7 @@ def _list_post_figures(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget
 
 
 def _list_rows(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
-    """Yield each figure's row: p50, p90 and, where it means something, the speed-up."""
+    """Yield each figure's row: p50, p90 and, if meaningful, the speed-up."""
     for metric in list_published_metrics():
         if metric.name in {*_COUNTS, _BACKLOG}:
             continue
@@ -90,7 +90,7 @@ def _list_rows(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
 
 
 def _list_speed_ups(arms: DashboardArms, metric: Metric) -> Iterator[GraphWidget]:
-    """Yield the speed-up of the p50 of every drawn arm; nothing without a baseline to hold it against."""
+    """Yield the speed-up of the p50 of every drawn arm; nothing without a baseline."""
     if not metric.has_speed_up or arms.baseline is None or not arms.variants:
         return
     ratio, description = (
@@ -110,7 +110,7 @@ def _list_speed_ups(arms: DashboardArms, metric: Metric) -> Iterator[GraphWidget
 
 
 def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
-    """Yield failures as a share, and what the share is of."""
+    """Yield failures as a share, and the total behind the share."""
     share_lines = [
         line
         for number, variant in enumerate(arms.visible_variants)
@@ -129,7 +129,7 @@ def _list_error_graphs(arms: DashboardArms) -> Iterator[GraphWidget]:
 
 
 def _list_publishing_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
-    """Yield whether the publisher keeps up: what is above is only as whole as it."""
+    """Yield whether the publisher keeps up: the graphs above are complete only if it does."""
     metric = find_metric(_BACKLOG)
     lines = [
         arms.line(metric.name, variant, "Maximum", cell=(ALL_VALUES, ALL_VALUES)) for variant in arms.visible_variants
@@ -139,7 +139,7 @@ def _list_publishing_widgets(arms: DashboardArms) -> Iterator[GraphWidget | Text
 
 
 def _list_overflow_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
-    """Say which arms are not drawn one by one, and draw them all in one graph."""
+    """Yield a text that names the arms that are not drawn one by one, and one graph of them all."""
     if not arms.overflow_variants:
         return
     yield widget.render_text("overflow_arms", arms=arms, max_variants=MAX_VARIANTS)

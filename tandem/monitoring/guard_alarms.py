@@ -1,10 +1,10 @@
-"""Alarms on the fleet itself and on what stops it, from what the guard's functions, Lambda and SQS send.
+"""Alarms on the fleet itself and on its stops, from metrics of the guard's functions, Lambda and SQS.
 
-Invariant: none of them is ever muted. The suppressor of a parked fleet counts what nodes log, and a node that is dead,
-that never joined or that nobody stops logs nothing and costs as much. And silence is no good news here: the reaper
-sends a value every five minutes, fleet or no fleet, so that its absence is an alarm of its own.
+Invariant: none of them is ever muted. The suppressor of a parked fleet counts the nodes that log. A node that is dead,
+that never joined or that nobody stops logs nothing and costs as much. A missing value is also a fault: the reaper sends
+a value every five minutes, with or without a fleet, so its absence has its own alarm.
 
-They stand in Guard, before any fleet and as long as one lives, and depend on no experiment.
+These alarms are in Guard, exist before any fleet and as long as one lives, and depend on no experiment.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ STOP_ANCHOR = "when-the-fleet-must-stop"
 PAGE = "runbook-guard.md"
 
 PERIOD_S = 300  # one pass of the reaper
-# At max_hours the reaper stops the fleet itself: EKS has 10 minutes, then it ends instances by id, and EC2 takes some.
+# At max_hours the reaper stops the fleet: EKS has 10 minutes, then the reaper ends instances by id; EC2 takes a while.
 AGE_PERIODS = 5
-# One pass that failed is made up by the next; two of three are no accident.
+# The next pass does the work of one failed pass; two failures in three are no accident.
 FAILURE_PASSES, WINDOW_PASSES = 2, 3
 MOST_PASSES = {"periods": WINDOW_PASSES, "datapoints": FAILURE_PASSES}
 SILENT_PERIODS = 3
 
-# composite -> the alarms it holds, by their anchor, and what it says
+# composite -> its alarms, by their anchor, and its sentence
 COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "fleet": ((TOO_OLD, EXCESS_NODES, STOP_FAILURE), "the fleet lives and should not"),
     "idle": ((IDLE_BLOCK,), "a Capacity Block is paid for and nothing runs"),
@@ -42,14 +42,14 @@ COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 
 
 def build_guard_alarms(environment: Environment) -> EnvironmentAlarms:
-    """Return the alarms of Guard and what notifies of them."""
+    """Return the alarms of Guard and the composites that notify of them."""
     metric_alarms = (*_list_fleet_alarms(environment), *_list_function_alarms(environment))
     composites = build_composites(environment, COMPOSITE_KINDS, STOP_ANCHOR, metric_alarms)
     return EnvironmentAlarms(alarms=metric_alarms, suppressor=None, composites=tuple(composites))
 
 
 def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
-    """Yield the alarms on what the reaper counts in each pass."""
+    """Yield the alarms on the reaper's counts in each pass."""
     name, hours, idle_minutes = environment.name, environment.guard.max_hours, environment.guard.idle_minutes
 
     build = partial(_build_pass_alarm, MetricSource(environment, metrics.GUARD))
@@ -61,7 +61,7 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
         "itself, and needs most of that time where EKS does not end it",
         threshold=hours,
         periods=AGE_PERIODS,
-        missing="ignore",  # who cannot see it must not say that it is gone
+        missing="ignore",  # a reaper that cannot see an instance must not report it gone
     )
     yield build(
         (EXCESS_NODES,),
@@ -98,7 +98,7 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
 
 
 def _list_function_alarms(environment: Environment) -> Iterator[MetricAlarm]:
-    """Yield the alarms on the two functions that stop the fleet, and on the calls that were given up."""
+    """Yield the alarms on the two functions that stop the fleet, and on calls that were given up."""
     periods_by_function: dict[Literal["stop", "reap"], dict[str, int]] = {"stop": {}, "reap": MOST_PASSES}
     error_reasons = {
         "stop": "more than 0: it is called once, when a budget is spent",
@@ -125,7 +125,7 @@ def _list_function_alarms(environment: Environment) -> Iterator[MetricAlarm]:
 def _build_pass_alarm(
     source: MetricSource, name_parts: Sequence[str], metric: str, sentence: str, reason: str, **fields: Any
 ) -> MetricAlarm:
-    """Return an alarm on one metric, in one pass unless `fields` say more."""
+    """Return an alarm on one metric, in one pass unless `fields` name more."""
     statistic = "Sum" if source.publisher == metrics.LAMBDA else "Maximum"
     line = source.line(metric, statistic, id="seen", is_visible=True)
     fields = {"periods": 1, **fields}

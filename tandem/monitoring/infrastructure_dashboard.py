@@ -1,7 +1,7 @@
-"""The dashboard of the machine: nodes, whether each arm's server is ready, and what each server says of itself.
+"""The dashboard of the machine: nodes, whether each arm's server is ready, and each server's own metrics.
 
-Invariant: what has no recorded sample, or is switched off, is said in words and not drawn. Both arms of an experiment
-stand in one graph, in their colors of every other dashboard.
+Invariant: a metric without a recorded sample, or one that is switched off, is a text and no graph. Both arms of an
+experiment are in one graph, in the same colors as in every other dashboard.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 
 THIRD, HALF = COLUMNS // 3, COLUMNS // 2
-_V0 = "nxdi-v0"  # the runtime of vLLM's V0 engine, which has another name for the use of its cache
+_V0 = "nxdi-v0"  # the runtime of vLLM's V0 engine; its metric of the cache's use has another name
 _NODE_METRICS = (
     "node_cpu_utilization",
     "node_memory_utilization",
@@ -52,7 +52,7 @@ def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
 
 
 def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
-    """Yield every node that exists, system nodes included, and how many there are."""
+    """Yield every existing node, system nodes included, and their number."""
     cluster = names.cluster_name(environment)
     namespace = metrics.format_namespace(metrics.CONTAINER_INSIGHTS, environment.name, cluster)
     for name in _NODE_METRICS:
@@ -70,7 +70,7 @@ def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
 
 
 def _list_server_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
-    """Yield the servers of one experiment: ready or not, what each says of itself, and why what is not drawn."""
+    """Yield the servers of one experiment: readiness, each one's own metrics, and reasons for missing graphs."""
     experiment, insights, scrape = arms.experiment, metrics.CONTAINER_INSIGHTS, metrics.VLLM_SCRAPE
     namespace = names.experiment_namespace(experiment)
     yield widget.render_text(
@@ -105,7 +105,7 @@ def _locate_servers(arms: DashboardArms) -> dict[str, str]:
 
 
 def _build_pod_graph(arms: DashboardArms) -> GraphWidget:
-    """Return how many pods of the experiment run at all."""
+    """Return a graph of the experiment's running pods."""
     metric = metrics.CLOUDWATCH_METRICS[metrics.CONTAINER_INSIGHTS, "namespace_number_of_running_pods"]
     source = MetricSource(arms.environment, metrics.CONTAINER_INSIGHTS, _locate_servers(arms))
     line = source.line(metric.name, metric.statistic, id="m", label=None)
@@ -116,11 +116,11 @@ def _build_server_graph(
     arms: DashboardArms, publisher: str, metric_names: Mapping[str, str], formula: str | None = None,
     width: int = THIRD,
 ) -> GraphWidget:  # fmt: skip
-    """Return a graph of every server; acceptance has those that speculate.
+    """Return a graph of every server; acceptance has only servers that speculate.
 
     Args:
-        metric_names: letter of the series' ids -> metric; the graph is called as the first.
-        formula: what is drawn of the series instead of them, `{0}` standing for the server's number.
+        metric_names: letter of the series' ids -> metric; the graph has the first one's title.
+        formula: expression to draw instead of the series; `{0}` is the server's number.
     """
     drawn = [metrics.CLOUDWATCH_METRICS[publisher, name] for name in metric_names.values()]
     variants = [variant for variant in arms.visible_variants if "d" not in metric_names or variant.mode != "none"]
@@ -128,7 +128,7 @@ def _build_server_graph(
     for number, variant in enumerate(variants):
         visible = {"label": variant.name, "color": arms.color(variant), "is_visible": True}
         for letter, metric in zip(metric_names, drawn, strict=True):
-            # Container Insights names a pod by its Deployment
+            # Container Insights' name of a pod is that of its Deployment
             place = {"PodName" if metric.name == _RESTARTS else "Service": variant.name}
             source = MetricSource(arms.environment, publisher, _locate_servers(arms) | place)
             fields: dict[str, Any] = {"label": None} if formula else visible

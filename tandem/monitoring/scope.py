@@ -1,4 +1,4 @@
-"""What is watched: an environment, the experiments it hosts with what their suites ask, and who sends their metrics."""
+"""Scope of the monitoring: an environment, its experiments with the load of their suites, and the publishers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tandem.spec.experiment import Experiment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentScope:
-    """An experiment, and what its suites ask.
+    """An experiment, and the load of its suites.
 
     Args:
         suites: suite -> its prompt classes, in its order.
@@ -34,7 +34,7 @@ class ExperimentScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoringScope:
-    """All that dashboards, alarms and their cost are computed from."""
+    """All inputs of dashboards, alarms and their cost."""
 
     environment: Environment
     experiments: tuple[ExperimentScope, ...]
@@ -42,12 +42,12 @@ class MonitoringScope:
 
 @dataclass(frozen=True, slots=True)
 class MetricSource:
-    """All metrics that a publisher sends with the same dimensions.
+    """All metrics of one publisher with the same dimensions.
 
     Args:
-        environment: whose names are put into the namespace.
-        publisher: as tandem.metrics has it.
-        dimensions: name and value of each, in any order; one of the sets that the publisher sends.
+        environment: for the names in the namespace.
+        publisher: as in tandem.metrics.
+        dimensions: name and value of each, in any order; one of the publisher's sets.
     """
 
     environment: Environment
@@ -55,7 +55,7 @@ class MetricSource:
     dimensions: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, name: str, statistic: Statistic, **fields: Any) -> MetricLine:
-        """Return one metric, its dimensions in the publisher's order, hidden unless `fields` of MetricLine say more."""
+        """Return one metric, its dimensions in the publisher's order, hidden unless `fields` of MetricLine say so."""
         dimension_sets = {frozenset(row): row for row in metrics.PUBLISHERS[self.publisher].dimensions}
         dimension_names = dimension_sets[frozenset(self.dimensions)]
         cluster = names.cluster_name(self.environment)

@@ -1,18 +1,18 @@
 """Alarms on the servers' pods, as Container Insights counts them, and the suppressor of a parked fleet.
 
-Invariant: none fires on a server that nobody raised a node for. A first apply leaves one pending pod for each variant
-(docs/decisions/0002), so desired minus ready would name every one of them for as long as any node lives; and no metric
-of Container Insights without enhanced observability knows how many are desired.
+Invariant: no alarm fires on a server for which nobody raised a node. A first apply leaves one pending pod for each
+variant (docs/decisions/0002), so desired minus ready would name each of them while any node lives. Without enhanced
+observability, no metric of Container Insights has the desired number.
 
-What it sends tells two states apart (amazon-cloudwatch-agent, awscontainerinsightreceiver, its podstore): a pod of
-which a container is on a node has a count of restarts, one that waits for a node, a device or a mount has none; and a
-Service without a ready pod is not counted at all. So `not-ready` is a server whose pod runs and does not come up
-(artifact, model, a slow start), and `not-started` one whose pod runs nothing while a sibling's does (claim, mount).
-Which of these it is, no metric says: docs/runbook-serving.md does.
+The sent metrics distinguish two states (amazon-cloudwatch-agent, awscontainerinsightreceiver, its podstore). A pod with
+a container on a node has a count of restarts; a pod that waits for a node, a device or a mount has none. A Service
+without a ready pod is not counted at all. So `not-ready` is a server whose pod runs and does not become ready
+(artifact, model, a slow start). `not-started` is one whose pod runs nothing while a sibling's does (claim, mount).
+No metric shows which of these causes applies; docs/runbook-serving.md does.
 
-What is not counted may never have been sent. The user guide says that arithmetic takes a missing value for 0, and not
-whether it does so of a metric without any: so each of these is filled, and stands in a difference all the same. A
-filled newest minute, which has no value yet, is one of many that must breach.
+A missing count may never have been sent. The user guide says that arithmetic takes a missing value for 0, but not
+whether this holds for a metric without any value. So each of these is filled, and is still in a difference. The filled
+newest minute, which has no value yet, is one of many that must breach.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ RUNNING = "namespace_number_of_running_pods"
 
 UNREADY_SERVER, NO_CONTAINER, IDLE_NODES, PARKED_FLEET = "not-ready", "not-started", "nothing-runs", "parked"
 PERIOD_S = 60  # Container Insights collects every minute
-# A node's event may fall into the next minute: one minute without is no parked fleet, three are.
+# A node's event may fall into the next minute: one minute without events is no parked fleet, three are.
 PARKED_PERIODS = 3
 MAX_SIBLINGS = MAX_NAMESPACES = MAX_ALARM_METRICS - 1
 
 
 def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
-    """Return the suppressor, in alarm while no accelerator node lives; None where nobody counts the nodes."""
+    """Return the suppressor, in alarm while no accelerator node lives; None if nobody counts the nodes."""
     environment = scope.environment
     if not environment.observability.container_insights:
         return None
@@ -60,7 +60,7 @@ def build_suppressor(scope: MonitoringScope) -> MetricAlarm | None:
 
 
 def build_serving_alarms(scope: MonitoringScope) -> Iterator[MetricAlarm]:
-    """Yield the alarms on pods; none where Container Insights is off."""
+    """Yield the alarms on pods; none if Container Insights is off."""
     environment = scope.environment
     if not environment.observability.container_insights:
         return
@@ -142,7 +142,7 @@ def _idle_nodes_alarm(scope: MonitoringScope) -> MetricAlarm:
 
 
 def _build_any_formula(counts: list[str]) -> str:
-    """Return the expression that is 1 where the sum of counts is above 0."""
+    """Return the expression that is 1 if the sum of counts is above 0."""
     sum_text = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
     return f"({sum_text} > 0)"
 
@@ -150,10 +150,10 @@ def _build_any_formula(counts: list[str]) -> str:
 def _build_steady_alarm(
     environment: Environment, name_parts: Sequence[str], sentence: str, reason: str, *lines: MetricLine | MathExpression
 ) -> MetricAlarm:
-    """Return an alarm on what is above 0 in every minute.
+    """Return an alarm on an expression that is above 0 in every minute.
 
-    A minute without data is none that breaches: treated as missing, the first minutes of a start that was then parked
-    would become an alarm half an hour later.
+    A minute without data does not breach: treated as missing, the first minutes of a start that was then parked would
+    become an alarm half an hour later.
     """
     minutes = environment.observability.not_ready_minutes
     reason = f"for {minutes} minutes (observability.not_ready_minutes): {reason}"

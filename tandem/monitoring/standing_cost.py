@@ -1,8 +1,8 @@
-"""What an environment costs in a month while its fleet is parked, and what one run of max hours costs next to that.
+"""Monthly cost of an environment while its fleet is parked, and the cost of one run of max hours in addition.
 
-Invariant: a price that the data file does not have makes a part unknown, never free; the total is a lower bound then.
+Invariant: a price that the data file lacks makes a part unknown, never free; then the total is a lower bound.
 
-Not in it: what moves or grows, such as bytes through NAT, flow logs, requests and what the bucket keeps.
+Not included: costs that vary or grow, such as bytes through NAT, flow logs, requests and the bucket's content.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class StandingPart:
     """One row of the parked cost.
 
     Args:
-        name: what is paid for.
-        explanation: how its amount comes about.
-        usd: in a month; None where the price is not known.
+        name: of the paid item.
+        explanation: how its amount is computed.
+        usd: in a month; None if the price is unknown.
     """
 
     name: str
@@ -34,7 +34,7 @@ class StandingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedCost:
-    """What an environment costs in a month while parked, and what a run costs next to it, in USD.
+    """Monthly cost of an environment while parked, and the cost of a run in addition, in USD.
 
     Args:
         parts: every row.
@@ -48,23 +48,23 @@ class ParkedCost:
 
     @property
     def usd(self) -> float:
-        """The total of the parts whose price is known."""
+        """The total of the parts with a known price."""
         return sum(part.usd for part in self.parts if part.usd is not None)
 
     @property
     def is_lower_bound(self) -> bool:
-        """Whether a part's price is not known."""
+        """Whether a part's price is unknown."""
         return any(part.usd is None for part in self.parts)
 
 
 def compute_parked_cost(
     environment: Environment, monitoring_cost: MonitoringCost, prices: StandingPrices
 ) -> ParkedCost:
-    """Return what stands while the fleet is parked, and a run of `guard.max_hours`.
+    """Return the cost while the fleet is parked, and that of a run of `guard.max_hours`.
 
     Args:
-        environment: of good form.
-        monitoring_cost: what watching it costs.
+        environment: valid.
+        monitoring_cost: of watching the environment.
         prices: the dated data of tandem/spec/data/platform/standing-prices.yaml.
     """
     nodes, network = environment.cluster.system_nodes, environment.network
@@ -77,7 +77,7 @@ def compute_parked_cost(
             nodes.count * SYSTEM_NODE_ROOT_GIB,
         ),
     ]  # fmt: skip
-    if isinstance(network, NewNetwork):  # gateways and endpoints of another network are paid by its owner
+    if isinstance(network, NewNetwork):  # the owner of another network pays for its gateways and endpoints
         gateways = {"none": 0, "single": 1, "per-zone": len(network.zones)}[network.nat]
         endpoints, zones = len(list_endpoint_services(environment)), len(network.zones)
         if gateways:

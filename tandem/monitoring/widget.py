@@ -1,4 +1,4 @@
-"""Widgets as values: what one shows, who publishes it, and what it does not say."""
+"""Widgets as values: their content, their publisher, and their limits."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import jinja2
 
 PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
 COLUMNS = 24
-# CloudWatch publishes no size of its grid in pixels. Taken for a narrow console (a laptop's 1366 pixels) and its text
-# of 14 pixels, so that a caption is whole there and has room on a wider one; a longer text scrolls in its widget.
+# CloudWatch gives no size of its grid in pixels. Assumed: a narrow console (a laptop's 1366 pixels) and its text
+# of 14 pixels, so that a caption fits there and has room on a wider one; a longer text scrolls in its widget.
 CHARACTERS_PER_COLUMN = 8
 ROW_PX = 48
 LINE_PX = 21
 PADDING_PX = 24
-TABLE_LINES = 1.75  # lines that a row of a table is as high as
+TABLE_LINES = 1.75  # lines of text in the height of a table's row
 MAX_TEXT_ROWS = 12  # rows of a text; longer ones scroll
 _TEXTS = jinja2.Environment(  # noqa: S701 - Markdown
     loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), undefined=jinja2.StrictUndefined,
     trim_blocks=True, lstrip_blocks=True,
 ).get_template("texts.md.j2")  # fmt: skip
-# of a paragraph: neither heading nor row of a table, and what follows is no heading, row or item
+# a paragraph's line: neither heading nor table row, and the next line is no heading, row or item
 _WRAPPED_LINE = re.compile(r"^(?![#|])(.+)\n(?=[^\n#|-])", re.MULTILINE)
 
 Dimensions = tuple[tuple[str, str], ...]
@@ -41,11 +41,11 @@ class MetricLine:
         metric: its name in CloudWatch.
         namespace: its namespace, names put in.
         dimensions: name and value of each, in the publisher's order.
-        statistic: what is drawn of its values.
-        label: as the legend has it; None for a line that only an expression reads.
-        id: by which expressions name it; starts with a small letter.
-        is_visible: whether it is drawn itself.
-        color: `#rrggbb`; None leaves it to who draws.
+        statistic: the drawn one.
+        label: in the legend; None for a line that only an expression reads.
+        id: its name in expressions; starts with a small letter.
+        is_visible: whether the line itself is drawn.
+        color: `#rrggbb`; None leaves it to the renderer.
     """
 
     metric: str
@@ -64,10 +64,11 @@ class MathExpression:
 
     Args:
         text: one of the forms that tandem.monitoring.dashboards lists.
-        label: as the legend has it; of a SEARCH it holds what tells its series apart, as `dimension_label` says it.
-        id: as of a Line.
-        is_visible: whether it is drawn itself.
-        color: of all its series; None leaves it to who draws.
+        label: in the legend; that of a SEARCH holds the dimension that distinguishes its series, from
+            `dimension_label`.
+        id: as of a MetricLine.
+        is_visible: whether the expression itself is drawn.
+        color: of all its series; None leaves it to the renderer.
     """
 
     text: str
@@ -78,7 +79,7 @@ class MathExpression:
 
 
 def dimension_label(dimension: str) -> str:
-    """Return what stands in a SEARCH's label for the value that each found metric has of a dimension.
+    """Return the placeholder in a SEARCH's label for each found metric's value of a dimension.
 
     CloudWatch's user guide, "Use dynamic labels": the label applies to every metric that the search returns.
     """
@@ -99,15 +100,15 @@ class GraphWidget:
     """One drawn widget.
 
     Args:
-        title: what is shown, with its unit.
-        sentence: what it says, and what it does not.
+        title: its subject, with the unit.
+        sentence: what the graph means, and what it does not.
         unit: of the left axis, in the catalogue's words.
-        publisher: whose metrics it draws.
+        publisher: of its metrics.
         lines: metrics and expressions, in the order of the legend.
-        view: a line over time, or one number a line over the whole time range that is looked at.
+        view: a line over time, or one number a line over the whole time range in view.
         period_s: of the statistics; whole minutes. Numbers have the whole time range for a period.
-        varies: whether the dashboard's variables (class, concurrency) change it: then they replace the first value of
-            their dimension in it.
+        varies: whether the dashboard's variables (class, concurrency) change the graph: then they replace the first
+            value of their dimension in it.
         width, height: in the dashboard's columns and rows, without the caption.
     """
 
@@ -126,7 +127,7 @@ class GraphWidget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextWidget:
-    """A text widget, in Markdown; what cannot be drawn is said in one, with the reason."""
+    """A text widget, in Markdown; it gives the reason for a graph that cannot be drawn."""
 
     markdown: str
     width: int
@@ -134,17 +135,17 @@ class TextWidget:
 
 
 def build_text(markdown: str, width: int = COLUMNS) -> TextWidget:
-    """Return a text widget as high as what it says."""
+    """Return a text widget of the height of its text."""
     return TextWidget(markdown=markdown, width=width, height=count_text_rows(markdown, width))
 
 
 def render_text(name: str, width: int = COLUMNS, **values: object) -> TextWidget:
-    """Return the text widget that a macro of templates/texts.md.j2 says; `values` are the macro's arguments."""
+    """Return the text widget of a macro of templates/texts.md.j2; `values` are the macro's arguments."""
     return build_text(render_markdown(name, **values), width)
 
 
 def render_markdown(name: str, **values: object) -> str:
-    """Return what a macro of templates/texts.md.j2 says, each paragraph in one line."""
+    """Return the text of a macro of templates/texts.md.j2, each paragraph in one line."""
     return _WRAPPED_LINE.sub(r"\1 ", getattr(_TEXTS.module, name)(**values).strip())
 
 
@@ -167,7 +168,7 @@ class Dashboard:
         widgets: in reading order; placed left to right, 24 columns; each graph has its sentence under it.
         variables: choices at its head, PromptClass or Concurrency -> values, the first chosen: it replaces the value of
             that dimension in every graph that varies.
-        start: what it shows when opened, back from now: an ISO 8601 duration with a minus.
+        start: time range when opened, back from now: an ISO 8601 duration with a minus.
     """
 
     name: str

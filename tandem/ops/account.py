@@ -1,6 +1,6 @@
-"""One account as operators' commands ask it: whose credentials these are, clients made once, lists put together.
+"""One account for operators' commands: its credentials, clients that are made once, and paged lists.
 
-Invariant: a list ends. A service, or what answers in its place, may send the same token for ever.
+Invariant: a list ends, although a service, or a proxy in its place, may send the same token for ever.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ GUARD_SERVICES = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autosca
 
 
 def create_session() -> Any:
-    """Return a boto3 session, to be shared by the clients of one command: each reads AWS's own files anew.
+    """Return a boto3 session, which the clients of one command share: each new session reads AWS's files again.
 
     Raises:
-        InputError: AWS_PROFILE names none, or AWS's own files cannot be read.
+        InputError: AWS_PROFILE names no profile, or AWS's files cannot be read.
     """
     with _convert_setting_errors("AWS_PROFILE"):
         return boto3.session.Session()
@@ -43,14 +43,14 @@ def create_session() -> Any:
 def create_client(
     environment: Environment, service: str, boto_session: Any = None, region: str = "", config: Config = CLIENT_CONFIG
 ) -> Any:
-    """Return a boto3 client with credentials and endpoint of boto3's own chain.
+    """Return a boto3 client with credentials and endpoint from boto3's chain.
 
     Args:
         environment: as declared.
         service: as boto3 names it.
-        boto_session: a boto3 session; None takes a new one.
-        region: another than the environment's.
-        config: how long AWS is waited for, and how often a call is repeated.
+        boto_session: a boto3 session; None makes a new one.
+        region: if another than the environment's.
+        config: how long to wait for AWS, and how often to repeat a call.
 
     Raises:
         ExternalError: the settings of this machine cannot be used.
@@ -63,7 +63,7 @@ def create_client(
 
 
 def create_guard_clients(environment: Environment, boto_session: Any) -> AwsClients:
-    """Return the guard's own clients, which give up in time.
+    """Return the guard's clients, which give up in time.
 
     Raises:
         InputError, ExternalError: the settings of this machine cannot be used.
@@ -74,7 +74,7 @@ def create_guard_clients(environment: Environment, boto_session: Any) -> AwsClie
 
 @contextmanager
 def _convert_setting_errors(where: str) -> Iterator[None]:
-    """Turn what boto3 raises for the settings of this machine into an error that says what to correct."""
+    """Turn boto3's errors about the settings of this machine into an error that says what to correct."""
     try:
         yield
     except BotoCoreError as error:
@@ -85,15 +85,15 @@ def _convert_setting_errors(where: str) -> Iterator[None]:
 
 
 def require_account(environment: Environment, boto_session: Any = None, config: Config = CLIENT_CONFIG) -> str:
-    """Make sure that the credentials are the environment's account's; return the ARN of who has them.
+    """Check that the credentials are of the environment's account; return the ARN of their owner.
 
     Args:
         environment: as declared.
-        boto_session, config: as of `create_client`.
+        boto_session, config: as for `create_client`.
 
     Raises:
-        InputError: there are none, or they are another's.
-        ExternalError: STS is out of reach, they have expired and the like.
+        InputError: there are no credentials, or they are of another account.
+        ExternalError: STS cannot be reached, the credentials have expired and the like.
     """
     where = f"{environment.name} in account {environment.account}"
     sts = create_client(environment, "sts", boto_session, config=config)
@@ -108,12 +108,12 @@ def require_account(environment: Environment, boto_session: Any = None, config: 
 
 
 class AccountClients:
-    """The clients of one environment's account, each made once; several threads may ask.
+    """The clients of one environment's account, each made once; several threads may use them.
 
     Args:
-        environment: whose account and region are asked.
-        boto_session: a boto3 session; None takes a new one.
-        adopted_stacks: names of untagged stacks that the operator says are this environment's.
+        environment: gives account and region.
+        boto_session: a boto3 session; None makes a new one.
+        adopted_stacks: names of untagged stacks that the operator assigns to this environment.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AccountClients:
             return self._clients[service, region]
 
     def guard_clients(self, *services: str) -> AwsClients:
-        """Return these clients, or all, as the guard takes them."""
+        """Return the guard's clients, with these services or all."""
         boto_clients: dict[str, Any] = dict.fromkeys(GUARD_SERVICES)
         boto_clients |= {service: self.client(service) for service in services or GUARD_SERVICES}
         return AwsClients(**boto_clients)
@@ -146,31 +146,31 @@ class AccountClients:
 
         Args:
             service, operation: as boto3 and the API reference name them.
-            where: what it is about, for messages.
-            region: another than the environment's.
+            where: subject of the call, for messages.
+            region: if another than the environment's.
             parameters: of the call.
 
         Raises:
-            TandemError: it failed; a service's own refusal is in `__cause__`.
+            TandemError: the call failed; a service's refusal is in `__cause__`.
         """
         return call_operation(self.client(service, region), operation, where, **parameters)
 
     def find(
         self, service: str, operation: str, where: str, *, region: str = "", **parameters: Any
     ) -> dict[str, Any] | None:
-        """Call one operation; return None where the service says that there is no such thing.
+        """Call one operation; return None if the service says that there is no such thing.
 
         Args:
-            service, operation, where, region: as of `ask`.
-            parameters: of the call; `absent` has the codes that say so, where they are other than ABSENT_CODES.
+            service, operation, where, region: as for `ask`.
+            parameters: of the call; `absent` has the codes that say so, if they are other than ABSENT_CODES.
 
         Raises:
-            TandemError: it failed for another reason.
+            TandemError: the call failed for another reason.
         """
         return call_if_present(self.client(service, region), operation, where, **parameters)
 
     def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
-        """Return what stands under `key` of every page, asked page by page.
+        """Yield the rows under `key` of every page, page by page.
 
         Raises:
             TandemError: a page failed, or the list does not end.
@@ -197,17 +197,17 @@ def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
 
 
 def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
-    """Yield what stands under `key` of every page of a list, whatever a service calls the token of its next page.
+    """Yield the rows under `key` of every page of a list, whatever name a service gives the token of its next page.
 
     Args:
         client: of boto3.
         operation: as the API reference spells it.
         key: of the rows in an answer.
-        where: what it is about, for the message.
+        where: subject of the call, for the message.
         parameters: of the call.
 
     Raises:
-        ExternalError: a page failed, or the list does not end; a service's own refusal is in `__cause__`.
+        ExternalError: a page failed, or the list does not end; a service's refusal is in `__cause__`.
     """
     name, service = xform_name(operation), client.meta.service_model.service_name
     if not client.can_paginate(name):

@@ -1,4 +1,4 @@
-"""Who asks for a stop: asked of STS as always, but no condition of the stop, because money burns meanwhile."""
+"""The caller of a stop: queried from STS, but no condition of the stop, because the fleet costs money meanwhile."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ UNKNOWN_CALLER = "unknown"
 
 
 class CallerIdentity(NamedTuple):
-    """Who asks.
+    """The caller.
 
     Args:
         who: an ARN, or UNKNOWN_CALLER.
-        doubt: why it is unknown, in one sentence without its full stop; empty where it is known.
+        doubt: why the caller is unknown, in one sentence without its full stop; empty if known.
     """
 
     who: str
@@ -29,13 +29,13 @@ class CallerIdentity(NamedTuple):
 def identify_caller(
     environment: Environment, boto_session: Any, clients: AwsClients, config: GuardConfig
 ) -> CallerIdentity:
-    """Return whose credentials these are; unknown where STS gives no answer.
+    """Return the owner of the credentials; unknown if STS gives no answer.
 
-    Going on without STS is safe. The fence's address names the account: it is part of our own bucket's name, and of the
-    key's prefix in an existing one, and S3 denies a stranger both. So does the ARN of the stop function.
-    EKS and EC2 look into the account of the credentials, where an environment of the same name may be deployed: there
-    the ARN that EKS gives the node group decides in the place of STS. Where EKS does not answer either, it takes no
-    size, and nothing is ended by id but what has outlived guard.max_hours.
+    Going on without STS is safe. The fence's address names the account: in our own bucket's name, or in the key's
+    prefix in an existing bucket. S3 denies a stranger both. The ARN of the stop function names the account too.
+    EKS and EC2 look into the account of the credentials, where an environment of the same name may be deployed. There
+    the ARN that EKS gives the node group decides instead of STS. If EKS does not answer either, EKS also sets no size,
+    and instances are ended by id only if they are older than guard.max_hours.
 
     Args:
         environment: as declared.
@@ -43,7 +43,7 @@ def identify_caller(
         clients, config: of the environment.
 
     Raises:
-        InputError: they are of another account, or AWS's settings on this machine cannot be used.
+        InputError: the credentials are of another account, or AWS's settings on this machine cannot be used.
         ExternalError: there are no credentials.
     """
     try:
@@ -55,13 +55,13 @@ def identify_caller(
         if reason is not None and reason.kind == "no credentials":
             raise
         doubt = fault.problem
-    except CALL_ERRORS as error:  # botocore stumbles over a page that answers in the place of STS
+    except CALL_ERRORS as error:  # botocore fails on a page that a proxy sends in place of STS
         doubt = describe_error(error)
     try:
         answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
         account = str(answer["nodegroup"]["nodegroupArn"]).split(":")[4]
     except (*CALL_ERRORS, IndexError):
-        account = environment.account  # EKS does not say either
+        account = environment.account  # EKS gives no account either
     if account != environment.account:
         where = f"{environment.name} in account {environment.account}"
         change = f"log in to {environment.account}"

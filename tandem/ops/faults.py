@@ -1,7 +1,7 @@
-"""What goes wrong between an operator's command and AWS, in words for three in the morning.
+"""Faults between an operator's command and AWS, in words for three in the morning.
 
-Invariant: whatever botocore raises leaves this package as a TandemError that names the call and what it was about, and
-says what to do.
+Invariant: any error of botocore leaves this package as a TandemError that names the call and its subject, and says what
+to do.
 
 Sources: the Service Authorization Reference for the actions; tandem/aws/faults.py for the kinds of faults.
 """
@@ -16,7 +16,7 @@ from botocore import xform_name
 from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, FaultKind, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
-# the action that IAM must allow, where it is not the operation's own name
+# the action that IAM must allow, if it is not the operation's name
 IAM_ACTIONS = {
     "s3:HeadObject": "s3:GetObject",
     "s3:HeadBucket": "s3:ListBucket",
@@ -33,7 +33,7 @@ IAM_ACTIONS = {
     "budgets:DescribeNotificationsForBudget": "budgets:ViewBudget",
     "budgets:DescribeSubscribersForNotification": "budgets:ViewBudget",
     "lambda:Invoke": "lambda:InvokeFunction",
-    "sts:GetCallerIdentity": "",  # IAM asks for no right (STS API reference, GetCallerIdentity)
+    "sts:GetCallerIdentity": "",  # IAM requires no right (STS API reference, GetCallerIdentity)
 }
 _ABSENT_WORDS = (
     "ResourceNotFoundException NotFoundException NotFound NoSuchEntity NoSuchEntityException NoSuchBucket 404 "
@@ -42,9 +42,9 @@ _ABSENT_WORDS = (
     "AWS.SimpleQueueService.NonExistentQueue"
 )
 ABSENT_CODES = frozenset(_ABSENT_WORDS.split())
-"""Codes with which the services say that there is no such thing."""
+"""Codes with which services say that there is no such thing."""
 
-# what IAM calls a service, where boto3 calls it otherwise
+# IAM's name of a service, if boto3's is another
 _SERVICE_PREFIXES = dict.fromkeys(("elb", "elbv2"), "elasticloadbalancing") | {"service-quotas": "servicequotas"}
 
 
@@ -61,7 +61,7 @@ class AwsCall(NamedTuple):
 
     @property
     def action(self) -> str:
-        """The action that IAM holds the call against; empty for a call that needs no right."""
+        """The action that IAM checks for the call; empty for a call that needs no right."""
         name = f"{_SERVICE_PREFIXES.get(self.service, self.service)}:{self.operation}"
         return IAM_ACTIONS.get(name, name)
 
@@ -72,7 +72,7 @@ def list_calls(*rows: str) -> tuple[AwsCall, ...]:
 
 
 class AccessDeniedError(ExternalError):
-    """The credentials may not do it."""
+    """The credentials do not allow the call."""
 
 
 def call_operation(client: Any, operation: str, where: str, **parameters: Any) -> dict[str, Any]:
@@ -81,11 +81,11 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
     Args:
         client: of boto3.
         operation: as the API reference spells it.
-        where: what it is about, for the message.
+        where: subject of the call, for the message.
         parameters: of the call.
 
     Raises:
-        TandemError: it failed; a service's own refusal is in `__cause__`.
+        TandemError: the call failed; a service's refusal is in `__cause__`.
     """
     call = getattr(client, xform_name(operation))
     try:
@@ -99,10 +99,10 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
 def call_if_present(
     client: Any, operation: str, where: str, absent: Collection[str] = ABSENT_CODES, **parameters: Any
 ) -> dict[str, Any] | None:
-    """Call one operation as `call_operation` does; return None where the service answers with a code of `absent`.
+    """Call one operation as `call_operation` does; return None if the service answers with a code of `absent`.
 
     Raises:
-        TandemError: it failed for another reason.
+        TandemError: the call failed for another reason.
     """
     try:
         return call_operation(client, operation, where, **parameters)
@@ -113,7 +113,7 @@ def call_if_present(
 
 
 class _StrictResponse(dict[str, Any]):
-    """An answer; botocore reads one that is none of the service's, as of a proxy in between, as an empty one."""
+    """An answer; botocore reads one that is not the service's, e.g. a proxy's, as an empty answer."""
 
     def __init__(self, response: dict[str, Any], operation: str, where: str) -> None:
         super().__init__(response)
@@ -125,7 +125,7 @@ class _StrictResponse(dict[str, Any]):
 
 
 def convert_error(error: BaseException, *, service: str, operation: str, where: str) -> TandemError:
-    """Return the fault that an error of botocore means."""
+    """Return the fault for an error of botocore."""
     fault = explain_fault(error, operation)
     if fault.kind == "denied":
         action = AwsCall(service, operation).action or f"{service}:{operation}"

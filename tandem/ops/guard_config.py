@@ -1,4 +1,4 @@
-"""What a stop and a start know of an environment, from its declared file; and the ARNs of what is its own."""
+"""The guard's configuration of an environment, from its declared file; and the ARNs of its resources."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tandem.spec.environment import Environment
 
 
 def build_guard_config(environment: Environment) -> GuardConfig:
-    """Return the environment's fleet and its limits; nothing is looked up."""
+    """Return the environment's fleet and its limits; this calls no service."""
     capacity, guard = environment.capacity, environment.guard
     block = capacity.block if capacity.kind == "capacity-block" else None
     scheduler_role = f"role/{names.scheduler_role_name(environment)}"
@@ -27,20 +27,20 @@ def build_guard_config(environment: Environment) -> GuardConfig:
 
 
 def topic_arn(environment: Environment) -> str:
-    """Return the ARN of the topic that tells people."""
+    """Return the ARN of the topic that notifies people."""
     return build_arn(environment, "sns", names.topic_name(environment))
 
 
 def stop_topic_arn(environment: Environment) -> str:
-    """Return the ARN of the topic that stops the fleet, whoever publishes to it."""
+    """Return the ARN of the topic that stops the fleet, for any publisher."""
     return build_arn(environment, "sns", names.stop_topic_name(environment))
 
 
 def object_prefix(environment: Environment) -> str:
-    """Return what stands before the keys of fence and leases: a bucket that is not our own may be another's too.
+    """Return the prefix of the keys of fence and leases: an existing bucket may have other users too.
 
-    Under one key a stop of one environment would stop the other, and the lease of one keep what the other forgot. Two
-    accounts, or two regions, may each have an environment of the same name.
+    With one key for two environments, a stop of one would stop the other, and a lease of one would keep a fleet that
+    the other forgot. Two accounts, or two regions, may each have an environment of the same name.
     """
     if not environment.artifacts.existing_bucket:
         return ""
@@ -54,10 +54,10 @@ def build_arn(environment: Environment, service: str, rest: str, *, region: str 
 
 
 def build_bucket_arn(environment: Environment, path: str = "", bucket: str = "") -> str:
-    """Return the ARN of the environment's bucket or another's, or of what lies at a path in it; its slash included."""
+    """Return the ARN of the environment's bucket or another's, or of a path in it; the path has its slash."""
     return f"arn:{aws_partition(environment.region)}:s3:::{bucket or names.bucket_name(environment)}{path}"
 
 
 def aws_partition(region: str) -> str:
-    """Return the partition that a region's ARNs begin with (AWS General Reference, ARNs)."""
+    """Return the partition of a region's ARNs (AWS General Reference, ARNs)."""
     return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get("us-gov" if region.startswith("us-gov-") else region[:2], "aws")

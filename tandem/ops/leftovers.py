@@ -1,8 +1,8 @@
-"""What is left of an environment in an account: found by tag and by name, kind by kind.
+"""Leftovers of an environment in an account: found by tag and by name, kind by kind.
 
-Invariant: it only reads. What stays on purpose is told apart from an orphan, each orphan has the command that removes
-it, and a kind that could not be searched is named: silence is never taken for nothing. What is going by itself (a
-terminated instance, a deleted gateway) is told nobody of.
+Invariant: it only reads. A resource that stays on purpose is distinguished from an orphan, and each orphan has the
+command that removes it. A kind that could not be searched is named: no answer never means no leftovers. A resource that
+goes by itself (a terminated instance, a deleted gateway) is not reported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
-# an instance whose node group stands is replaced, and a cluster with a node group does not go
+# a node group replaces its instances, and a cluster with a node group does not go
 REMOVAL_ORDER = ("node group", "instance", "cluster")
 RETENTION_NOTE = "builds of images; kept so that a deploy that was rolled back says why, until its retention ends"
 MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
@@ -32,16 +32,16 @@ MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftoverResource:
-    """One thing that is left.
+    """One leftover.
 
     Args:
         kind: in words, singular.
-        name: the id, name or ARN that its service knows it by.
-        note: what it is, or why it stays.
-        remove: the command that removes it, or what leads there; empty for what goes by itself.
-        kept: whether it stays on purpose.
-        size: bytes; None where that is not known.
-        usd_month: None where the environment names no price, or the size is not known.
+        name: its id, name or ARN in its service.
+        note: what the resource is, or why it stays.
+        remove: the command that removes the resource, or leads to that; empty if it goes by itself.
+        kept: whether the resource stays on purpose.
+        size: bytes; None if unknown.
+        usd_month: None if the environment names no price, or the size is unknown.
     """
 
     kind: str
@@ -59,14 +59,14 @@ Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource
 def search_leftovers(
     account: AccountClients, other_environments: Sequence[str] = ()
 ) -> tuple[tuple[LeftoverResource, ...], dict[str, str]]:
-    """Search every kind; return what is left, in the order in which the commands work, and why a kind was not searched.
+    """Search every kind; return the leftovers in the order of the commands, and why a kind was not searched.
 
     Args:
         account: of the environment.
-        other_environments: names of other environments, whose resources are not taken for this one's.
+        other_environments: names of other environments, whose resources are not this one's.
 
     Raises:
-        ExternalError: CloudFormation does not list the stacks, by which neighbours are told apart.
+        ExternalError: CloudFormation does not list the stacks, which identify neighbours.
     """
     ownership = ResourceOwnership.discover(account, other_environments)
     resources: dict[tuple[str, str], LeftoverResource] = {}
@@ -83,10 +83,10 @@ def search_leftovers(
 
 
 def search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield the stacks of the environment and those that look like its own; the one of the buckets stays.
+    """Yield the stacks of the environment and those that look like its own; that of the buckets stays.
 
     Raises:
-        ExternalError: CloudFormation does not say.
+        ExternalError: CloudFormation does not list them.
     """
     for kind, stack in list_stacks(account).items():
         if not (stack.is_ours or stack.is_adoptable):
@@ -103,7 +103,7 @@ def search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Ite
 
 
 def list_buckets(account: AccountClients) -> dict[str, str]:
-    """Return the buckets that an environment has, and what is in them."""
+    """Return the buckets of an environment, and their content in words."""
     environment = account.environment
     notes = {names.bucket_name(environment): "models, artifacts and results, old versions counted"}
     if environment.artifacts.existing_bucket is None:
@@ -118,7 +118,7 @@ def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> I
 
 
 def search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield the log groups, by name: CloudWatch Logs searches names and nothing else in all regions.
+    """Yield the log groups, by name: in all regions CloudWatch Logs can search only names.
 
     Raises:
         ExternalError: CloudWatch Logs does not list them.
@@ -134,7 +134,7 @@ def search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> 
 
 
 def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
+    """Yield the cluster of our name and its contents; EKS gives the owner of each, and no name decides."""
     cluster = account.cluster
     response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
@@ -179,7 +179,7 @@ def _search_balancers(account: AccountClients, ownership: ResourceOwnership) -> 
 
 
 def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield roles whose name begins like ours and whose tags do not say otherwise: IAM lists roles without tags."""
+    """Yield roles whose name begins like ours, unless their tags name another owner: IAM lists roles without tags."""
     for row in account.list_rows("iam", "ListRoles", "Roles", "IAM roles"):
         name = str(row["RoleName"])
         if not name.startswith((f"{ownership.name}-", f"tandem-{ownership.name}")):
@@ -191,7 +191,7 @@ def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iter
 
 
 def _search_policies(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield policies; those of people stay, for whoever takes the environment down has his rights from them."""
+    """Yield policies; those of people stay, because the person who takes the environment down has rights from them."""
     people_policies = {names.people_policy_name(account.environment, kind) for kind in names.PEOPLE}
     for row in account.list_rows("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
         name, arn = row["PolicyName"], row["Arn"]
@@ -202,7 +202,7 @@ def _search_policies(account: AccountClients, ownership: ResourceOwnership) -> I
 
 
 def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield keys of ours. One whose policy shuts this identity out is another's; shut out of all, none is known."""
+    """Yield our keys. A key that denies this identity is another's; if all keys deny it, raise the denial."""
     denial: AccessDeniedError | None = None
     read_count = 0
     for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
@@ -229,7 +229,7 @@ def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Itera
 
 
 def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield alarms that begin with the environment's name and speak of it; the name alone may be anybody's."""
+    """Yield alarms that begin with the environment's name and mention it in a field; the name alone proves nothing."""
     prefixes = tuple(f"{neighbour}-" for neighbour in ownership.neighbours)
     for kind in ("MetricAlarm", "CompositeAlarm"):
         parameters = {"AlarmNamePrefix": f"{ownership.name}-", "AlarmTypes": [kind]}
@@ -271,17 +271,17 @@ _LISTED_ROWS = (
     "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account} --budget-name",
 )
 LISTED_KINDS = {kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)}
-"""Kind to service, operation, key of the rows and of a row's id (without it the row is one); the command that removes.
+"""Kind to service, operation, key of the rows and of a row's id (no key: the row is the id); the command that removes.
 
-A command without a flag takes the id of what it names. Only EC2's have tags in their list; of all others the id is a
-name, or has one after a colon or a slash.
+A command without a flag takes the id of the resource that it names. Only EC2's lists have tags; in all others the id is
+a name, or has one after a colon or a slash.
 """
 PRESENT_STATES = {
     "instance": ALIVE_STATES,
     "volume": ("creating", "available", "in-use", "error"),
     "NAT gateway": ("pending", "available", "failed"),
-}  # of the others nothing is listed that is gone
-NAME_KEYS = {  # of EC2's, where a name or a description may tell whose it is without tags
+}  # for the other kinds the lists have nothing that is gone
+NAME_KEYS = {  # for EC2: names or descriptions that may identify the owner without tags
     "network interface": "Description",
     "security group": "GroupName",
     "launch template": "LaunchTemplateName",
@@ -295,8 +295,8 @@ def _search_listed(title: str, account: AccountClients, ownership: ResourceOwner
     words = f"{service} {command.format(account=account.environment.account)}{flag}"
     parameter_sets: dict[str, dict[str, Any]] = {
         "snapshot": {"OwnerIds": ["self"]},
-        "schedule": {"GroupName": "default"},  # those of our group go with it
-        "SQS queue": {"MaxResults": 1000},  # without it SQS gives 1,000 at most and no token of a next page
+        "schedule": {"GroupName": "default"},  # schedules of our group go with the group
+        "SQS queue": {"MaxResults": 1000},  # by default SQS gives 1,000 at most and no token of a next page
         "budget": {"AccountId": account.environment.account},
     }
     rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {}))
@@ -329,4 +329,4 @@ SEARCHES: dict[str, Search] = {
     "alarms": _search_alarms,
     **{f"{title}s": partial(_search_listed, title) for title in LISTED_KINDS},
 }
-"""Every kind that is searched, by its name in a report."""
+"""Every kind of the search, by its name in a report."""

@@ -1,4 +1,4 @@
-"""Which node labels a raise sets: they say for whom the nodes are, and a pod without its label waits."""
+"""Node labels of a raise: they say which pods may use the nodes; a pod without its label waits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tandem.spec.experiment import Experiment, Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeAdmission:
-    """Who may take the nodes.
+    """Admission of pods to the nodes.
 
     Args:
         labels: of the nodes, key to value.
-        variants: whose servers they admit.
-        waiting_variants: variants that were meant and have no room.
+        variants: whose servers the labels admit.
+        waiting_variants: variants that were selected and have no room.
     """
 
     labels: dict[str, str]
@@ -27,7 +27,7 @@ class NodeAdmission:
 
 
 def admit_compile_jobs(experiment: Experiment) -> NodeAdmission:
-    """Return what admits the experiment's compile jobs and no server."""
+    """Return the admission of the experiment's compile jobs and of no server."""
     return NodeAdmission(labels=dict([names.compile_label(experiment)]))
 
 
@@ -39,11 +39,11 @@ def admit_servers(
     nodes: int,
     variant_names: Collection[str] = (),
 ) -> NodeAdmission:
-    """Return what admits as many of an experiment's servers as there are devices for, in the order of its file.
+    """Return the admission of as many of an experiment's servers as there are devices for, in the order of its file.
 
     Args:
         environment, experiment, catalogue: as declared; the rules admit them.
-        nodes: that are raised.
+        nodes: number of raised nodes.
         variant_names: names of variants; empty for all.
     """
     devices = catalogue.instances.instances[environment.capacity.instance_type].devices.value or 0

@@ -1,7 +1,7 @@
-"""Whose a resource is: told by its tags, and by its name where it has none.
+"""Owner of a resource: known by its tags, or by its name if it has none.
 
-Invariant: a tag beats a name. A name counts only up to its last dash-separated part, and never where it is that of
-another environment: `tandem-post` is no part of `tandem-post-us-east-2`.
+Invariant: a tag beats a name. A name counts only up to its last dash-separated part, and never if it belongs to another
+environment: `tandem-post` is no part of `tandem-post-us-east-2`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ STACK_KIND_PATTERN = "|".join((*DELETION_ORDER, PERMANENT_KIND))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceOwnership:
-    """What tells an environment's resources.
+    """Marks of an environment's resources.
 
     Args:
         name: of the environment.
@@ -35,11 +35,11 @@ class ResourceOwnership:
 
     @classmethod
     def discover(cls, account: AccountClients, other_environments: Sequence[str] = ()) -> Self:
-        """Return what tells an environment's resources from those of its neighbours in the same account.
+        """Return the marks that tell an environment's resources from those of its neighbours in the same account.
 
         Args:
             account: of the environment.
-            other_environments: names of other environments; those that are deployed are found.
+            other_environments: names of other environments; deployed ones are found.
 
         Raises:
             ExternalError: CloudFormation does not list its stacks.
@@ -77,7 +77,7 @@ class ResourceOwnership:
         return any(tags.get(key, value) != value for key, value in self.list_own_tags())
 
     def owns(self, tags: Mapping[str, str], *texts: str) -> bool:
-        """Whether a resource is this environment's by its tags, or, where they say nothing, by a name."""
+        """Whether a resource is this environment's by its tags, or by a name if the tags say nothing."""
         return self.has_own_tag(tags) or (
             not self.has_foreign_tag(tags)
             and any(self.has_own_name(text) or self.find_stack_kind(text) for text in texts)
@@ -86,7 +86,7 @@ class ResourceOwnership:
     def has_own_name(self, name: str) -> bool:
         """Whether a name holds `tandem-ENVIRONMENT`, alone or before a dash or a slash, and is no neighbour's.
 
-        EKS's own interfaces and the group that it makes with a cluster are named as its user guide spells them.
+        EKS's own interfaces and the group that EKS makes with a cluster have the names in its user guide.
         """
         has_name = re.search(rf"(?:^|[/:])tandem-{re.escape(self.name)}(?:$|[-/])", name) is not None
         is_neighbour = any(
@@ -97,11 +97,11 @@ class ResourceOwnership:
         return is_of_eks or (has_name and not is_neighbour)
 
     def find_stack_kind(self, name: str) -> str:
-        """Return the kind of stack for which CloudFormation generated a name; "" where it is no such name."""
+        """Return the kind of stack for which CloudFormation generated a name; "" if it is no such name."""
         match = re.search(rf"(?:^|[/:]){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name)
         return match[1] if match else ""
 
     def mentions_environment(self, texts: Iterable[str]) -> bool:
-        """Whether one of a resource's own fields names this environment's namespace, cluster or topic."""
+        """Whether one of a resource's fields names this environment's namespace, cluster or topic."""
         namespaces = {f"Tandem/{self.name}", f"Tandem/Guard/{self.name}", f"Tandem/Simulated/{self.name}"}
         return any(self.has_own_name(text) or text in namespaces for text in texts)

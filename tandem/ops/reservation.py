@@ -1,4 +1,4 @@
-"""The Capacity Block or reservation that an environment's nodes come from, as EC2 knows it."""
+"""The Capacity Block or reservation of an environment's nodes, as EC2 knows it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tandem.spec.environment import Environment
 
 
 def read_reservation(ec2: Any, environment: Environment) -> dict[str, Any] | None:
-    """Return it as EC2 describes it; None where none is declared, or EC2 knows none of this id here.
+    """Return the reservation as EC2 describes it; None if none is declared, or EC2 knows none of this id here.
 
     Raises:
-        ExternalError: EC2 could not be asked.
+        ExternalError: EC2 did not answer.
     """
     capacity = environment.capacity
     if not capacity.needs_reservation or capacity.awaits_reservation:

@@ -1,7 +1,7 @@
-"""What an environment's fleet is and costs at this moment, and what will end it.
+"""State and cost of an environment's fleet at this moment, and its next end.
 
-Invariant: nothing is changed. What could not be read is named with the right that is missing, and is never taken for
-fine; a node group or an instance without the environment's own tag is shown as somebody else's.
+Invariant: nothing is changed. A source that could not be read is named with the missing right, and is never reported as
+fine. A node group or an instance without the environment's own tag is shown as somebody else's.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# a normal end takes the lease away, and tonight's cost must still stand
+# a normal end removes the lease, and the status must still show tonight's cost
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)
 MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
 
-# what it takes to read each source of a look
+# the rights to read each source of a look
 READ_RIGHTS = {
     "fence": f"s3:GetObject on {FENCE_KEY}",
     "lease": f"s3:GetObject on {POINTER_KEY} and runs/*",
@@ -44,11 +44,11 @@ ReadResult = TypeVar("ReadResult")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetBill:
-    """What the guard counted as the fleet's cost, also of instances that EC2 lists no more.
+    """Cost of the fleet by the guard's count, including instances that EC2 lists no more.
 
     Args:
-        run: whose lease it is; None: no lease, so the last hours are counted.
-        since: from when.
+        run: of the lease; None: no lease, so the last hours are counted.
+        since: beginning of the count.
         usd: the sum of the reaper's figures, one a pass; None: the reaper published none in this time.
     """
 
@@ -59,16 +59,16 @@ class FleetBill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
-    """What was seen.
+    """Result of one look.
 
     Args:
         deployment: how far the environment exists; None: unknown.
-        node_group: as EKS describes it; None: unknown, or there is none.
+        node_group: as EKS describes it; None: unknown, or absent.
         reservation: as EC2 describes it; None: unknown, none is declared, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
-        alarms: names of those in ALARM; the parked fleet's own is none.
-        bill: what was spent since the lease began; None: unknown, or nothing is deployed.
-        schedules: in the guard's own group, and of no lease.
+        alarms: names of those in ALARM, without that of the parked fleet.
+        bill: cost since the lease began; None: unknown, or nothing is deployed.
+        schedules: those in the guard's group that belong to no lease.
         unknown: what could not be read, why, and what to do.
     """
 
@@ -87,25 +87,25 @@ class StatusReport:
 
     @property
     def node_hours(self) -> float:
-        """Return the hours of all that EC2 lists now, each since its launch."""
+        """Return the hours of all instances that EC2 lists now, each since its launch."""
         ages = (max(self.now - instance.launched_at, timedelta()) for instance in self.fleet.instances)
         return sum(ages, timedelta()) / timedelta(hours=1)
 
     @property
     def cost_usd(self) -> float:
-        """Return what these hours cost at the declared price; of a block they are paid already."""
+        """Return the cost of these hours at the declared price; those of a block are already paid."""
         return self.node_hours * self.guard_config.usd_per_hour
 
     @property
     def is_block_active(self) -> bool:
-        """Whether capacity is paid for at this moment, used or not."""
+        """Whether capacity costs money at this moment, used or not."""
         row = self.reservation or {"State": ""}
         starts, ends = row.get("StartDate"), row.get("EndDate")
         return row["State"] == "active" and (starts or self.now) <= self.now and not (ends and ends <= self.now)
 
     @property
     def is_block_idle(self) -> bool:
-        """Whether capacity is paid for and nothing runs on it with a live lease; False where that is unknown."""
+        """Whether capacity costs money and nothing runs on it with a live lease; False if unknown."""
         is_used = self.fleet.live_lease and any(instance.is_up for instance in self.fleet.instances)
         return self.is_block_active and "instances" not in self.unknown and not is_used
 
@@ -117,13 +117,13 @@ def read_status(
     other_environments: Sequence[str] = (),
     boto_session: Any = None,
 ) -> StatusReport:
-    """Look once. The account is the caller's to require before.
+    """Look once. The caller checks the account before.
 
     Args:
         environment: as declared.
         config: of the environment.
         other_environments: names of other environments, whose alarms are not shown.
-        boto_session: a boto3 session; None takes a new one.
+        boto_session: a boto3 session; None makes a new one.
 
     Raises:
         ExternalError: the settings of this machine cannot be used.
@@ -150,7 +150,7 @@ def read_status(
     reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
     alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
     bill, paths, schedules = None, tuple[StopPath, ...](), None
-    if deployment != "nothing":  # what only a deployed environment has
+    if deployment != "nothing":  # only a deployed environment has these
         paths, unread_paths = read_stop_paths(clients, boto_session, environment, config, fleet)
         unknown |= unread_paths
         bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
@@ -173,7 +173,7 @@ def read_status(
 
 
 def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:
-    """Return what the reaper counted since the lease began; without a lease, in the last hours.
+    """Return the reaper's count since the lease began; without a lease, of the last hours.
 
     Raises:
         ExternalError: its figures could not be read.
@@ -190,10 +190,10 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
     """Return the schedules of the guard's group that no lease owns.
 
     Raises:
-        ExternalError: Scheduler could not be asked, or which lease there is.
+        ExternalError: Scheduler did not answer, or the lease is unknown.
     """
     if "lease" in fleet.unknown:
-        return ()  # its own schedule could not be told from a foreign one, and the lease is unknown already
+        return ()  # without a known lease its schedule looks like a foreign one
     try:
         return list_foreign_schedules(clients, config, fleet.lease)
     except CALL_ERRORS as error:
@@ -205,14 +205,14 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     """Whether EKS knows the environment's cluster.
 
     Raises:
-        ExternalError: EKS could not be asked.
+        ExternalError: EKS did not answer.
     """
     where = f"cluster {config.cluster}"
     return call_if_present(clients.eks, "DescribeCluster", where, name=config.cluster) is not None
 
 
 def _list_alarms(clients: AwsClients, environment: Environment, other_environments: Sequence[str]) -> Iterator[str]:
-    """Yield the names of the environment's alarms in ALARM, but for the one that says that the fleet is parked."""
+    """Yield the names of the environment's alarms in ALARM, except the one of the parked fleet."""
     prefix, where = names.alarm_name(environment, ""), f"alarms {names.alarm_name(environment, '')}*"
     neighbour_prefixes = tuple(f"{name}-" for name in other_environments if name.startswith(prefix))
     for kind in ("MetricAlarm", "CompositeAlarm"):

@@ -1,6 +1,6 @@
-"""What of a fleet's status somebody has to look after, and what to do about it.
+"""Warnings about a fleet's status, each with what to do.
 
-Invariant: pure; the same status gives the same concerns, the dearest first.
+Invariant: pure; the same status gives the same warnings, the most expensive first.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _PATH_ADVICE = {
 
 @dataclass(frozen=True, slots=True)
 class StatusWarning:
-    """One thing that is not as it should be.
+    """One problem.
 
     Args:
-        problem: what is, in one sentence without its full stop.
-        change: what to do about it, likewise.
+        problem: in one sentence without its full stop.
+        change: what to do about the problem, likewise.
         is_command: whether the change is one command and nothing else, to be printed on one line.
     """
 
@@ -44,7 +44,7 @@ class StatusWarning:
 
 
 def list_warnings(status: StatusReport) -> tuple[StatusWarning, ...]:
-    """Return what needs somebody's attention; empty where nothing does, as far as was seen."""
+    """Return the problems that a person must look after; empty if no known part of the status has one."""
     if status.deployment == "nothing" and not status.fleet.instances:
         return ()
     return (*_list_fleet_warnings(status), *_list_stop_warnings(status), *_list_resource_warnings(status))
@@ -53,7 +53,7 @@ def list_warnings(status: StatusReport) -> tuple[StatusWarning, ...]:
 def _list_fleet_warnings(status: StatusReport) -> Iterator[StatusWarning]:
     fleet, unknown = status.fleet, set(status.unknown)
     stop_command = f"tandem stop --env {shlex.quote(status.environment.name)}"
-    for sentence in fleet.faults:  # objects that were not understood, and what belongs to another tool
+    for sentence in fleet.faults:  # unreadable objects, and resources of another tool
         yield StatusWarning(sentence, f"{RUNBOOK}#break-glass")
     instance_ids = [instance.id for instance in fleet.own_instances]
     wants_nodes = fleet.desired_size and fleet.has_owner_tag
@@ -80,7 +80,7 @@ def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
         if path.state == "unarmed":
             yield StatusWarning(f"{path.name} stops nothing: {path.sentence}", describe_path_fix(path, environment))
     deployed_kind, declared_kind = fleet_capacity_kind(fleet, config), config.capacity_kind
-    if deployed_kind != declared_kind:  # the guard goes by what Fleet is deployed with
+    if deployed_kind != declared_kind:  # the guard follows the deployed Fleet stack
         effect = "only tells people" if deployed_kind == "capacity-block" else "stops the fleet"
         problem = f"the node group is of {deployed_kind}, the file declares {declared_kind}: the budget {effect}"
         yield StatusWarning(problem, _DEPLOY_ADVICE.format(name=shlex.quote(environment.name)))
@@ -88,7 +88,7 @@ def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
 
 
 def build_schedule_warning(config: GuardConfig, schedule: ForeignSchedule) -> StatusWarning:
-    """Return what a schedule of the guard's group is that no lease owns: it may raise the fleet behind a fence."""
+    """Return the warning about a schedule of the guard's group without a lease: it may raise a fenced fleet."""
     flags = {"region": config.region, "group_name": config.schedule_group, "name": schedule.name}
     place = f"schedule {schedule.name} of {config.schedule_group}"
     problem = f"{place} belongs to no lease and is {schedule.state.lower()}: it calls {schedule.target_arn}"
@@ -96,7 +96,7 @@ def build_schedule_warning(config: GuardConfig, schedule: ForeignSchedule) -> St
 
 
 def describe_path_fix(path: StopPath, environment: Environment) -> str:
-    """Return what arms a path that is not armed."""
+    """Return the command or change that arms an unarmed path."""
     name = shlex.quote(environment.name)
     if path.name == "budget" and path.sentence.endswith(SPENT_NOTE):
         deploy = _DEPLOY_ADVICE.format(name=name)

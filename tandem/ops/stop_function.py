@@ -1,7 +1,7 @@
-"""Ask the stop function in the account for a stop: for those who may invoke it and may not size a node group.
+"""Call of the stop function in the account: for people who may invoke it but may not size a node group.
 
-IAM knows one action for every size of a node group, so nobody can be let to stop and kept from raising by it; the
-function's own role does the sizing, and its code knows 0 alone.
+IAM has one action for every size of a node group, so a right to stop by it would also be a right to raise. The
+function's own role sets the size, and its code knows only 0.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tandem.spec.environment import Environment
 
 
 def has_denial(failures: Iterable[str]) -> bool:
-    """Whether one of the sentences of a stop's report says that these credentials may not."""
+    """Return whether a sentence of a stop's report says that these credentials lack a right."""
     return any(f"{code}:" in sentence for sentence in failures for code in ANSWER_CODES["denied"])
 
 
@@ -31,17 +31,17 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
     Args:
         environment: as declared.
         who, why: for the fence.
-        boto_session: a boto3 session; None takes a new one.
+        boto_session: a boto3 session; None makes a new one.
 
     Returns:
-        What it did, each a sentence.
+        The actions of the function, each a sentence.
 
     Raises:
-        ExternalError: it may not be invoked, is not there, could not do all, or answers what cannot be read.
+        ExternalError: the function cannot be invoked, is missing, could not do all, or its answer cannot be read.
     """
     name = names.guard_function_name(environment, "stop")
     where, client = f"function {name}", create_client(environment, "lambda", boto_session)
-    # with its account: a stranger's credentials must not call a function of this name in their own
+    # with the account: a stranger's credentials must not call a function of this name in their own account
     arn = build_arn(environment, "lambda", f"function:{name}")
     payload = json.dumps({"who": who, "why": why}).encode()
     try:

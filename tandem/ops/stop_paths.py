@@ -1,7 +1,7 @@
-"""The three paths that stop a fleet, each independent of the others: the state of each, and when it acts next.
+"""The three paths that stop a fleet, each independent of the others: their state and their next action.
 
-A path is judged by what it left behind: the schedule as Scheduler reads it back, the reaper by the figures that its
-last pass published, the budget as AWS Budgets describes it and its notifications.
+Each path is judged by its traces: the schedule as Scheduler reads it back, the reaper by the figures of its last pass,
+the budget by its description and notifications in AWS Budgets.
 
 Sources: AWS Billing and Cost Management API reference, DescribeNotificationsForBudget and Notification (at most ten a
 budget; ALARM: the threshold was passed); AWS Lambda API reference, GetFunctionConfiguration (LastModified).
@@ -27,9 +27,9 @@ from tandem.spec import names
 from tandem.spec.budgets import needs_manual_budget
 from tandem.spec.environment import Environment
 
-SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # three passes missed, and CloudWatch's own delay
+SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # three missed passes, and CloudWatch's own delay
 SPENT_NOTE = "spent: no further alert this month"
-_NOTIFICATION_KEYS = ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")  # that name an alert
+_NOTIFICATION_KEYS = ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")  # these name an alert
 PathName = Literal["schedule", "reaper", "budget"]
 PathState = Literal["armed", "unarmed", "absent", "unknown"]
 _AT_EXPRESSION = re.compile(r"^at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)$")
@@ -41,10 +41,10 @@ class StopPath:
 
     Args:
         name: schedule, reaper or budget.
-        state: armed: it would act; unarmed: it should and would not; absent: there is nothing that it could stop, or
-            it cannot exist here; unknown: nobody can tell now.
+        state: armed: it would act; unarmed: it should act and would not; absent: it has nothing to stop, or cannot
+            exist here; unknown: its state cannot be read now.
         sentence: why, in a few words.
-        at: when it acts next, as things stand; None: nothing that is known now makes it act.
+        at: time of its next action, as things stand; None: nothing that is known now makes it act.
     """
 
     name: PathName
@@ -56,10 +56,11 @@ class StopPath:
 def read_stop_paths(
     clients: AwsClients, boto_session: Any, environment: Environment, config: GuardConfig, fleet: FleetState
 ) -> tuple[tuple[StopPath, ...], dict[str, str]]:
-    """Return the three paths, and why one could not be read, by its name; never raises for AWS.
+    """Return the three paths, and why one could not be read, by its name; never raise for AWS.
 
-    The clients give up soon: AWS Budgets has one endpoint for all regions and none inside a VPC, so that where no way
-    leads to it a path is unknown and nobody waits.
+    The clients give up soon: AWS Budgets has one endpoint for all regions and none inside a VPC. Without a way to it,
+        the
+    path is unknown and nobody waits.
 
     Args:
         clients: of the environment.
@@ -86,15 +87,15 @@ def read_stop_paths(
 
 
 def fleet_capacity_kind(fleet: FleetState, config: GuardConfig) -> str:
-    """Return of which kind the fleet is: what the node group is deployed with comes before what is declared."""
+    """Return the fleet's kind of capacity: that of the deployed node group comes before the declared kind."""
     return fleet.capacity_kind or config.capacity_kind
 
 
 def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -> StopPath:
-    """Return the schedule of the lease's run, which calls EKS without any Lambda.
+    """Return the path of the lease's schedule, which calls EKS without any Lambda.
 
     Raises:
-        ExternalError: it could not be read.
+        ExternalError: the schedule could not be read.
     """
     if "lease" in fleet.unknown:
         return StopPath("schedule", "unknown", "the lease that names it could not be read")
@@ -117,12 +118,12 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
 def read_reaper_path(
     cloudwatch: Any, functions: Any, environment: Environment, config: GuardConfig, fleet: FleetState
 ) -> StopPath:
-    """Return the reaper, which looks every few minutes.
+    """Return the path of the reaper, which looks every few minutes.
 
     Args:
         cloudwatch, functions: boto3's clients of CloudWatch and Lambda.
         environment, config: as declared.
-        fleet: what the reaper will act on.
+        fleet: on which the reaper will act.
 
     Raises:
         ExternalError: its figures could not be read.
@@ -151,7 +152,7 @@ def read_statistics(
         query: Period in seconds, and Statistics.
 
     Raises:
-        ExternalError: they could not be read.
+        ExternalError: the datapoints could not be read.
     """
     times = {"StartTime": span[0], "EndTime": span[1] + timedelta(minutes=1)}
     metric_id = {"Namespace": config.namespace, "MetricName": metric}
@@ -165,13 +166,13 @@ def _count_minutes(span: timedelta) -> int:
 
 
 def _judge_silent_reaper(functions: Any, environment: Environment, now: datetime) -> StopPath:
-    """Return the reaper that left no figure: a deploy of minutes ago explains that, nothing else does."""
+    """Return the path of a reaper without figures: only a deploy some minutes ago excuses it."""
     silence = f"silent: no pass in the last {_count_minutes(SILENCE_LIMIT)} min"
     function = names.guard_function_name(environment, "reap")
     try:
         answer = call_operation(functions, "GetFunctionConfiguration", f"function {function}", FunctionName=function)
         age = now - datetime.fromisoformat(answer["LastModified"])
-    except (TandemError, ValueError, TypeError):  # a time without a zone too
+    except (TandemError, ValueError, TypeError):  # also for a time without a zone
         return StopPath("reaper", "unarmed", silence)  # no figure is known, and nothing excuses it
     if not timedelta() <= age < SILENCE_LIMIT:
         return StopPath("reaper", "unarmed", silence)
@@ -180,7 +181,7 @@ def _judge_silent_reaper(functions: Any, environment: Environment, now: datetime
 
 
 def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopPath:
-    """Return the monthly budget, whose notifications stop the fleet or, of a Capacity Block, only tell people.
+    """Return the path of the monthly budget; its alerts stop the fleet, or for a Capacity Block only notify people.
 
     Args:
         budgets: boto3's client of AWS Budgets.
@@ -188,7 +189,7 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
         kind: of the fleet's capacity, as deployed.
 
     Raises:
-        ExternalError: it could not be read.
+        ExternalError: the budget could not be read.
     """
     name = names.budget_name(environment)
     if kind == "capacity-block":
@@ -210,7 +211,7 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     alerts = list(_list_stopping_alerts(budgets, environment))
     if not alerts:
         return StopPath("budget", "unarmed", f"{month_text}; it has no alert of actual cost that tells the stop topic")
-    # AWS sends each alert once in a period, as soon as its threshold is passed; a type that is not said is PERCENTAGE
+    # AWS sends each alert once in a period, as soon as its threshold is passed; the default type is PERCENTAGE
     thresholds_usd = [
         alert["Threshold"] * (1 if alert.get("ThresholdType") == "ABSOLUTE_VALUE" else limit_usd / 100)
         for alert in alerts if alert.get("NotificationState") != "ALARM"
@@ -222,7 +223,7 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
 
 
 def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Mapping[str, Any]]:
-    """Yield the alerts of actual cost of which the stop topic is told; one that only mails somebody stops nothing."""
+    """Yield the alerts of actual cost that notify the stop topic; an alert that only sends mail stops nothing."""
     where = f"budget {names.budget_name(environment)}"
     parameters = {"AccountId": environment.account, "BudgetName": names.budget_name(environment)}
     for alert in iterate_rows(budgets, "DescribeNotificationsForBudget", "Notifications", where, **parameters):

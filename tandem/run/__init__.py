@@ -1,1 +1,1 @@
-"""An experiment's steps inside the cluster: from a request in the bucket to a verdict and an empty fleet."""
+"""Steps of an experiment inside the cluster: from a request in the bucket to a verdict and an empty fleet."""

@@ -1,7 +1,7 @@
-"""`python -m tandem.run serve | measure | judge`: what the pods of a run start.
+"""`python -m tandem.run serve | measure | judge`: the commands of a run's pods.
 
-Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do; what a Job is told
-stands in its variable TANDEM_TASK and is refused at the border. A Job that is told to stop ends with 3.
+Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do. A Job reads its task
+from its variable TANDEM_TASK and refuses a bad one at the border. A Job that gets SIGTERM ends with 3.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if options.command == "serve" and not (options.environment and options.specs):
         parser.error("serve takes --environment and --specs")
-    if "AWS_REGION" in os.environ:  # what pods are given; boto3 itself reads the other name only
+    if "AWS_REGION" in os.environ:  # pods get this name; boto3 itself reads only the other one
         os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:
         return _run_command(options)
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_command(options: argparse.Namespace) -> int:
-    """Import what a command needs, and run it."""
+    """Import the modules of a command, and run it."""
     if options.command == "serve":
         from tandem.run.runner import serve_requests  # noqa: PLC0415 - it hears SIGTERM by itself
 
@@ -66,6 +66,6 @@ def _end_process(_signal_number: int, _frame: object) -> NoReturn:
 
 
 if __name__ == "__main__":
-    # a container's first process ignores a signal that it has no handler for
+    # a container's first process ignores a signal for which it has no handler
     signal.signal(signal.SIGTERM, _end_process)
     sys.exit(main())

@@ -1,6 +1,6 @@
 """Steps that fill the bucket: stage the models, compile the artifacts; and the first look at the cluster.
 
-Invariant: what the bucket says decides, not what a Job says: a Job that ended well and left nothing is a fault.
+Invariant: the bucket decides, not the Job: a Job that ended well and left nothing is a fault.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tandem.spec import names
 from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.spec.variant_key import compute_artifact_key
 
-MAX_ATTEMPTS = 2  # each Job has retries of its own
+MAX_ATTEMPTS = 2  # each Job has its own retries
 PARK_WAIT_S = 10 * 60
-# states of a set that no Job mends: somebody has to look first
+# states of a set that no Job repairs: a person has to look first
 BLOCKING_STATES = frozenset({"damaged", "newer", "unread"})
 
 
 def check_before_money(work: StepWork) -> StepProgress:
-    """See that specs, cluster and fleet admit the run, and let no server wait for its nodes.
+    """Check that specs, cluster and fleet admit the run, and let no server wait for its nodes.
 
     Raises:
         RunEndError: something does not fit; nothing was raised.
@@ -50,7 +50,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 
 
 def park_servers(work: StepWork) -> StepProgress:
-    """Set every server of the experiment to 0 and wait for its pod to go: no pod may take a node by itself."""
+    """Set every server of the experiment to 0 and wait for its pod to go, so that no pod takes a node by itself."""
     for arm in work.arms:
         work.world.cluster.scale_deployment(work.namespace, arm, 0)
     waiting = [arm for arm in work.arms if list_server_pods(work, arm)]
@@ -62,10 +62,10 @@ def park_servers(work: StepWork) -> StepProgress:
 
 
 def list_missing_jobs(work: StepWork, kind: str) -> dict[str, SurveyRow]:
-    """Return CronJob -> what it makes, for all of a kind that the bucket lacks.
+    """Return CronJob -> the row that it makes, for all rows of a kind that the bucket lacks.
 
     Raises:
-        RunEndError: a set is there that no Job mends.
+        RunEndError: the bucket has a set that no Job repairs.
         ExternalError: the bucket cannot be read.
     """
     experiment, catalogue = work.experiment, work.world.catalogue
@@ -93,7 +93,7 @@ def stage_models(work: StepWork) -> StepProgress:
 
 
 def compile_artifacts(work: StepWork) -> StepProgress:
-    """Compile the artifacts that the bucket lacks, as many side by side as devices and memory of the nodes allow.
+    """Compile the artifacts that the bucket lacks, as many at once as devices and memory of the nodes allow.
 
     Raises:
         RunEndError: a Job failed for good.
@@ -105,9 +105,9 @@ def compile_artifacts(work: StepWork) -> StepProgress:
 
 
 def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
-    """Look at the Jobs of all that is missing; begin those that have room, end the step when nothing is missing.
+    """Look at the Jobs of all missing rows; begin those that have room, end the step when nothing is missing.
 
-    An attempt stands in the journal before its Job is made: the look that decides on it makes none.
+    The journal has an attempt before its Job is made: the look that decides on the attempt makes no Job.
     """
     missing, notes = list_missing_jobs(work, kind), list[str]()
     attempts: dict[str, int] = dict(work.result.get("attempts", {}))

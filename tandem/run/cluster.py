@@ -1,4 +1,4 @@
-"""What the runner asks of Kubernetes: a few kinds of objects, as plain mappings.
+"""Calls of the runner to Kubernetes: a few kinds of objects, as plain mappings.
 
 Invariant: these calls and no other, so that the Role of charts/runner.py can be compared with them. Nothing is watched:
 a list every few seconds shows the same, and knows neither bookmarks nor a version that is too old.
@@ -23,7 +23,7 @@ Object = dict[str, Any]
 
 
 class RefusedCallError(ExternalError):
-    """What Kubernetes forbids or does not admit: asking again brings the same until somebody changes something."""
+    """A call that Kubernetes forbids or does not admit: it fails again until somebody changes something."""
 
 
 ObjectKind = Literal[
@@ -47,28 +47,28 @@ _RESOURCES: dict[ObjectKind, Any] = {
 class ClusterApi(Protocol):
     """A cluster, real or rehearsed.
 
-    Every method raises ExternalError where the API does not answer or refuses.
+    Every method raises ExternalError if the API does not answer or refuses.
     """
 
     def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
-        """Return an object; None where there is none."""
+        """Return an object; None if there is none."""
 
     def list_objects(
         self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        """Return the objects of a namespace, or of the cluster for kinds that lie in none."""
+        """Return the objects of a namespace, or of the cluster for kinds without a namespace."""
 
     def create_job(self, namespace: str, body: Object) -> None:
-        """Create a Job; one of the same name that is there already is left as it is."""
+        """Create a Job; leave an existing one of the same name as it is."""
 
     def delete_job(self, namespace: str, name: str) -> None:
-        """Delete a Job and its pods; one that is gone already is no fault."""
+        """Delete a Job and its pods; a missing Job is no fault."""
 
     def scale_deployment(self, namespace: str, name: str, replicas: int) -> None:
         """Set how many pods a Deployment has."""
 
     def read_log(self, namespace: str, pod: str, container: str) -> str:
-        """Return the last lines that a container wrote; empty where it wrote none yet."""
+        """Return the last lines that a container wrote; empty if it wrote none yet."""
 
 
 class KubernetesCluster:
@@ -82,7 +82,7 @@ class KubernetesCluster:
             raise ExternalError(f"no way to a Kubernetes API: {error}", change=change) from error
 
     def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
-        """Return an object; None where there is none."""
+        """Return an object; None if there is none."""
         with _convert_errors(f"get {kind} {namespace}/{name}"):
             try:
                 return dict(self._client.get(_RESOURCES[kind], name, namespace=namespace).to_dict())
@@ -94,14 +94,14 @@ class KubernetesCluster:
     def list_objects(
         self, kind: ObjectKind, namespace: str = "", labels: Mapping[str, str] | None = None
     ) -> list[Object]:
-        """Return the objects of a namespace, or of the cluster for kinds that lie in none."""
+        """Return the objects of a namespace, or of the cluster for kinds without a namespace."""
         resource: Any = _RESOURCES[kind]
         with _convert_errors(f"list {kind} {namespace}"):
             items = self._client.list(resource, namespace=namespace or None, labels={**(labels or {})})
             return [dict(item.to_dict()) for item in items]
 
     def create_job(self, namespace: str, body: Object) -> None:
-        """Create a Job; one of the same name that is there already is left as it is."""
+        """Create a Job; leave an existing one of the same name as it is."""
         with _convert_errors(f"create job {namespace}/{body['metadata']['name']}"):
             try:
                 job: Any = batch_v1.Job.from_dict(body)
@@ -111,7 +111,7 @@ class KubernetesCluster:
                     raise
 
     def delete_job(self, namespace: str, name: str) -> None:
-        """Delete a Job and its pods; one that is gone already is no fault."""
+        """Delete a Job and its pods; a missing Job is no fault."""
         with _convert_errors(f"delete job {namespace}/{name}"):
             try:
                 self._client.delete(batch_v1.Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND)
@@ -120,7 +120,7 @@ class KubernetesCluster:
                     raise
 
     def scale_deployment(self, namespace: str, name: str, replicas: int) -> None:
-        """Set how many pods a Deployment has; one that is gone has none."""
+        """Set how many pods a Deployment has; a missing Deployment has none."""
         body = {"spec": {"replicas": replicas}}
         with _convert_errors(f"scale deployment {namespace}/{name}"):
             try:
@@ -131,7 +131,7 @@ class KubernetesCluster:
                     raise
 
     def read_log(self, namespace: str, pod: str, container: str) -> str:
-        """Return the last lines that a container wrote; empty where it wrote none yet."""
+        """Return the last lines that a container wrote; empty if it wrote none yet."""
         with _convert_errors(f"read log {namespace}/{pod}"):
             lines = self._client.log(pod, namespace=namespace, container=container, tail_lines=MAX_LOG_LINES)
             return "".join(itertools.islice(lines, MAX_LOG_LINES))
@@ -139,14 +139,14 @@ class KubernetesCluster:
 
 @contextmanager
 def _convert_errors(call: str) -> Iterator[None]:
-    """Turn what the client raises into an error that names the call; it lets those of its HTTP library through."""
+    """Turn the client's errors into an error that names the call; let errors of its HTTP library through."""
     try:
         yield
     except ApiError as error:
         problem = f"Kubernetes refused to {call}: {error.status.code} {error.status.message}"
         kind = RefusedCallError if error.status.code in REFUSALS else ExternalError
         raise kind(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error
-    # lightkube looks for a Content-Type that a load balancer's 503 has not, and for its token file at each call
+    # lightkube needs a Content-Type, which a load balancer's 503 lacks, and reads its token file at each call
     except (ConfigError, LoadResourceError, OSError, KeyError, ValueError, httpx2.HTTPError) as error:
         problem = f"Kubernetes did not answer to {call}: {type(error).__name__}: {error}"
         raise ExternalError(problem, change="the runner tries again until the step's deadline") from error

@@ -1,8 +1,8 @@
 """The ordered list of a run's steps, and one look at the first that is not done.
 
-Invariant: a look does what is missing and nothing twice; what was decided stands in the journal before the next look.
-Whatever ends a run leads to the step `end`, and a lease that is over to `park`: both set servers, Jobs and fleet to
-zero, and both are looked at until nothing is left.
+Invariant: a look does the missing work and nothing twice; a decision is in the journal before the next look. Any end
+of a run leads to the step `end`, and the end of a lease to `park`. Both set servers, Jobs and fleet to zero, and the
+engine looks at both until nothing is left.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tandem.spec.spec_digest import compute_spec_digest
 
 FLEET_LOOK = timedelta(seconds=30)
 NOTIFY_WAIT_S = 900
-REFUSAL_WAIT = timedelta(minutes=10)  # while nodes are paid for what Kubernetes refuses
-# faults of the program itself: they end the run, and not the runner with its nodes up
+REFUSAL_WAIT = timedelta(minutes=10)  # nodes cost money while Kubernetes refuses a call
+# faults of the program itself end the run, not the runner with its nodes up
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
-END, PARK, PARK_INDEX = "end", "park", 900  # a park stands behind all steps in the journal
+END, PARK, PARK_INDEX = "end", "park", 900  # in the journal a park comes after all steps
 HOUR_S = 3600
 
 
@@ -42,11 +42,11 @@ class StepSpec:
     """One step.
 
     Args:
-        name: in the journal; with the lease's number behind it where each lease takes it anew.
-        advance: looks at the world, does what is missing, and says where the step stands.
+        name: in the journal; a step that each lease takes anew has the lease's number behind its name.
+        advance: looks at the world, does the missing work, and returns the progress of the step.
         deadline_s: from its start; then the run ends.
-        needs_node: whether it is pointless behind the lease's end.
-        is_end: whether it ends the run or parks it, so that nothing ends it.
+        needs_node: whether the step is pointless after the lease's end.
+        is_end: whether the step ends the run or parks it, so that nothing ends the step.
     """
 
     name: str
@@ -110,9 +110,9 @@ class RunEngine:
     """One run at work.
 
     Args:
-        world: what it works with.
+        world: of the run.
         journal: of the run.
-        experiment: as the runner has it.
+        experiment: as the runner declares it.
     """
 
     def __init__(self, world: RunWorld, journal: RunJournal, experiment: Experiment) -> None:
@@ -128,7 +128,7 @@ class RunEngine:
 
         Raises:
             LostRunError: another runner has the run.
-            ExternalError: S3 failed, so that the journal could not be written; the next look goes on.
+            ExternalError: S3 failed, so the journal could not be written; the next look goes on.
         """
         journal = self.work.journal
         if journal.run.state != "running":
@@ -136,12 +136,12 @@ class RunEngine:
         index, spec = self._find_step()
         self.step = spec.name
         record = journal.steps.get(spec.name) or self._begin_next_step(index, spec)
-        if record.state != "running":  # an end whose run was not written
+        if record.state != "running":  # its run was not written
             return self._finish(record)
         work = self.work
         work.name, work.attempts, work.result = spec.name, record.attempts, dict(record.result)
         starts = [record.started_at, *([work.journal.run.leases[-1].raised_at] if work.has_lease else [])]
-        work.started_at = datetime.fromisoformat(max(starts))  # the hours that a run waited count for no step
+        work.started_at = datetime.fromisoformat(max(starts))  # the hours that a run waited belong to no step
         try:
             progress = self._take_look(spec)
         except RunEndError as end:
@@ -153,7 +153,7 @@ class RunEngine:
         return True
 
     def _take_look(self, spec: StepSpec) -> StepProgress:
-        """Look at one step; what fails outside is tried again until the step's deadline.
+        """Look at one step; try external faults again until the step's deadline.
 
         Raises:
             RunEndError: the run must end, or wait.
@@ -172,10 +172,10 @@ class RunEngine:
                 raise RunEndError(describe_fault(fault), "failed") from fault
             work.world.log(f"{spec.name}: {fault.problem}")
             return StepProgress(note=f"tries again: {fault.problem}", result=work.result)
-        except (TandemError, *OWN_FAULTS) as error:  # of the specs, or of ours: nobody mends it by waiting
+        except (TandemError, *OWN_FAULTS) as error:  # of the specs, or of ours: waiting repairs none
             text = describe_fault(error) if isinstance(error, TandemError) else f"{type(error).__name__}: {error}"
             work.world.log(f"{spec.name}: {text}")
-            if spec.is_end:  # nothing ends the way to zero
+            if spec.is_end:  # nothing stops the way to zero
                 return StepProgress(note=f"tries again: {text}", result=work.result)
             raise RunEndError(text, "failed") from error
         if progress.state == "running" and is_late:
@@ -194,7 +194,7 @@ class RunEngine:
         for index, spec in enumerate(steps):
             record = journal.steps.get(spec.name)
             is_open = record is None or record.state == "running"
-            if is_open and (spec.name == "judge" or "judge" not in journal.steps):  # it has no lease, and needs none
+            if is_open and (spec.name == "judge" or "judge" not in journal.steps):  # the judge has and needs no lease
                 return index, spec
         return len(steps), end_spec
 
@@ -226,10 +226,10 @@ class RunEngine:
         return new_record
 
     def _check_run(self, spec: StepSpec) -> None:
-        """See that nobody cancelled the run, that its lease is live, and that what comes next fits into it.
+        """Check that nobody cancelled the run, that its lease is live, and that the next step fits into the lease.
 
         Raises:
-            RunEndError, LeaseEndError: it must end, or wait.
+            RunEndError, LeaseEndError: the run must end, or wait.
         """
         work, world, run = self.work, self.work.world, self.work.journal.run
         if run.cancelled_by:
@@ -252,28 +252,28 @@ class RunEngine:
             raise RunEndError(f"its lease {name} is gone: {holder}")
 
     def _estimate_round_s(self) -> float:
-        """Return how long a round may take: somewhat longer than the longest so far, else as planned."""
+        """Return the longest time of a round: somewhat more than the longest so far, else as planned."""
         longest_s = estimate_round_s(self.work.journal.steps.values())
         return longest_s or 60 * max(self.work.plan_inputs.round_minutes)
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
         """Begin the end or the park that follows; then write why the step does not go on.
 
-        In this order, because a runner that is killed between the two must find what was decided.
+        The order matters: the decision must be in the journal if the runner is killed between the two.
         """
         journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
         name, at = f"{PARK}-{lease_count}", PARK_INDEX + lease_count
-        if is_wait and record.note:  # why the lease was not enough
+        if is_wait and record.note:  # the reason why the lease was too short
             end = RunEndError(f"{end.reason}; {record.step} was at: {record.note}", end.state)
         self._begin_step(*((at, name) if is_wait else (len(list_steps(self.work)), END)), end)
         failure = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
-        # what a round saw of its servers is over with them
+        # the step's look at its servers ends with it
         changes: dict[str, Any] = {"note": end.reason, **({"result": {}} if is_wait else failure)}
         journal.write_step(index, msgspec.structs.replace(record, writer=self.work.world.writer, **changes))
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:
-        """Set all to zero, then tell people."""
+        """Set all to zero, then notify people."""
         if not fleet_steps.release_fleet(work):
             return StepProgress(note="the fleet goes to zero", result=work.result)
         state, reason, verdict = (str(work.result.get(name, "")) for name in ("state", "reason", "verdict"))

@@ -1,4 +1,4 @@
-"""The arms of a run whose servers are declared: the variants of an experiment, as the manifest names them."""
+"""Arms of a run whose servers are declared: the variants of an experiment, as the manifest names them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def build_arms(
 
     Args:
         environment, experiment, catalogue: as declared.
-        variant_names: these variants in this order, the first is the baseline; none for all: the first without
+        variant_names: these variants in this order, the first is the baseline. Empty means all: the first without
             speculation, then the others in the file's order.
     """
     variants = {variant.name: variant for variant in experiment.all_variants()}
-    # a rule refuses to have none without speculation; sorting keeps the order of the rest
+    # a rule refuses an experiment with no variant without speculation; sorting keeps the order of the rest
     baseline = next(variant for variant in variants.values() if variant.mode == "none")
     chosen_names = variant_names or sorted(variants, key=lambda variant_name: variant_name != baseline.name)
     image = catalogue.runtimes[experiment.runtime].image.reference

@@ -1,7 +1,7 @@
-"""Steps that have to do with nodes: raise, node, label; and the way back to zero, which every end takes.
+"""Steps of the nodes: raise, node, label; and the way to zero, which every end takes.
 
-Invariant: `tandem.guard` alone raises, relabels and ends; a lease of a run is in the run's record before its nodes are
-waited for, and has its `empty_at` only once EC2 listed no instance of it.
+Invariant: `tandem.guard` alone raises, relabels and ends. The run's record has a lease before its nodes are waited
+for, and the lease has its `empty_at` only after EC2 listed no instance of it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from tandem.run.run_values import LeaseSpan, StepRecord
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_server_pods
 
-NODE_WAIT_S = 20 * 60  # an instance boots and joins within minutes; a Capacity Block that gives none never does
+NODE_WAIT_S = 20 * 60  # an instance boots and joins in minutes; a Capacity Block without one never does
 DEVICE_WAIT_S = 5 * 60  # from a ready node to its ResourceSlices: the driver's pod starts and publishes
-LABEL_WAIT_S = 5 * 60  # from EKS's update to the node; nobody has seen it on a real account yet
+LABEL_WAIT_S = 5 * 60  # from EKS's update to the node; not yet seen on a real account
 RAISE_WAIT_S = 15 * 60
 RELEASE_WAIT_S = 10 * 60  # from the scale to 0 until the last server's pod is gone
 NEURON_DEVICE = "neuron_device"
 
 
 def choose_admission(work: StepWork) -> NodeAdmission:
-    """Return who may take the nodes first: compile jobs where an artifact is missing, else the servers."""
-    step = work.journal.steps.get("compile")  # one that a lease's end cut goes on
+    """Return the pods that may take the nodes first: compile jobs if an artifact is missing, else the servers."""
+    step = work.journal.steps.get("compile")  # a compile step that a lease's end cut goes on
     needs_compile = (step is None or step.state == "running") and any(
         row.kind == "artifact" and row.state != "present" for row in work.world.survey(work.experiment)
     )
@@ -44,25 +44,25 @@ def choose_admission(work: StepWork) -> NodeAdmission:
 
 
 def choose_serving_admission(work: StepWork) -> NodeAdmission:
-    """Return what admits the servers of all arms."""
+    """Return the admission of the servers of all arms."""
     world = work.world
     return admit_servers(world.environment, work.experiment, world.catalogue, nodes=work.plan_inputs.nodes)
 
 
 def raise_nodes(work: StepWork) -> StepProgress:
-    """Arm the stop and raise the fleet; a second look gets what the first one has.
+    """Arm the stop and raise the fleet; a second look gets the lease of the first one.
 
     Raises:
-        RunEndError: a fence, another lease, a window, or a path that is not armed forbids it.
+        RunEndError: a fence, another lease, a window, or a path that is not armed forbids the raise.
         ExternalError: AWS failed; the stop is armed or nothing was raised.
     """
     world, request = work.world, work.journal.run.request
     labels = work.result.get("labels") or choose_admission(work).labels
-    if "labels" not in work.result:  # decided before the raise, so that a second look asks for the same
+    if "labels" not in work.result:  # decided before the raise, so that a second look requests the same
         return StepProgress(note="looks for what guards the fleet", result={"labels": labels}, attempts=1)
     now = world.now()
     fleet = observe_fleet(world.clients, world.guard, now)
-    if fleet.has_node_group and not fleet.is_stable:  # as right behind a raise whose answer was lost
+    if fleet.has_node_group and not fleet.is_stable:  # e.g. just after a raise whose answer was lost
         return StepProgress(note=f"waits for EKS: the node group is {fleet.status}", result=work.result)
     paths = [path for path in world.read_paths(fleet) if path.name != "schedule"]
     unarmed = tuple(path.name for path in paths if path.state == "unarmed")
@@ -87,9 +87,9 @@ def raise_nodes(work: StepWork) -> StepProgress:
 
 
 def _find_lease_name(work: StepWork) -> str:
-    """Return the name of the lease to ask for: a start whose stop could not be armed gave its own back for good.
+    """Return the name of the lease to request: a start whose stop could not be armed returned its lease for good.
 
-    The schedule of such a lease goes, if it was made all the same: next to it nobody could start.
+    Delete the schedule of such a lease, if it exists all the same: next to it nobody could start.
     """
     if work.has_lease:
         return work.lease_name
@@ -177,7 +177,7 @@ def _describe_absence(work: StepWork) -> str:
 
 
 def label_for_serving(work: StepWork) -> StepProgress:
-    """Let the compile's nodes take the servers' labels, and wait for the nodes to have them.
+    """Give the servers' labels to the nodes of the compile, and wait for the nodes to have them.
 
     Raises:
         RunEndError: the nodes never get the label, or the lease is gone.
@@ -191,7 +191,7 @@ def label_for_serving(work: StepWork) -> StepProgress:
         except InputError as fault:
             raise RunEndError(f"the nodes are not labelled for the servers: {fault}") from fault
         work.result = {"since": world.now().isoformat()}
-    work.restart_clock()  # from EKS's answer on: what was tried before it is no time of the node's
+    work.restart_clock()  # from EKS's answer on: earlier tries are no time of the node
     nodes = list_fleet_nodes(work)
     waiting = [node for node in nodes if not labels.items() <= node["metadata"].get("labels", {}).items()]
     if nodes and not waiting:
@@ -205,8 +205,8 @@ def label_for_serving(work: StepWork) -> StepProgress:
 def release_fleet(work: StepWork) -> bool:
     """Close the run's Jobs, set its servers to 0 and end its lease; return whether nothing is left.
 
-    It is called until it says so. What a stop of somebody else ended, it leaves to that stop; for a pod that does not
-    go, which nobody pays for behind the lease, it does not wait for ever.
+    Callers repeat the call until it returns True. A lease that somebody else's stop ended is left to that stop. The
+    wait for a pod that does not go is limited, because nobody pays for the pod after the lease.
 
     Raises:
         ExternalError: AWS or Kubernetes failed; the next call goes on.
@@ -221,7 +221,7 @@ def release_fleet(work: StepWork) -> bool:
     except ExternalError as fault:
         if not work.has_lease:
             raise
-        # the money first: whatever Kubernetes says, the lease ends
+        # the money first: the lease ends even if Kubernetes fails
         world.log(f"servers and jobs are left to the next look: {fault.problem}")
         end_own_lease(work)
         return False
@@ -233,7 +233,7 @@ def release_fleet(work: StepWork) -> bool:
 
 
 def _adopt_lease(work: StepWork) -> None:
-    """Write down a lease under which a look raised, and which that look could not write down any more."""
+    """Write down a lease under which a look raised nodes but which the look could not write down."""
     world, spans = work.world, work.journal.run.leases
     if work.has_lease:
         return
@@ -249,7 +249,7 @@ def _adopt_lease(work: StepWork) -> None:
 
 
 def end_own_lease(work: StepWork) -> None:
-    """End the run's lease; where a stop of somebody else is at work, wait for it and come back.
+    """End the run's lease; if somebody else's stop is at work, wait for it and return.
 
     Raises:
         ExternalError: AWS failed; the next call goes on.

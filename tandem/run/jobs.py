@@ -1,7 +1,7 @@
-"""Jobs of a run: made of a rendered CronJob, looked at, their log's tail kept, and deleted by the runner alone.
+"""Jobs of a run: the runner alone makes them of CronJobs, looks at them, keeps their logs' tails and deletes them.
 
-Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds what the last one
-made. A Job has no owner: what prunes a CronJob kills no work that is paid for.
+Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds the Jobs of the last one. A Job has
+no owner: pruning a CronJob kills no work that is paid for.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from tandem.run.run_world import RunEndError, StepWork
 
 RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
 MAX_WORD_CHARACTERS = 240  # of a container's last words in a sentence
-START_WAIT = timedelta(minutes=15)  # from the Job to its pod's first container; a node of the system pulls its image
+START_WAIT = timedelta(minutes=15)  # from the Job to its pod's first container; a system node pulls its image
 JobState = Literal["absent", "running", "succeeded", "failed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobLook:
-    """One Job as it stands.
+    """State of one Job.
 
     Args:
         name: of the Job.
-        state: of the Job; one whose pod does not start in START_WAIT is `failed`, because its node is paid for.
-        exit_code: of the last container that failed; None where none did.
+        state: of the Job; `failed` if its pod does not start in START_WAIT, because its node costs money.
+        exit_code: of the last container that failed; None if none did.
         words: why it failed or waits, in a few words.
-        image_id: of the image that its container runs, `sha256:...`; empty where that is not known yet.
+        image_id: of the image that its container runs, `sha256:...`; empty if not known yet.
     """
 
     name: str
@@ -50,14 +50,14 @@ def name_job(run: str, cron_job: str, attempt: int) -> str:
 def start_job(
     work: StepWork, cron_job: str, attempt: int, *, variables: Mapping[str, str] | None = None, image: str = ""
 ) -> str:
-    """Make a Job of a CronJob unless it is there, and return its name.
+    """Make a Job of a CronJob unless the Job exists, and return its name.
 
     Args:
-        work: whose step it is.
-        cron_job: its name.
+        work: the run whose step needs the Job.
+        cron_job: name of the CronJob.
         attempt: of this CronJob in the run, from 1.
         variables: values of environment variables that the CronJob leaves empty.
-        image: what the Job runs in place of the CronJob's image, pinned by digest; empty for that one.
+        image: image of the Job, pinned by digest; empty for the CronJob's image.
 
     Raises:
         RunEndError: the cluster has no such CronJob.
@@ -86,7 +86,7 @@ def start_job(
 
 
 def look_at_job(work: StepWork, name: str) -> JobLook:
-    """Return how a Job stands.
+    """Return the state of a Job.
 
     Raises:
         ExternalError: Kubernetes failed.
@@ -129,7 +129,7 @@ def list_container_statuses(pod: Object) -> list[Object]:
 
 
 def describe_waiting(pods: list[Object]) -> str:
-    """Return why the newest pod does not run, in Kubernetes' own words; empty where it runs."""
+    """Return why the newest pod does not run, in Kubernetes' words; empty if it runs."""
     if not pods:
         return ""
     waiting = [row["state"]["waiting"] for row in list_container_statuses(pods[-1]) if row["state"].get("waiting")]
@@ -144,7 +144,7 @@ def close_job(work: StepWork, name: str) -> None:
     """Keep the tail of a Job's log in the bucket, then delete the Job.
 
     Raises:
-        ExternalError: Kubernetes failed; a log that cannot be read or kept holds nothing up.
+        ExternalError: Kubernetes failed. A log that cannot be read or kept delays nothing.
     """
     cluster, namespace = work.world.cluster, work.namespace
     try:
@@ -163,7 +163,7 @@ def close_job(work: StepWork, name: str) -> None:
 
 
 def has_ended(work: StepWork, name: str) -> bool:
-    """Close a Job that does not count, and tell whether no pod of it is left.
+    """Close a Job that does not count, and return whether none of its pods is left.
 
     Raises:
         ExternalError: Kubernetes failed.

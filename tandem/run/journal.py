@@ -1,7 +1,7 @@
-"""The journal of a run: one object for the run, one for each step, each written only over what was read.
+"""The journal of a run: one object for the run and one for each step; a write replaces only the version that was read.
 
-Invariant: of two runners the one that writes second loses at once; what is in the bucket is what was decided, so a
-runner that is started anew goes on where any other stopped. A write whose answer was lost is read back and kept.
+Invariant: of two runners the one that writes second loses at once. The bucket has every decision, so a new runner goes
+on where any other stopped. A write whose answer was lost is read back and kept.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ Value = TypeVar("Value", bound=msgspec.Struct)
 
 
 class LostRunError(Exception):
-    """Another runner wrote first: this one has to end at once."""
+    """Another runner wrote first: this one must end at once."""
 
 
 class StoredValueError(ExternalError):
-    """An object of ours that is not understood."""
+    """A stored object of ours that cannot be parsed."""
 
 
 class ObjectFile:
-    """Objects of one environment's bucket that are values of ours, with the ETag that each was read with."""
+    """Objects of one environment's bucket that hold our values, with the ETag of each at its last read."""
 
     def __init__(self, clients: AwsClients, config: GuardConfig) -> None:
         self.clients, self.config = clients, config
         self._etags: dict[str, str] = {}
 
     def at_root(self) -> ObjectFile:
-        """Return the same bucket without the environment's prefix, where results stand."""
+        """Return the same bucket without the environment's prefix; results are there."""
         return ObjectFile(self.clients, replace(self.config, prefix="")) if self.config.prefix else self
 
     def read(self, key: str, kind: type[Value]) -> Value | None:
-        """Return the value at a key; None where there is none.
+        """Return the value at a key; None if there is none.
 
         Raises:
             ExternalError: S3 failed.
-            StoredValueError: what lies there is no such value.
+            StoredValueError: the object is no such value.
         """
         url = self.config.url(key)
         with convert_call_errors(f"reading {key}", url, RETRY_ADVICE):
@@ -62,7 +62,7 @@ class ObjectFile:
             raise StoredValueError(f"it is not understood: {error}", where=url, change="see docs/run.md") from error
 
     def read_bytes(self, key: str) -> bytes:
-        """Return what lies at a key; nothing where there is no object.
+        """Return the bytes at a key; empty if there is no object.
 
         Raises:
             ExternalError: S3 failed.
@@ -72,7 +72,7 @@ class ObjectFile:
         return stored.body if stored else b""
 
     def write(self, key: str, value: msgspec.Struct) -> None:
-        """Write a value over what was read, or where there was nothing.
+        """Write a value over the version that was read, or where there was none.
 
         Raises:
             LostRunError: somebody else wrote meanwhile.
@@ -82,14 +82,14 @@ class ObjectFile:
             return
         stored = self.read(key, type(value))
         writer = getattr(value, "writer", "")
-        if stored == value:  # it was this very write, its answer lost
+        if stored == value:  # the write arrived, its answer was lost
             return
-        # an earlier write of this runner's, its answer lost, is no stranger's
+        # an earlier write of this runner whose answer was lost is no stranger's
         if not writer or getattr(stored, "writer", "") != writer or not self._put(key, value):
             raise LostRunError(key)
 
     def _put(self, key: str, value: msgspec.Struct) -> bool:
-        """Write a value over what was read; return whether nobody came first."""
+        """Write a value over the version that was read; return whether nobody wrote first."""
         document: dict[str, Any] = msgspec.to_builtins(value)
         with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
             etag = write_object(self.clients, self.config, key, document, etag=self._etags.get(key, ""))
@@ -117,7 +117,7 @@ class ObjectFile:
                 return
 
     def write_text(self, key: str, text: str) -> None:
-        """Write a text over whatever was there.
+        """Write a text over any object at the key.
 
         Raises:
             ExternalError: S3 failed.
@@ -129,7 +129,7 @@ class ObjectFile:
 
 
 class RunJournal:
-    """One run and its steps, as they stand in the bucket."""
+    """One run and its steps, as the bucket has them."""
 
     def __init__(self, file: ObjectFile, run: RunRecord, steps: dict[str, StepRecord] | None = None) -> None:
         self.file, self.run = file, run
@@ -137,10 +137,10 @@ class RunJournal:
 
     @classmethod
     def load(cls, file: ObjectFile, run: str) -> RunJournal | None:
-        """Read a run; None where there is none.
+        """Read a run; None if there is none.
 
         Raises:
-            ExternalError: S3 failed, or an object is not understood.
+            ExternalError: S3 failed, or an object cannot be parsed.
         """
         record = file.read(run_record_key(run), RunRecord)
         if record is None:
@@ -174,7 +174,7 @@ class RunJournal:
 
 
 def list_runs(file: ObjectFile) -> list[str]:
-    """Return the ids of all runs, in alphabetical order; leases by hand have no run of ours.
+    """Return the ids of all runs, in alphabetical order; a lease by hand has no run.
 
     Raises:
         ExternalError: S3 failed.

@@ -1,7 +1,7 @@
-"""The Job that judges a run: its folder, published and judged; verdict, report and the word on it in the bucket.
+"""The Job that judges a run: it publishes and judges the run's folder, and stores verdict, report and judgment.
 
-Invariant: judgment.json is stored after all that it speaks of; what was not published, or not answered, is a note in
-it. The sentence says SIMULATED where the servers are.
+Invariant: judgment.json is stored after every file that it names. A file that was not published, or a claim without an
+answer, is a note in it. The sentence says SIMULATED if the servers are simulated.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
 
 TEXT_COLUMNS = 80
-"""Of verdict.txt, which `tandem results` prints on any terminal."""
+"""Width of verdict.txt, which `tandem results` prints on any terminal."""
 
 
 def judge_run(task: BenchTask, folder: Path) -> int:
-    """Judge the confirmed rounds of a run and store what came of it; return 0, also where the run is void.
+    """Judge the confirmed rounds of a run and store the results; return 0, also if the run is void.
 
     Args:
-        task: what to do; its round and attempt are not asked.
-        folder: this process's own: what it holds is thrown away.
+        task: of the Job; its round and attempt are ignored.
+        folder: this process's own; its content is deleted.
 
     Raises:
         InputError: no round is confirmed, or one is not stored whole.
-        ExternalError: the disk failed, or S3 for longer than it is tried again.
+        ExternalError: the disk failed, or S3 failed for longer than the retries last.
     """
     if not task.confirmed:
         change = "measure a round first"
@@ -74,7 +74,7 @@ def judge_run(task: BenchTask, folder: Path) -> int:
 
 
 def describe_judgment(report: RunReport) -> str:
-    """Return what a run shows, in one sentence."""
+    """Return the result of a run in one sentence."""
     verdict, sentences = report.verdict, [report.note]
     if verdict is not None and verdict.controls.void:
         sentences = [f"the run is void, so nothing is concluded: {verdict.controls.void[0]}"]

@@ -1,7 +1,7 @@
-"""The Job of one round: the folder of the rounds before it, one round measured, and that round in the bucket.
+"""The Job of one round: it rebuilds the folder of the rounds before, measures one round, and stores that round.
 
-Invariant: nothing of an earlier attempt of the round is read; what was cut is not stored; to publish what is confirmed
-loses no round, because the judge publishes again.
+Invariant: nothing of an earlier attempt of the round is read. A cut round is not stored. A failure to publish confirmed
+rounds loses no round, because the judge publishes again.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ PUBLISH_LIMIT_S = 60.0  # servers and their nodes wait meanwhile
 
 
 def measure_round(task: BenchTask, folder: Path) -> int:
-    """Measure the round of a task and store it; return 0, or 3 where it was told to stop before.
+    """Measure the round of a task and store it; return 0, or 3 if SIGTERM came first.
 
     Args:
-        task: what to do.
-        folder: this process's own: what it holds is thrown away.
+        task: of the Job.
+        folder: this process's own; its content is deleted.
 
     Raises:
-        InputError: the task contradicts itself, a server or the bucket is not what it says, or a confirmed round is
+        InputError: the task contradicts itself, a server or the bucket differs from the task, or a confirmed round is
             not stored whole.
-        ExternalError: a server or the disk failed, or S3 for longer than it is tried again.
+        ExternalError: a server or the disk failed, or S3 failed for longer than the retries last.
     """
     settings = build_task_settings(task)
     if task.number in dict(task.confirmed):

@@ -1,6 +1,6 @@
-"""A folder of records on its way to CloudWatch and S3: where to, and which of its rounds and files.
+"""Publication of a folder of records to CloudWatch and S3: the destination, the rounds and the files.
 
-Invariant: figures of simulated servers go to a namespace apart, as the run's manifest says it.
+Invariant: figures of simulated servers go to a separate namespace; the run's manifest says whether servers are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tandem.publish.clients import PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher
 from tandem.run.run_values import BenchTask
 
-# the last ones say that a run is there, after all that they name
+# the last files announce the run, after every file that they name
 RUN_FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", "summary.json", "manifest.json")
 
 
@@ -27,17 +27,17 @@ def publish_rounds(
     files: Iterable[str] = (),
     end_s: float = float("inf"),
 ) -> PublishReport:
-    """Publish the rounds of a folder that are not published yet, then files of it.
+    """Publish the unpublished rounds of a folder, then files of it.
 
     Args:
-        destination: where to.
+        destination: in CloudWatch and S3.
         folder: of the run.
         clients: boto3's.
-        files: names; those that are not there are passed over.
-        end_s: limit on the monotonic clock, as of RunPublisher.
+        files: names; missing ones are skipped.
+        end_s: limit on the monotonic clock, as for RunPublisher.
 
     Raises:
-        TandemError: the folder cannot be read; AWS refused, or is out of reach.
+        TandemError: the folder cannot be read; AWS refused, or cannot be reached.
     """
     publisher = RunPublisher(destination, folder, clients, end_s=end_s)
     rounds = read_rounds(folder, destination.experiment, publisher.published_rounds)
@@ -45,11 +45,11 @@ def publish_rounds(
 
 
 def publish_confirmed(task: BenchTask, folder: Path, *, end_s: float = float("inf")) -> list[str]:
-    """Publish the rounds of a task's folder; return the sentences on what is not published, or will never be.
+    """Publish the rounds of a task's folder; return sentences on data that is not, or never will be, published.
 
     Args:
-        task: names where to.
-        folder: of the run, made of the confirmed rounds; an empty one is nothing to publish.
+        task: names the destination.
+        folder: of the run, made of the confirmed rounds; nothing is published from an empty one.
         end_s: limit on the monotonic clock.
     """
     if not task.confirmed:

@@ -1,7 +1,7 @@
-"""What people ask of the runner: requests in the bucket, each answered once, and what is refused with a sentence.
+"""Requests of people to the runner: objects in the bucket; each gets one answer, a refusal with its reason.
 
-Invariant: who asks is the folder that IAM lets them write to, never a word of theirs; a request that was answered is
-never looked at again, and one that is older than an hour at first sight is not done.
+Invariant: the folder that IAM lets a person write to identifies the person, never a word of theirs. An answered request
+is never looked at again. A request that is older than an hour at first sight is refused, unless it cancels.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tandem.spec.spec_digest import compute_spec_digest
 MAX_AGE = timedelta(minutes=60)
 _KEY = re.compile(
     rf"{REQUESTS_PREFIX}(?P<who>[^/]+)/(?P<stem>[^/]{{1,64}})\.json"
-)  # a longer one leaves its answer no key
+)  # a longer stem leaves the answer no key
 _STEMS = {"run": "{run}", "cancel": r"{run}\.cancel(-\d+)?", "resume": r"{run}\.resume-\d+"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxItem:
-    """One request that nobody answered yet: its key, size in bytes, when S3 took it, and whose folder it lies in."""
+    """One request without an answer: its key, size in bytes, time of writing by S3, and owner of its folder."""
 
     key: str
     size: int
@@ -55,7 +55,7 @@ class RequestInbox:
         self.world, self.file = world, file
 
     def list_open(self) -> list[InboxItem]:
-        """Return what nobody answered yet, the oldest first.
+        """Return the requests without an answer, the oldest first.
 
         Raises:
             ExternalError: S3 failed.
@@ -69,15 +69,15 @@ class RequestInbox:
         return sorted(items, key=lambda item: (item.written_at, item.key))
 
     def take(self, item: InboxItem, active: RunJournal | None) -> RunJournal | None:
-        """Do what a request asks for, then answer it; return the journal of a run that begins or goes on.
+        """Carry a request out, then answer it; return the journal of a run that begins or goes on.
 
         Args:
             item: the request.
-            active: the run that is at work; None where there is none.
+            active: the run at work; None if there is none.
 
         Raises:
             LostRunError: another runner has the run.
-            ExternalError: S3 failed; the request is looked at again.
+            ExternalError: S3 failed; the runner looks at the request again.
         """
         journal, answer_at = None, self.world.now().isoformat()
         try:
@@ -90,7 +90,7 @@ class RequestInbox:
             reason = f"{fault.where}: {fault.problem}" if fault.where else fault.problem
             answer = RequestAnswer(is_accepted=False, at=answer_at, reason=reason, change=fault.change)
             self.world.log(f"{item.key} is refused: {reason}")
-        with suppress(LostRunError):  # it was answered before, and nobody heard that it was
+        with suppress(LostRunError):  # the answer was written before, and the acknowledgement was lost
             self.file.write(answer_key(item.key), answer)
         return journal
 
@@ -98,7 +98,7 @@ class RequestInbox:
         """Return a request that is of our form, young enough, and of this environment.
 
         Raises:
-            InputError: it is not.
+            InputError: the request is not.
             ExternalError: S3 failed.
         """
         if item.size > MAX_REQUEST_BYTES:
@@ -107,7 +107,7 @@ class RequestInbox:
         request = parse_request(self.file.read_bytes(item.key), item.key)
         is_old = (
             request.kind != "cancel" and self.world.now() - item.written_at > MAX_AGE
-        )  # what ends is never too late
+        )  # a cancel never comes too late
         if is_old and not self._is_begun(item, request):
             problem = f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was first seen"
             raise InputError(problem, where=item.key, change="ask again")
@@ -122,7 +122,7 @@ class RequestInbox:
         return request
 
     def _is_begun(self, item: InboxItem, request: RunRequest) -> bool:
-        """Tell whether this very request began a run, and its answer could not be written."""
+        """Return whether this very request began a run, but its answer could not be written."""
         record = None if find_run_id_fault(request.run) else self.file.read(run_record_key(request.run), RunRecord)
         return record is not None and (record.request, record.who) == (request, item.who)
 

@@ -1,8 +1,8 @@
-"""A run's folder of records in the bucket: stored round by round, and put together again.
+"""A run's folder of records in the bucket: stored round by round, and rebuilt from the rounds.
 
-Invariant: what one Job measured stands at `round_prefix`, its `round.json` last, so that a torn round is none. A folder
-is made of the confirmed rounds alone, each by the attempt that counts, and a round's records keep their bytes: the
-folder is what one run of the bench would have left. Which rounds are confirmed is said by the run's journal alone.
+Invariant: the records of one Job are at `round_prefix`, its `round.json` last, so that a torn round does not count. A
+folder is made of the confirmed rounds alone, each by the attempt that counts. A round's records keep their bytes: the
+folder equals that of one run of the bench. The run's journal alone says which rounds are confirmed.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round
 from tandem.run.run_values import BenchTask, RoundResult
 
 ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
-"""The files that each round adds lines to."""
+"""The files to which each round adds lines."""
 
 VERDICT_TEXT = "verdict.txt"
 LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (RECORDS_FILE, manifest.FILE))
 JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE)
-"""What the judge adds to a run's folder, next to judgment.json, which is stored after all of them."""
+"""The files that the judge adds to a run's folder, next to judgment.json, which is stored after all of them."""
 
 S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round
 
@@ -43,18 +43,18 @@ Confirmed = tuple[tuple[int, int], ...]
 def store_round(
     store: ObjectStore, task: BenchTask, folder: Path, sizes: Mapping[str, int], duration_s: float
 ) -> RoundResult:
-    """Store what this process added to the folder as the task's round and attempt.
+    """Store the additions of this process to the folder as the task's round and attempt.
 
     Args:
         store: the bucket.
         task: names the round and the attempt.
         folder: of the run.
         sizes: bytes of each of ROUND_FILES before this process measured.
-        duration_s: how long it measured.
+        duration_s: how long this process measured.
 
     Raises:
-        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk; or another process stored this attempt
-            meanwhile, so that nobody knows whose files are there.
+        ExternalError: the disk failed, or S3 failed for longer than S3_RETRY_S; or another process stored this attempt
+            meanwhile, so the owner of its files is unknown.
     """
     prefix = round_prefix(task.experiment, task.run, task.number, task.attempt)
     with TemporaryDirectory(dir=folder.parent, prefix=".round-") as scratch, translate_disk_errors(folder):
@@ -81,17 +81,17 @@ def store_round(
 
 
 def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Confirmed, folder: Path) -> dict[str, int]:
-    """Put the folder of a run together from its confirmed rounds; return the bytes of each of ROUND_FILES.
+    """Rebuild the folder of a run from its confirmed rounds; return the bytes of each of ROUND_FILES.
 
     Args:
         store: the bucket.
         experiment, run: names.
-        confirmed: round and attempt, in the order in which they were measured; the manifest is that of the last.
+        confirmed: round and attempt, in the order of measurement; the manifest is that of the last.
         folder: a new one.
 
     Raises:
-        InputError: the folder holds something, or a round is not stored whole.
-        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
+        InputError: the folder is not empty, or a round is not stored whole.
+        ExternalError: the disk failed, or S3 failed for longer than S3_RETRY_S.
     """
     with translate_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -113,24 +113,24 @@ def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Con
 
 
 def download_results(store: ObjectStore, experiment: str, run: str, folder: Path, confirmed: Confirmed) -> Path:
-    """Bring a run's folder from the bucket: the confirmed rounds' records, and all that the judge made of them.
+    """Download a run's folder from the bucket: the confirmed rounds' records, and all that the judge made of them.
 
     Args:
         store: the bucket.
         experiment, run: names.
-        folder: a new one; it has its name only when all of it is there.
+        folder: a new one; it gets its name only when it is complete.
         confirmed: round and attempt, as the run's journal has them.
 
     Raises:
-        InputError: the folder holds something, no round is confirmed, or one is not stored whole.
-        ExternalError: S3 failed for longer than S3_RETRY_S, or the disk.
+        InputError: the folder is not empty, no round is confirmed, or one is not stored whole.
+        ExternalError: the disk failed, or S3 failed for longer than S3_RETRY_S.
     """
     prefix = results_prefix(experiment, run)
     if not confirmed or (folder.exists() and any(folder.iterdir())):
         problem = "the folder is not empty" if confirmed else "no round of this run is confirmed"
         change = "name a new folder by --out" if confirmed else "see what was measured: tandem runs show"
         raise InputError(problem, where=str(folder) if confirmed else store.url(prefix), change=change)
-    partial = folder.with_name(f".{folder.name}.receiving")  # what an interrupted one left there is thrown away
+    partial = folder.with_name(f".{folder.name}.receiving")  # the rest of an interrupted download is deleted
     shutil.rmtree(partial, ignore_errors=True)
     rebuild_folder(store, experiment, run, confirmed, partial)
     _write_files(partial, {name: _read_object(store, prefix + name) for name in (*JUDGED_FILES, JUDGMENT_FILE)})
@@ -139,7 +139,7 @@ def download_results(store: ObjectStore, experiment: str, run: str, folder: Path
 
 
 def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
-    """Bring the records of the task's llmperf Job into the run's folder; return why they are not there, else "".
+    """Write the records of the task's llmperf Job into the run's folder; return why they are missing, else "".
 
     Raises:
         ExternalError: S3 failed for longer than S3_RETRY_S.
@@ -159,7 +159,7 @@ def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
 
 
 def _write_files(folder: Path, contents: Mapping[str, bytes | None]) -> None:
-    """Write those of the files that have a content."""
+    """Write those of the files that have content."""
     with translate_disk_errors(folder):
         for name, content in contents.items():
             if content is not None:
@@ -171,7 +171,7 @@ def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) ->
     """Refuse a round that is not stored whole.
 
     Raises:
-        InputError: it is not.
+        InputError: the round is not.
     """
     missing = [name for name, content in contents.items() if content is None]
     count, result_body = (contents[RECORDS_FILE] or b"").count(b"\n"), contents[ROUND_FILE] or b""

@@ -1,7 +1,7 @@
 """Steps that measure and judge: a Job for each round, the post's own generator, the judge.
 
-Invariant: a round counts only if its servers were the same before and after it; the journal has what was there before
-the Job is made. One image digest measures all rounds of a run.
+Invariant: a round counts only if its servers were the same before and after it. The journal has the servers before the
+round's Job is made. One image digest measures all rounds of a run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REFUSED_EXIT_CODE = 2
 
 
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
-    """Return what a Job of the bench is told."""
+    """Return the task of a bench Job."""
     environment, experiment, request = work.world.environment, work.experiment, work.journal.run.request
     capacity, confirmed = environment.capacity, list_confirmed(work.journal.steps.values())
     arms = tuple(
@@ -62,10 +62,10 @@ def measure_round(work: StepWork) -> StepProgress:
     job = name_job(work.run, MEASURE_JOB, _count_job(number, attempt))
     look = look_at_job(work, job)
     prefix, measured = round_prefix(work.experiment.name, work.run, number, attempt), None
-    if look.state != "running":  # a round that is stored whole counts, however its Job ended after that
+    if look.state != "running":  # a round that is stored whole counts, however its Job ended later
         measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
         if measured is not None and measured.environment != work.world.environment.name:
-            measured = None  # a run of the same name in another environment stored it: it is no figure of this one
+            measured = None  # a run of the same name in another environment stored it
     if look.state == "absent" and measured is None:
         task = build_task(work, before, number=number, attempt=attempt)
         variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
@@ -92,15 +92,15 @@ def measure_round(work: StepWork) -> StepProgress:
 
 
 def count_requests(work: StepWork, number: int) -> int:
-    """Return how many requests the plan of the run asks in a round, over all arms."""
+    """Return how many requests the run's plan sends in a round, over all arms."""
     plan = build_task_settings(build_task(work, {})).plan()
     return sum(turn.request_count for turn in plan.round(number))
 
 
 def _prepare_round(work: StepWork, number: int) -> StepProgress:
-    """See that all servers are ready and as declared, and write down which they are, before the Job is made."""
+    """Check that all servers are ready and as declared, and record them before the Job is made."""
     former_job = name_job(work.run, MEASURE_JOB, _count_job(number, work.attempts))
-    if work.attempts and not has_ended(work, former_job):  # it may still ask the servers
+    if work.attempts and not has_ended(work, former_job):  # it may still send requests to the servers
         return StepProgress(note=f"waits for {former_job} to go", result=work.result)
     progress = check_servers(work)
     if progress.state != "done":
@@ -127,12 +127,12 @@ def _confirm_round(
 
 
 def _count_job(number: int, attempt: int) -> int:
-    """Return the number in the Job's name: all attempts of a round lie next to each other."""
+    """Return the number in the Job's name: the attempts of a round have adjacent numbers."""
     return 100 * number + attempt
 
 
 def _pin_image(work: StepWork) -> str:
-    """Return the image that measured the rounds before, by its digest; empty before the first."""
+    """Return the image of the earlier rounds, by its digest; empty before the first."""
     digests = [step.result.get("image_id") for name, step in work.journal.steps.items() if name.startswith(ROUND_STEP)]
     digest = next(filter(None, digests), "")
     if not digest:
@@ -147,7 +147,7 @@ def _pin_image(work: StepWork) -> str:
 
 
 def describe_change(before: dict[str, ServerState], after: dict[str, ServerState]) -> str:
-    """Return what changed of the servers in a round; empty where nothing did."""
+    """Return the changes of the servers in a round; empty if there are none."""
     for name, server in before.items():
         now = after.get(name)
         if now is None:
@@ -159,10 +159,10 @@ def describe_change(before: dict[str, ServerState], after: dict[str, ServerState
 
 
 def run_llmperf(work: StepWork) -> StepProgress:
-    """Run the post's own generator against both arms at once; what fails or hangs of it is a note.
+    """Run the post's own generator against both arms at once; a failure or a hang of the generator is a note.
 
     Raises:
-        LeaseEndError: what is left of the lease does not hold it, before it has begun.
+        LeaseEndError: the rest of the lease is too short for the generator, before it has begun.
         ExternalError: AWS or Kubernetes failed.
     """
     name = name_job(work.run, names.LLMPERF_JOB, 1)
@@ -185,7 +185,7 @@ def run_llmperf(work: StepWork) -> StepProgress:
 
 
 def judge_run(work: StepWork) -> StepProgress:
-    """Let the judge's Job make verdict and report of all rounds.
+    """Run the judge's Job, which makes verdict and report of all rounds.
 
     Raises:
         RunEndError: no attempt made a verdict; the records are whole.

@@ -1,7 +1,7 @@
-"""What a person's commands ask of the bucket about runs: requests and answers, records, steps, logs.
+"""Access of a person's commands to runs in the bucket: requests and answers, records, steps, logs.
 
-Invariant: who asks is said by a request's key alone, which lies below the caller's own `aws:userid`. An object that
-cannot be read or understood is a sentence, and a denial names the kind of people that may.
+Invariant: a request's key alone says who sends the request; the key is below the caller's own `aws:userid`. An object
+that cannot be read or parsed is a sentence, and a denial names the kind of people that has the right.
 
 Sources: IAM user guide, "IAM and AWS STS condition context keys" (aws:userid is the UserId of GetCallerIdentity);
 CloudWatch Logs user guide, "Filter pattern syntax" (JSON patterns, `*` in a value); Fluent Bit's record of a container.
@@ -41,7 +41,7 @@ BEAT_LIMIT = timedelta(minutes=5)
 
 
 class LogLine(NamedTuple):
-    """One line of a pod's log; `at` is None where only a stored tail has it."""
+    """One line of a pod's log; `at` is None if only a stored tail has the line."""
 
     at: datetime | None
     pod: str
@@ -50,7 +50,7 @@ class LogLine(NamedTuple):
 
 @contextmanager
 def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
-    """Say of a denial which kind of people has the right, and of what the runner tries again that a person may.
+    """Name in a denial the people with the right; advise a person to try again where the runner would retry.
 
     Raises:
         AccessDeniedError: the credentials may not do it.
@@ -60,7 +60,7 @@ def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
     try:
         yield
     except TandemError as fault:
-        cause = fault.__cause__ or fault.__context__  # the artifacts' store hides what it converts
+        cause = fault.__cause__ or fault.__context__  # the artifacts' store hides the error that it converts
         deploy = build_cdk_command("deploy", environment.name)
         if error_code(cause) == "NoSuchBucket":
             raise InputError("it is not deployed: it has no bucket", where=fault.where, change=deploy) from cause
@@ -74,13 +74,13 @@ def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
 
 
 class RunClient:
-    """Runs of one environment, as somebody outside its cluster sees them.
+    """Runs of one environment, as a person outside its cluster sees them.
 
     Args:
         environment: as declared.
-        boto_session: a boto3 session; None takes a new one.
+        boto_session: a boto3 session; None makes a new one.
 
-    Every method raises a TandemError where AWS fails, and an AccessDeniedError that names who may.
+    Every method raises a TandemError if AWS fails, and an AccessDeniedError that names the people with the right.
     """
 
     def __init__(self, environment: Environment, boto_session: Any = None) -> None:
@@ -95,12 +95,12 @@ class RunClient:
         return str(call_operation(sts, "GetCallerIdentity", where)["UserId"])
 
     def read_beat(self) -> RunnerBeat | None:
-        """Return what the runner wrote last; None where none ever wrote."""
+        """Return the runner's last beat; None if no runner ever wrote one."""
         with name_people(self.environment, "viewer"):
             return self.file.read(run_keys.RUNNER_KEY, RunnerBeat)
 
     def find_run(self, run: str) -> RunRecord | None:
-        """Return a run; None where there is none."""
+        """Return a run; None if there is none."""
         with name_people(self.environment, "viewer"):
             return self.file.read(run_keys.run_record_key(run), RunRecord)
 
@@ -108,7 +108,7 @@ class RunClient:
         """Return a run.
 
         Raises:
-            InputError: there is none of this name.
+            InputError: there is no run of this name.
         """
         fault = find_run_id_fault(run)
         record = None if fault else self.find_run(run)
@@ -127,7 +127,7 @@ class RunClient:
         def read(run: str) -> None:
             try:
                 record = self.find_run(run)
-                records.extend([record] if record else [])  # a lease by hand has no run of ours
+                records.extend([record] if record else [])  # a lease by hand has no run
             except TandemError as fault:
                 unread[run] = fault.problem
 
@@ -136,7 +136,7 @@ class RunClient:
         return sorted(records, key=lambda record: record.started_at, reverse=True), unread
 
     def read_steps(self, run: str) -> tuple[StepRecord, ...]:
-        """Return the steps of a run in their order; what was read before and has ended is not read again."""
+        """Return the steps of a run in their order; steps that were read before and have ended are not read again."""
         steps = list[StepRecord]()
         with name_people(self.environment, "viewer"):
             for key, size, modified_at in self.file.list_keys(run_keys.steps_prefix(run)):
@@ -153,12 +153,12 @@ class RunClient:
         """Write a request below the caller's own id and return its key.
 
         Raises:
-            InputError: the caller has asked under this name before, or it is too large.
+            InputError: the caller has a request under this name already, or the request is too large.
         """
         key = run_keys.request_key(self.read_user_id(), stem)
         where = self.config.url(key)
         limit = run_keys.MAX_REQUEST_BYTES
-        if len(msgspec.json.encode(request)) > limit - 1024:  # spaces and the schema come in
+        if len(msgspec.json.encode(request)) > limit - 1024:  # spaces and the schema are added
             raise InputError(f"it is larger than {limit // 1024} KiB", where=where, change="shorten it")
         try:
             with name_people(self.environment, "operator"):
@@ -170,12 +170,12 @@ class RunClient:
         return key
 
     def read_answer(self, key: str) -> RequestAnswer | None:
-        """Return what the runner said to the request at a key; None where it has said nothing yet."""
+        """Return the runner's answer to the request at a key; None if there is none yet."""
         with name_people(self.environment, "operator"):
             return self.file.read(run_keys.answer_key(key), RequestAnswer)
 
     def read_pod_logs(self, run: str, started_at: datetime, ended_at: datetime) -> list[LogLine]:
-        """Return the last lines that CloudWatch has of the run's pods; none where Container Insights is off.
+        """Return the last lines of the run's pods in CloudWatch; none if Container Insights is off.
 
         Args:
             run: its id.
@@ -200,7 +200,7 @@ class RunClient:
         return list(lines)
 
     def read_tails(self, run: str, started_at: datetime, ended_at: datetime) -> Iterator[LogLine]:
-        """Yield what the runner kept of the logs of Jobs that it closed meanwhile."""
+        """Yield the stored tails of the logs of Jobs that the runner closed meanwhile."""
         prefix = f"{run_keys.RUNS_PREFIX}{run}/logs/"
         with name_people(self.environment, "engineer"):
             for key, _, modified_at in self.file.list_keys(prefix):
@@ -213,7 +213,7 @@ class RunClient:
 
 
 def _parse_event(event: dict[str, Any]) -> LogLine | None:
-    """Return a line of Container Insights; None for what is none."""
+    """Return a line of Container Insights; None if the event is none."""
     try:
         row = msgspec.json.decode(event["message"], type=dict[str, Any])
         at = datetime.fromtimestamp(event["timestamp"] / 1000, UTC)

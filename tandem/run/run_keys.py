@@ -1,6 +1,6 @@
-"""Where everything of a run lies in the bucket: one id names its lease, its journal and its results.
+"""Keys of a run in the bucket: one id names its lease, its journal and its results.
 
-Keys of requests, journal and runner stand behind `guard.config.prefix`, as those of leases do; results stand where the
+Keys of requests, journal and runner come after `guard.config.prefix`, as those of leases do. Results are where the
 bench publishes them.
 """
 
@@ -12,7 +12,7 @@ import re
 from tandem.guard.lease import RUN_NAME_PATTERN
 
 RUN_ID_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# folders of ours next to those of runs: results/EXPERIMENT/llmperf/ holds what the post's generator left
+# our folders next to those of runs: results/EXPERIMENT/llmperf/ holds the files of the post's generator
 RESERVED_RUN_IDS = frozenset({"llmperf"})
 REQUESTS_PREFIX = "requests/"
 RUNS_PREFIX = "runs/"
@@ -21,7 +21,7 @@ MAX_REQUEST_BYTES = 64 * 1024
 
 
 def find_run_id_fault(run: str) -> str:
-    """Return why a text names no run; empty where it may."""
+    """Return why a text is no valid run id; empty if it is one."""
     if not RUN_ID_PATTERN.fullmatch(run) or not RUN_NAME_PATTERN.fullmatch(run):
         return f"{run!r} names no run: 1 to 40 lower-case letters, digits and '-', a letter or digit at both ends"
     if run in RESERVED_RUN_IDS:
@@ -30,11 +30,11 @@ def find_run_id_fault(run: str) -> str:
 
 
 def request_key(user_id: str, stem: str) -> str:
-    """Return the key of a request; IAM lets a person write below the own `aws:userid` alone.
+    """Return the key of a request; IAM lets a person write only below their own `aws:userid`.
 
     Args:
-        user_id: `aws:userid` of whoever asks.
-        stem: the run's id; for a cancel or a resume it and a suffix.
+        user_id: `aws:userid` of the person.
+        stem: the run's id; for a cancel or a resume the id and a suffix.
     """
     return f"{REQUESTS_PREFIX}{user_id}/{stem}.json"
 
@@ -45,7 +45,7 @@ def answer_key(key: str) -> str:
 
 
 def run_record_key(run: str) -> str:
-    """Return the key of the object that says whose a run is and how it stands."""
+    """Return the key of the object with the owner and the state of a run."""
     return f"{RUNS_PREFIX}{run}/run.json"
 
 
@@ -65,24 +65,24 @@ def log_key(run: str, job: str) -> str:
 
 
 def mark_jobs(run: str) -> str:
-    """Return what the names of all Jobs and pods of a run have in common."""
+    """Return the common part of the names of all Jobs and pods of a run."""
     return f"-{hashlib.sha256(run.encode()).hexdigest()[:6]}-"
 
 
 def lease_run(run: str, number: int) -> str:
-    """Return the name of a run's lease: the run's id, and from the second lease on its number."""
+    """Return the name of a run's lease: the run's id; from the second lease on also its number."""
     return run if number == 1 else f"{run}.{number}"
 
 
 def results_prefix(experiment: str, run: str) -> str:
-    """Return the prefix of a run's results; no environment's prefix stands before it, as for the bench."""
+    """Return the prefix of a run's results; as for the bench, no environment's prefix comes before it."""
     return f"results/{experiment}/{run}/"
 
 
 def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
-    """Return the prefix of what one measure Job recorded; its `round.json` is stored last."""
+    """Return the prefix of one measure Job's records; its `round.json` is stored last."""
     return f"{results_prefix(experiment, run)}rounds/{number:05}/{attempt}/"
 
 
-ROUND_STEP = "round-"  # and its number in five digits: the name of a round's step
+ROUND_STEP = "round-"  # plus its number in five digits: the name of a round's step
 ROUND_FILE, JUDGMENT_FILE = "round.json", "judgment.json"

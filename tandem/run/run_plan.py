@@ -1,6 +1,6 @@
-"""The ordered steps of a run with their minutes and USD and what ends each; and what cannot fit.
+"""The ordered steps of a run with their minutes, USD and deadlines; and the reasons why a run cannot fit.
 
-Invariant: pure. A figure says what it rests on, and that it is a bound where nobody knows more. An estimate refuses a
+Invariant: pure. A figure gives its basis, and is marked as a bound if nothing better is known. An estimate refuses a
 step that no lease of these hours can hold, and decides nothing else.
 """
 
@@ -33,11 +33,11 @@ from tandem.spec.experiment import CompileSettings, Experiment, ServingSettings
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
 # assumed, as no source gives them: EC2's launch and the node's join; image and weights of the servers; a restart
 NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 20.0
-ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, what it stores
+ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
 END_MINUTES = 5.0
-LEASE_MARGIN_MINUTES = 10.0  # the last of a lease, in which nothing new begins: its fleet goes to zero before
-COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, next to compile.deadline_hours
+LEASE_MARGIN_MINUTES = 10.0  # the end of a lease, in which nothing new begins: its fleet goes to zero before
+COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
 STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
 ASSUMED = "assumed"  # no source gives it
@@ -45,7 +45,7 @@ ASSUMED = "assumed"  # no source gives it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketGaps:
-    """What an experiment needs and the bucket lacks: ids of models, names of artifact keys, each once."""
+    """Models and artifacts that an experiment needs and the bucket lacks: ids, names of artifact keys, each once."""
 
     models: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
@@ -53,14 +53,14 @@ class BucketGaps:
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlanInputs:
-    """What a plan is made of.
+    """Inputs of a plan.
 
     Args:
         environment, experiment, catalogue: as declared; the rules admit them.
-        gaps: what has to be staged and compiled.
-        request: what is asked for.
+        gaps: models to stage and artifacts to compile.
+        request: of the run.
         done_steps: names of steps that an earlier lease of the run has done.
-        measured_minutes: of a round, by those that an earlier lease measured; 0 where none was.
+        measured_minutes: of a round, by the rounds that an earlier lease measured; 0 if there are none.
     """
 
     environment: Environment
@@ -72,7 +72,7 @@ class RunPlanInputs:
     measured_minutes: float = 0
 
     def count_slots(self, settings: ServingSettings | CompileSettings) -> int:
-        """Return how many servers or compiles a node holds at once; what a compile does not say is a server's."""
+        """Return how many servers or compiles a node holds at once; a compile without its own count has a server's."""
         instance = self.catalogue.instances.instances[self.environment.capacity.instance_type]
         serving = self.experiment.serving
         counts = [(instance.devices.value or 0) // serving.devices]
@@ -87,7 +87,7 @@ class RunPlanInputs:
 
     @cached_property
     def nodes(self) -> int:
-        """How many nodes hold all arms at once; 0 where a node holds none."""
+        """Number of nodes that hold all arms at once; 0 if a node holds none."""
         slots = self.count_slots(self.experiment.serving)
         return math.ceil(len(self.arms) / slots) if slots else 0
 
@@ -116,12 +116,12 @@ class StepEstimate:
         step: its name in the journal.
         title: what it does, in a few words.
         minutes: how long it may take.
-        basis: what that rests on.
-        is_bound: whether the minutes are the most it may take, as nobody knows more.
-        deadline_minutes: then it is ended; 0 for the way to zero, which nothing ends.
+        basis: source of the minutes.
+        is_bound: whether the minutes are the most it may take, because nothing better is known.
+        deadline_minutes: then the step is ended; 0 for the way to zero, which nothing ends.
         ending: what its deadline does.
-        lease: number of the lease in which it is taken and nodes are paid; 0 before the first.
-        usd: for the nodes that are paid meanwhile, at the declared price.
+        lease: number of the lease that holds the step and pays nodes for it; 0 before the first.
+        usd: for the paid nodes during the step, at the declared price.
     """
 
     step: str
@@ -137,7 +137,7 @@ class StepEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEstimate:
-    """The steps of a run in their order, on so many nodes at once."""
+    """The steps of a run in their order, and the number of nodes."""
 
     steps: tuple[StepEstimate, ...]
     nodes: int
@@ -149,28 +149,28 @@ class RunEstimate:
 
     @property
     def node_minutes(self) -> float:
-        """Return the minutes that are paid, over all nodes."""
+        """Return the paid minutes, over all nodes."""
         return self.nodes * sum(step.minutes for step in self.steps if step.lease)
 
     @property
     def usd(self) -> float:
-        """Return what the nodes cost at the declared price."""
+        """Return the cost of the nodes at the declared price."""
         return sum(step.usd for step in self.steps)
 
     @property
     def leases(self) -> int:
-        """Return how many leases it takes; from the second on each takes a `tandem run --resume`."""
+        """Return how many leases the run takes; each but the first takes a `tandem run --resume`."""
         return max(step.lease for step in self.steps)
 
     @property
     def has_bounds(self) -> bool:
-        """Whether a figure in it is the most that a step may take."""
+        """Whether a figure is only a bound: the most that a step may take."""
         return any(step.is_bound for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartsOption:
-    """What a number of starts of each server costs, and what the verdict's word then rests on."""
+    """The cost of a number of starts of each server, and the basis of the verdict's word with so many."""
 
     starts: int
     rounds: int
@@ -179,7 +179,7 @@ class StartsOption:
 
 
 def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:
-    """Return what has to be staged and compiled.
+    """Return the models to stage and the artifacts to compile.
 
     Args:
         rows: of `tandem.artifacts.survey.survey_bucket`, for the needs of one experiment.
@@ -192,7 +192,7 @@ def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:
 
 
 def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, ...]:
-    """Return in which start of the servers, from 1, each round of a plan is asked; a control round as the one before.
+    """Return the start of the servers, from 1, for each round of a plan; a control round has that of the one before.
 
     Args:
         rounds: without control rounds, at least as many as starts.
@@ -210,7 +210,7 @@ def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, .
 
 
 def describe_word_scope(rounds: int, starts: int) -> str:
-    """Return what the verdict's word rests on (tandem.judge.headline)."""
+    """Return the basis of the verdict's word (tandem.judge.headline)."""
     if rounds < FEWEST_ROUNDS:
         return "no verdict"
     return "across starts" if starts >= STARTS_OF_WORD else "within one start"
@@ -226,7 +226,7 @@ def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
 
 
 def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
-    """Return what 1, 2 and 6 starts of each server cost; with as many rounds as starts where there are fewer."""
+    """Return the cost of 1, 2 and 6 starts of each server; with as many rounds as starts if the plan has fewer."""
     options = []
     for starts in STARTS_CHOICES:
         rounds = max(inputs.request.rounds, starts)
@@ -237,7 +237,7 @@ def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
 
 
 def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
-    """Return why this run cannot be had as it is asked for; empty where it can."""
+    """Return why this run cannot be done as requested; empty if it can."""
     return tuple(_iterate_refusals(inputs))
 
 
@@ -267,7 +267,7 @@ def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
 
 
 def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
-    """Yield a refusal of the longest step, where no lease of these hours holds it behind what a lease begins with."""
+    """Yield a refusal of the longest step, if no lease of these hours holds it after the first steps of a lease."""
     hours, max_hours = inputs.request.hours, inputs.environment.guard.max_hours
     needs = []
     for step in _list_work_steps(inputs):
@@ -286,7 +286,7 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
     yield InputError(f"{problem}; a lease of {hours:g} h does not hold it", where="--hours", change=change)
 
 
-# step, without what stands behind its name -> title, minutes, minutes to its deadline (tandem.run.engine)
+# step, without the suffix of its name -> title, minutes, minutes to its deadline (tandem.run.engine)
 _STEP_ROWS = {
     "preflight": ("look at account, bucket and cluster", 1.0, 30.0),
     "stage": ("bring the models into the bucket", 0.0, 420.0),
@@ -322,12 +322,12 @@ def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
 
 
 def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
-    """Yield what is to be done with nodes, without what each lease begins and ends with."""
+    """Yield the missing steps that need nodes, without the first and last steps of each lease."""
     return (step for step in _list_all_work_steps(inputs) if step.step not in inputs.done_steps)
 
 
 def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
-    """Yield the same with what was done before; a compile for each set of artifacts that nodes take at once."""
+    """Yield all such steps, done ones too; one compile for each set of artifacts that nodes take at once."""
     request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
     slots = max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
     hours = inputs.experiment.compile.deadline_hours
@@ -353,17 +353,17 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
 
 
 def _list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
-    """Yield what a lease begins with, as far as it is missing: its nodes, then its servers."""
+    """Yield the missing first steps of a lease: its nodes, then its servers."""
     steps = (() if has_nodes else ("raise", "node")) + (("label", "serve", "ready", "check") if is_serving else ())
     for step in steps:
         yield _estimate_step(f"{step}.{lease}" if lease > 1 else step, lease=lease)
 
 
 def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> Iterator[StepEstimate]:
-    """Yield the steps in leases of so many minutes; what does not fit any more begins the next one."""
+    """Yield the steps in leases of so many minutes; a step that does not fit begins the next lease."""
     lease, left_minutes, is_served, restart = 0, 0.0, False, tuple[StepEstimate, ...]()
     for step in work_steps:
-        if step.step.startswith("restart"):  # in the lease of the round behind it
+        if step.step.startswith("restart"):  # it belongs to the lease of the round after it
             restart = (step,)
             continue
         needs_servers, steps = step.step != "compile", (*restart, step)
@@ -371,7 +371,7 @@ def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> It
         if lease == 0 or sum(row.minutes for row in (*begins, *steps)) > left_minutes:
             if lease:
                 yield _estimate_step(f"park-{lease}", lease=lease)
-            # its servers are started anew, so a restart right behind that is none
+            # a new lease starts its servers anew, so a restart just after that is none
             lease, left_minutes, steps = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES, (step,)
             begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
         left_minutes -= sum(row.minutes for row in (*begins, *steps))

@@ -1,6 +1,6 @@
-"""What stands in the bucket of a run: request, answer, run, step, the runner's beat; and the tasks of its Jobs.
+"""Stored values of a run in the bucket: request, answer, run, step, the runner's beat; and the tasks of its Jobs.
 
-Invariant: frozen, typed, and refused at the border: an unknown key, a wrong type or another schema is no value.
+Invariant: frozen, typed, and refused at the border if a key is unknown, a type is wrong or the schema is another.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ RunState = Literal["running", "waiting", "judged", "void", "ended", "cancelled",
 
 
 class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What somebody asks of the runner; who asks is said by the key alone, never by the body.
+    """Request of a person to the runner; the key alone says who sends it, never the body.
 
     Args:
-        kind: `run` starts, `resume` goes on with a run that waits, `cancel` ends one.
+        kind: `run` starts a run, `resume` continues a waiting one, `cancel` ends one.
         run: its id.
         environment, experiment: as declared.
-        spec_digest: of the asker's files, by `tandem.spec.spec_digest`; empty for a cancel.
+        spec_digest: of the person's files, by `tandem.spec.spec_digest`; empty for a cancel.
         at: when it was written, ISO 8601 in UTC.
         hours: of the lease.
         starts: how often each server is started over all rounds.
-        size: how much a round asks.
+        size: of a round.
         rounds: rounds without control rounds.
-        control_rounds: rounds in which the baseline is asked as its own variant.
+        control_rounds: rounds in which the baseline is also its own variant.
         seed: of the plan.
         llmperf: whether the post's own generator runs after the rounds.
         accept_unarmed: whether a path that would not stop the fleet is accepted.
@@ -59,7 +59,7 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What the runner says to one request; a refusal has its reason and what to change."""
+    """The runner's answer to one request; a refusal has its reason and what to change."""
 
     schema: Literal[1] = 1
     is_accepted: bool
@@ -69,7 +69,7 @@ class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """One lease of a run: name, nodes, deadline, and when the fleet was raised and was empty again, ISO 8601."""
+    """One lease of a run: name, nodes, deadline, and when its fleet was raised and empty again, ISO 8601."""
 
     name: str
     nodes: int = 1
@@ -82,18 +82,18 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     Args:
-        who: `aws:userid` of who asked for it.
+        who: `aws:userid` of the person who requested the run.
         request: as accepted.
-        state: where it stands; `waiting` has no fleet and goes on with a resume.
-        reason: one sentence: why it ended, waits or is void; empty while all is well.
+        state: of the run; a `waiting` one has no fleet and goes on with a resume.
+        reason: why the run ended, waits or is void, in one sentence; empty while all is well.
         verdict: the verdict's sentence, once there is one.
         started_at, ended_at: ISO 8601 in UTC.
         leases: in their order.
-        resumes: how often it went on after it had waited.
+        resumes: how often the run went on after it had waited.
         rounds_total: rounds of the plan, control rounds included.
-        node_s, used_node_s: paid seconds of nodes, and those in which something compiled or was measured.
-        cancelled_by: `aws:userid` of who cancelled it.
-        writer: the runner that wrote this, by its pod's uid.
+        node_s, used_node_s: paid seconds of nodes, and those in which a compile or a measurement ran.
+        cancelled_by: `aws:userid` of the person who cancelled the run.
+        writer: the runner that wrote this record, by its pod's uid.
     """
 
     schema: Literal[1] = 1
@@ -126,10 +126,10 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         step: its name; a step that each lease takes anew has the lease's number behind a dot, from the second on.
-        attempts: Jobs or tries that it began.
-        note: one sentence on where it stands or why it ended so.
-        result: what later steps need of it.
-        writer: the runner that wrote this, by its pod's uid.
+        attempts: Jobs or tries that the step began.
+        note: the state of the step, or why it ended so, in one sentence.
+        result: values that later steps need.
+        writer: the runner that wrote this record, by its pod's uid.
     """
 
     schema: Literal[1] = 1
@@ -150,7 +150,7 @@ def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:
 
 
 def estimate_round_s(steps: Iterable[StepRecord]) -> float:
-    """Return how long a round may take, by the longest that was measured; 0 where none was."""
+    """Return the longest time of a round, by the longest that was measured; 0 if none was."""
     return ROUND_SLACK * max((float(result.get("used_s", 0)) for result in _iterate_rounds(steps)), default=0)
 
 
@@ -160,10 +160,10 @@ def _iterate_rounds(steps: Iterable[StepRecord]) -> Iterator[dict[str, Any]]:
 
 
 class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):
-    """`runner.json`, written every minute: which runner lives, and what it does.
+    """`runner.json`, written every minute: the id and the work of the live runner.
 
     Args:
-        spec_digests: experiment -> digest of the specs that this runner has.
+        spec_digests: experiment -> digest of the specs of this runner.
     """
 
     schema: Literal[1] = 1
@@ -176,24 +176,24 @@ class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
-    """The heartbeat of a lease, which the guard reads: when its run was last at work."""
+    """The heartbeat of a lease, which the guard reads: the last time at which its run was at work."""
 
     schema: Literal[1] = 1
     at: str
 
 
 class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a measure Job and the judge Job do, in the variable TANDEM_TASK; they read no declared file.
+    """Task of a measure Job or the judge Job, in the variable TANDEM_TASK; these Jobs read no declared file.
 
     Args:
         run, environment, experiment, account, region, bucket: names.
-        number, attempt: the round that is measured, and how often it was begun; the judge ignores both.
+        number, attempt: the round to measure, and the number of its attempt; the judge ignores both.
         confirmed: round and attempt of every round whose records count, in their order.
         arms: the baseline first, each with its placement as it stands now.
         suites: of the experiment. most_tokens: the longest answer that its servers give.
         size, rounds, control_rounds, seed: as requested. schedule, goodput, concurrency: of the experiment.
         instance_type: of the environment. usd_per_hour: of all nodes of the run.
-        llmperf_job: whose records the judge holds against the post's claims; empty for none.
+        llmperf_job: the Job whose records the judge compares with the post's claims; empty for none.
     """
 
     schema: Literal[1] = 1
@@ -243,8 +243,8 @@ class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         sentence: the verdict in one sentence.
         is_void: whether nothing may be concluded.
-        exit_code: as of `tandem bench report`.
-        notes: what was not published, and the like.
+        exit_code: as that of `tandem bench report`.
+        notes: e.g. data that was not published.
     """
 
     schema: Literal[1] = 1
@@ -258,7 +258,7 @@ def parse_request(body: bytes, where: str) -> RunRequest:
     """Read a request.
 
     Raises:
-        InputError: it is no request of ours; the sentence names the field.
+        InputError: the body is no request of ours; the sentence names the field.
     """
     try:
         return msgspec.json.decode(body, type=RunRequest)

@@ -1,4 +1,4 @@
-"""What the steps of a run work with: specs, account, cluster, clock, and the run's journal."""
+"""World of a run's steps: specs, account, cluster, clock, and the run's journal."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-LEASE_MARGIN_S = 600  # before the lease's deadline everything is on its way to zero, so that no stop has to act
+LEASE_MARGIN_S = 600  # before the deadline all goes to zero, so that no stop has to act
 
 
 class RunEndError(Exception):
@@ -31,8 +31,8 @@ class RunEndError(Exception):
 
     Args:
         reason: one sentence.
-        state: `ended` for what the world or the specs forbid, `failed` for an external fault, `void` where nothing may
-            be concluded, `cancelled` where somebody asked for it.
+        state: `ended` if the world or the specs forbid the run, `failed` for an external fault, `void` if nothing may
+            be concluded, `cancelled` if somebody cancelled it.
     """
 
     def __init__(self, reason: str, state: RunState = "ended") -> None:
@@ -41,7 +41,7 @@ class RunEndError(Exception):
 
 
 class LeaseEndError(RunEndError):
-    """What comes next does not fit into the lease: the fleet goes to zero, and the run waits for another lease."""
+    """The next step does not fit into the lease: the fleet goes to zero, and the run waits for another lease."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "waiting")
@@ -49,17 +49,17 @@ class LeaseEndError(RunEndError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWorld:
-    """One environment with all that a run asks of it.
+    """One environment with everything that a run needs.
 
     Args:
         guard: the fleet's limits.
         clients: boto3's.
         cluster: the Kubernetes API.
-        survey: what the bucket has of what an experiment needs.
-        read_paths: the stops of a fleet, as they stand.
+        survey: returns the bucket's state of an experiment's needs.
+        read_paths: returns the state of the stops of a fleet.
         now: the time, UTC.
         pause: waits for so many seconds.
-        beat: writes that the runner lives, where it is time; called while a step waits by itself.
+        beat: writes the runner's beat if it is due; called while a step itself waits.
         log: takes a sentence.
         writer: this runner, by its pod's uid.
     """
@@ -81,13 +81,13 @@ class RunWorld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepProgress:
-    """Where a step stands after one look at the world.
+    """State of a step after one look at the world.
 
     Args:
         state: of the step.
         note: one sentence for the timeline.
-        result: what later steps, or this one at its next look, need.
-        attempts: Jobs or tries begun; None leaves the number.
+        result: values that later steps, or the next look at this one, need.
+        attempts: Jobs or tries begun; None keeps the number.
     """
 
     state: StepState = "running"
@@ -101,8 +101,8 @@ class StepWork:
     """One run at work: its world, its journal, its experiment.
 
     Args:
-        name: of the step that is looked at.
-        result, attempts: as the journal has them of this step.
+        name: of the step at which the engine looks.
+        result, attempts: of this step, from the journal.
     """
 
     world: RunWorld
@@ -130,7 +130,7 @@ class StepWork:
 
     @cached_property
     def plan_inputs(self) -> RunPlanInputs:
-        """What the plan of this run is made of; nothing is taken to be missing. A resume makes new work."""
+        """Inputs of this run's plan, as if nothing were missing. A resume makes new work."""
         world, request = self.world, self.journal.run.request
         return RunPlanInputs(
             environment=world.environment, experiment=self.experiment, catalogue=world.catalogue, gaps=BucketGaps(),
@@ -139,12 +139,12 @@ class StepWork:
 
     @property
     def lease_number(self) -> int:
-        """Which lease of the run this is, from 1; the next one where the last is over."""
+        """Number of the run's lease, from 1; of the next one if the last is over."""
         return len(self.journal.run.leases) + (not self.has_lease)
 
     @property
     def lease_name(self) -> str:
-        """The name of the lease that the run has, or else would ask for first."""
+        """Name of the run's lease, or of the one that it would request first."""
         return self.journal.run.leases[-1].name if self.has_lease else lease_run(self.run, self.lease_number)
 
     @property
@@ -153,12 +153,12 @@ class StepWork:
         return self.journal.run.has_lease
 
     def restart_clock(self) -> None:
-        """Count the step's time from the beginning of its phase, where its result has one."""
+        """Count the step's time from the beginning of its phase, if its result has one."""
         if self.result.get("since"):
             self.started_at = datetime.fromisoformat(self.result["since"])
 
     def count_elapsed_s(self) -> float:
-        """Return for how long the step, or its phase, has been at work."""
+        """Return how long the step, or its phase, has been at work."""
         return (self.world.now() - (self.started_at or self.world.now())).total_seconds()
 
     def count_lease_s(self) -> float | None:
@@ -168,10 +168,10 @@ class StepWork:
         return (datetime.fromisoformat(self.journal.run.leases[-1].deadline) - self.world.now()).total_seconds()
 
     def require_lease_s(self, needed_s: float, what: str) -> None:
-        """Go on only where the lease lasts so long, and what is kept of it for the way to zero.
+        """Continue only if the lease lasts so long, plus its reserve for the way to zero.
 
         Raises:
-            LeaseEndError: it does not.
+            LeaseEndError: the lease does not.
         """
         left_s = self.count_lease_s()
         if left_s is not None and left_s < needed_s + LEASE_MARGIN_S:

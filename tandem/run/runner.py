@@ -1,8 +1,8 @@
 """The runner: one pod that takes requests from the bucket and looks at one run after the other.
 
-Invariant: everything that it knows stands in the bucket and in the cluster, so it may be killed at any moment; of two
-runners the one that wrote `runner.json` first ends at its next beat. A fault of AWS or Kubernetes ends no look but its
-own.
+Invariant: the bucket and the cluster hold all of its state, so it may be killed at any moment. Of two runners the one
+that wrote `runner.json` first ends at its next beat. A fault of AWS or Kubernetes ends only the look in which it
+occurs.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from tandem.spec.spec_digest import compute_spec_digest
 from tandem.spec.workspace import load_workspace
 
 BEAT_SPAN = timedelta(seconds=60)
-POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0  # between two looks; a rehearsal shortens them and every other pause
+POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0  # between two looks; a rehearsal shortens this and every other pause
 
 
 class Runner:
     """One runner at work.
 
     Args:
-        world: what it works with; its `beat` is set to this runner's own by `build_world`.
+        world: of the environment; `build_world` sets its `beat` to that of this runner.
     """
 
     def __init__(self, world: RunWorld) -> None:
@@ -68,22 +68,22 @@ class Runner:
         }
 
     def look(self) -> None:
-        """Beat, take what is asked, and take one look at the run that is at work.
+        """Beat, take open requests, and take one look at the run at work.
 
         Raises:
             LostRunError: another runner is at work; this one must end.
             ExternalError: AWS failed; the next look goes on.
         """
         if not self._has_started:
-            self.file.read(RUNNER_KEY, RunnerBeat)  # so that its own beat takes the place of the one before
+            self.file.read(RUNNER_KEY, RunnerBeat)  # so that this runner's beat replaces the one before
             self._has_started = True
         if self.beat() and self.engine is None:
             self._find_active_run()
         for item in self.inbox.list_open():
-            self.beat(at_once=True)  # of two runners the one that came later takes it
+            self.beat(at_once=True)  # of two runners the later one takes the run
             try:
                 journal = self.inbox.take(item, self.engine.work.journal if self.engine else None)
-            except ExternalError as fault:  # one request holds nothing up
+            except ExternalError as fault:  # a fault of one request delays nothing else
                 self._log_once(f"{item.key} is left to a later look: {fault}")
                 continue
             if journal is not None and self.engine is None:
@@ -93,7 +93,7 @@ class Runner:
             self.beat(at_once=True)
 
     def beat(self, *, at_once: bool = False) -> bool:
-        """Write that the runner lives, and that its lease is in use; once a minute. Return whether it was time.
+        """Write that the runner lives and that its lease is in use; once a minute. Return whether a beat was due.
 
         Raises:
             LostRunError: another runner wrote `runner.json`.
@@ -111,13 +111,13 @@ class Runner:
         if work and work.has_lease:
             key = heartbeat_key(work.journal.run.leases[-1].name)
             self.file.read(key, LeaseBeat)
-            with suppress(LostRunError):  # who else beats is told apart by runner.json
+            with suppress(LostRunError):  # runner.json identifies another runner
                 self.file.write(key, LeaseBeat(at=now.isoformat()))
         self._beaten_at = now
         return True
 
     def _find_active_run(self) -> None:
-        """Go on with a run that another runner left, or whose answer was lost; first with one that may have nodes."""
+        """Continue a run that another runner left, or whose answer was lost; prefer one that may have nodes."""
         journals = []
         for run in sorted(set(list_runs(self.file)) - self._ended_runs):
             try:
@@ -138,10 +138,10 @@ class Runner:
             self.world.log(sentence)
 
     def _end_orphan(self, journal: RunJournal) -> None:
-        """End a run whose experiment is not declared any more: its lease is all that can be looked at."""
+        """End a run whose experiment is not declared any more: the engine can look only at its lease."""
         world, reason = self.world, f"the environment hosts no experiment {journal.run.experiment} any more"
         world.log(f"run {journal.run.run}: {reason}")
-        experiment = next(iter(world.experiments.values()))  # any: no step of it is looked at
+        experiment = next(iter(world.experiments.values()))  # any one: the engine looks at none of its steps
         work = StepWork(world=world, journal=journal, experiment=experiment)
         while work.has_lease:
             end_own_lease(work)
@@ -162,11 +162,11 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
     """Run until SIGTERM.
 
     Args:
-        environment_name: which environment this cluster is of.
-        specs_folder: holds `environments/` and `experiments/`, as the manifests carry them.
+        environment_name: environment of this cluster.
+        specs_folder: holds `environments/` and `experiments/`, as in the manifests.
 
     Returns:
-        0 after SIGTERM; 2 where the specs are refused; 3 where another runner took over, or no way leads to Kubernetes.
+        0 after SIGTERM; 2 if the specs are refused; 3 if another runner took over, or Kubernetes cannot be reached.
     """
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -191,7 +191,7 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
 
 
 def build_world(environment_name: str, specs_folder: Path, stop: threading.Event, beat: Callable[[], bool]) -> RunWorld:
-    """Return what a runner in a cluster works with.
+    """Return the world of a runner in a cluster.
 
     Raises:
         SpecError: a spec is refused.

@@ -1,7 +1,7 @@
-"""The servers of a run as the cluster has them: what a round is compared with before and after, and what was declared.
+"""State of a run's servers in the cluster: compared before and after a round, and with the declared state.
 
-Invariant: a figure is of one process on known devices, started as declared. What the Pod Identity webhook adds to a pod
-is passed over by name; all else that differs is told by its field.
+Invariant: a figure is of one process on known devices, started as declared. Additions of the Pod Identity webhook to a
+pod are skipped by name; any other difference is named by its field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tandem.spec.images import pull_name
 from tandem.spec.server_command import build_server_command
 from tandem.spec.variant_key import compute_artifact_key
 
-# what amazon-eks-pod-identity-webhook adds (its pkg/handler, 2026): not declared, and no part of what serves
+# additions of amazon-eks-pod-identity-webhook (its pkg/handler, 2026): not declared, and no part of the server
 WEBHOOK_VARIABLES = frozenset({
     "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_DEFAULT_REGION", "AWS_REGION",
     "AWS_STS_REGIONAL_ENDPOINTS",
@@ -40,11 +40,11 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         variant: its name. pod, uid, node: of its pod. restarts: of the server's container.
         is_ready: whether the pod is ready.
-        image, words: what the container runs: its image, then command and arguments.
-        claim: uid of the pod's resource claim; empty where it is not allocated.
+        image, words: of the container: its image, then command and arguments.
+        claim: uid of the pod's resource claim; empty if it is not allocated.
         devices: ids of its devices, in order.
         endpoints: uids of the pods behind its Service that are ready.
-        trouble: why it does not serve, in Kubernetes' words or its container's.
+        trouble: why the server does not serve, in Kubernetes' words or its container's.
     """
 
     variant: str
@@ -62,12 +62,12 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def placement(self) -> str:
-        """Which part of its node it runs on, as every record has it."""
+        """The part of its node on which the server runs, as every record has it."""
         return f"devices {self.devices[0]}-{self.devices[-1]}" if self.devices else "unknown"
 
 
 def list_server_pods(work: StepWork, variant: str) -> list[Object]:
-    """Return the pods of a variant that are not at their end; those that are being deleted too.
+    """Return the pods of a variant that are not at their end, including those that are being deleted.
 
     Raises:
         ExternalError: Kubernetes failed.
@@ -78,7 +78,7 @@ def list_server_pods(work: StepWork, variant: str) -> list[Object]:
 
 
 def list_staying_pods(work: StepWork, variant: str) -> list[Object]:
-    """Return the same without those that are being deleted.
+    """Return the same pods without those that are being deleted.
 
     Raises:
         ExternalError: Kubernetes failed.
@@ -87,7 +87,7 @@ def list_staying_pods(work: StepWork, variant: str) -> list[Object]:
 
 
 def read_servers(work: StepWork) -> dict[str, ServerState]:
-    """Return variant -> its server; a variant without a pod, or with several, is left out.
+    """Return variant -> its server, without variants that have no pod or several.
 
     Raises:
         ExternalError: Kubernetes failed.
@@ -126,7 +126,7 @@ def _read_server(
 
 
 def _describe_trouble(pod: Object) -> str:
-    """Return what the last failed container of a pod said, or why it waits."""
+    """Return the last words of a pod's failed container, or why the container waits."""
     for row in list_container_statuses(pod):
         for state in (row.get("state", {}), row.get("lastState", {})):
             ended = state.get("terminated") or {}
@@ -148,10 +148,10 @@ def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
 
 
 def require_single_servers(work: StepWork) -> None:
-    """See that no arm has a second pod, whether it serves or waits, and no Service a second endpoint.
+    """Check that no arm has a second pod, whether it serves or waits, and no Service a second endpoint.
 
     Raises:
-        RunEndError: one has, which voids the run: who answered is not known.
+        RunEndError: one has, which voids the run, because it is unknown which pod answered.
         ExternalError: Kubernetes failed.
     """
     slices = work.world.cluster.list_objects("endpointslices", work.namespace)
@@ -171,13 +171,13 @@ def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[st
 
 
 def find_container(spec: Object, name: str) -> Object:
-    """Return a container of a pod's spec by its name; an empty mapping where there is none."""
+    """Return a container of a pod's spec by its name; an empty mapping if there is none."""
     containers = (*(spec.get("initContainers") or []), *spec.get("containers", []))
     return next((container for container in containers if container["name"] == name), {})
 
 
 def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[str]:
-    """Yield in what a server's pod differs from what is declared: field, what runs, what is declared."""
+    """Yield the differences of a server's pod from its declaration: field, running value, declared value."""
     world, experiment, spec = work.world, work.experiment, pod["spec"]
     serving, command = experiment.serving, build_server_command(experiment, variant, world.catalogue)
     key = compute_artifact_key(experiment, variant, world.catalogue)
@@ -213,14 +213,14 @@ def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[
 
 
 def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
-    """Yield in what a server's devices differ from what is declared."""
+    """Yield the differences of a server's devices from their declaration."""
     serving = work.experiment.serving
     if len(server.devices) != serving.devices:
         yield f"devices: the claim has {len(server.devices)}, {serving.devices} are declared"
     size = serving.device_group
     if size and len({device // size for device in server.devices}) > 1:
         yield f"devices {spell_value(server.devices)} are of more than one group of {size}"
-    if server.endpoints not in {(), (server.uid,)}:  # none: it was restarted, and may be ready again
+    if server.endpoints not in {(), (server.uid,)}:  # none: the server was restarted, and may be ready again
         yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
 
 
@@ -230,6 +230,6 @@ def spell_memory(gib: int) -> str:
 
 
 def spell_value(value: object, max_characters: int = 120) -> str:
-    """Return a value for a sentence, cut where it is long."""
+    """Return a value for a sentence, cut if it is long."""
     text = value if isinstance(value, str) else json.dumps(value, default=list)
     return text if len(text) <= max_characters else f"{text[:max_characters]}..."

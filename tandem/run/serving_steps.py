@@ -1,7 +1,7 @@
-"""Steps that serve: scale one server after the other, wait until each is ready, hold it against what is declared.
+"""Steps that serve: scale one server after the other, wait until each is ready, compare it with its declaration.
 
 A restart does the same on swapped halves. The first server takes the first free half of a node, so the order of the
-scales decides who runs where.
+scales decides which server runs where.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tandem.run.server_state import (
 )
 
 CLAIM_WAIT_S = 10 * 60
-READY_WAIT_S = 75 * 60  # charts/serve.py gives a start an hour; the image and a node's warm-up come on top
+READY_WAIT_S = 75 * 60  # charts/serve.py gives a start an hour; add the image and a node's warm-up
 DOWN_WAIT_S = 10 * 60
 MAX_RESTARTS = 3  # of a server before it is ready: a crash loop
-MAX_SWAPS = 2  # tries to get the other halves; then the run goes on, and says so
+MAX_SWAPS = 2  # tries to get the other halves; then the run goes on, and its note says so
 
 
 def list_scale_order(work: StepWork, start: int) -> tuple[str, ...]:
-    """Return the arms in the order in which start number `start`, from 0, scales them: each start the other way."""
+    """Return the arms in the order in which start number `start`, from 0, scales them; each start reverses it."""
     return work.arms if start % 2 == 0 else work.arms[::-1]
 
 
 def count_starts(work: StepWork) -> int:
-    """Return how many restarts the rounds have behind them, which is the number of the start that comes next."""
+    """Return how many restarts are done, which is the number of the next start."""
     return sum(name.startswith("restart-") and step.state == "done" for name, step in work.journal.steps.items())
 
 
@@ -67,12 +67,12 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
 
 
 def describe_placements(servers: dict[str, ServerState], arms: Sequence[str]) -> str:
-    """Return which server runs on which devices."""
+    """Return the devices of each server."""
     return ", ".join(f"{arm} on {servers[arm].placement}" for arm in arms)
 
 
 def wait_until_ready(work: StepWork) -> StepProgress:
-    """Wait until every server answers: its start-up probe has had a token of the device.
+    """Wait until every server answers: its start-up probe has received a token from the device.
 
     Raises:
         RunEndError: a server restarts again and again, has a second pod, or does not start in time.
@@ -80,7 +80,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     """
     require_single_servers(work)
     servers = read_servers(work)
-    # a Service hears of a ready pod a moment later
+    # a Service learns of a ready pod a moment later
     ready = [name for name, server in servers.items() if server.is_ready and server.endpoints]
     waiting = [name for name in work.arms if name not in ready]
     details = []
@@ -99,10 +99,10 @@ def wait_until_ready(work: StepWork) -> StepProgress:
 
 
 def check_servers(work: StepWork) -> StepProgress:
-    """Hold every server against what is declared, and wait for one that was restarted meanwhile.
+    """Compare every server with its declaration, and wait for one that was restarted meanwhile.
 
     Raises:
-        RunEndError: one differs; the sentence names the field, what runs and what is declared.
+        RunEndError: one differs; the sentence names the field, the running value and the declared value.
         ExternalError: Kubernetes failed.
     """
     servers, faults, is_late = read_servers(work), list[str](), work.count_elapsed_s() > DOWN_WAIT_S
@@ -127,8 +127,9 @@ def check_servers(work: StepWork) -> StepProgress:
 def restart_servers(work: StepWork) -> StepProgress:
     """Start all servers anew, in the other order, so that each arm gets the other half.
 
-    The journal first has the pods that must go; then the servers go to 0 until claims and pods are gone, come back one
-    by one, are ready, and are as declared. Halves that stay the same are tried once more, then accepted and said.
+    The journal first records the pods that must go; then the servers go to 0 until claims and pods are gone. They come
+    back one by one, are ready, and are as declared. Halves that stay the same are tried once more, then accepted and
+    noted.
 
     Raises:
         RunEndError: a server does not go, or does not come back.
@@ -149,7 +150,7 @@ def restart_servers(work: StepWork) -> StepProgress:
 
 
 def _begin_restart(work: StepWork) -> StepProgress:
-    """Write down which pods must go; servers that a new lease started are no round's yet, and stay."""
+    """Record which pods must go; servers that a new lease started have measured no round yet, and stay."""
     steps, lease = work.journal.steps, work.journal.run.leases[-1]
     last_end = max(str(step.ended_at) for name, step in steps.items() if name.startswith(ROUND_STEP) and step.ended_at)
     if lease.raised_at > last_end:
@@ -162,7 +163,7 @@ def _begin_restart(work: StepWork) -> StepProgress:
 
 
 def _has_claims(work: StepWork, uids: set[str]) -> bool:
-    """Tell whether claims of the pods that went are still there."""
+    """Return whether claims of the deleted pods still exist."""
     claims = work.world.cluster.list_objects("resourceclaims", work.namespace)
     owners = {owner["uid"] for claim in claims for owner in claim["metadata"].get("ownerReferences") or []}
     return bool(owners & uids)

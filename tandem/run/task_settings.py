@@ -1,4 +1,4 @@
-"""What a Job of a run was told to do, in its variable: read, refused at the border, and made the bench's settings.
+"""Task of a run's Job, from its variable: read, refused at the border, and turned into the bench's settings.
 
 Invariant: everything comes from the task; a Job reads no declared file.
 """
@@ -28,7 +28,7 @@ def read_task() -> BenchTask:
     """Return the task of this process.
 
     Raises:
-        InputError: there is none, it is no task of this version, or its run has no usable id.
+        InputError: there is no task, it is none of this version, or its run has no usable id.
     """
     try:
         task = msgspec.json.decode(os.environ.get(TASK_VARIABLE, ""), type=BenchTask)
@@ -44,7 +44,7 @@ def read_task() -> BenchTask:
 
 
 def build_task_settings(task: BenchTask) -> RunSettings:
-    """Return the settings of the run that a task is part of: the same for each of its rounds.
+    """Return the settings of the run to which a task belongs: the same for each of its rounds.
 
     Raises:
         InputError: a suite cannot be read.

@@ -1,5 +1,5 @@
-"""Takes an environment down: looks, asks, deletes stack by stack, and searches for what is left.
+"""Teardown of an environment: look, confirm, delete stack by stack, and search for leftovers.
 
-Invariant: nothing is kept but in AWS. Each step looks at the world and does what is missing, so a run that was cut off
-anywhere is followed by another one; and nothing is deleted before its tags say that it is this environment's.
+Invariant: all state is in AWS. Each step looks at the world and does the missing work, so another run can follow a run
+that was cut off anywhere. Nothing is deleted before its tags say that it is this environment's.
 """

@@ -1,6 +1,6 @@
-"""What forbids a teardown: a live lease, a living node, a node group or a cluster that is another tool's.
+"""Obstacles to a teardown: a live lease, a living node, a node group or a cluster of another tool.
 
-Invariant: what cannot be read forbids it too; unknown is never taken for gone.
+Invariant: unreadable state is an obstacle too; unknown is never taken for gone.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tandem.shell_command import build_tandem_command
 from tandem.spec import names
 
 ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
-LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those that a lease is read from
+LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those of a lease
 
 
 def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
     """Return the state of each instance of the cluster, or of one of its node groups, that is not terminated.
 
     Raises:
-        ExternalError: EC2 does not list them.
+        ExternalError: EC2 does not list the instances.
     """
     tags = {CLUSTER_TAG: account.cluster} | ({NODE_GROUP_TAG: node_group} if node_group else {})
     filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
@@ -35,17 +35,17 @@ def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
 
 
 def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: bool = False) -> None:
-    """Make sure that nobody has the fleet: no live lease, no instance.
+    """Check that nobody uses the fleet: no live lease, no instance.
 
     Args:
         account: of the environment.
         now: the time.
-        is_leaving: whether its node group goes already or is gone: then an instance that is shutting down is no
-            hindrance.
+        is_leaving: whether its node group is being deleted or is gone: then an instance that is shutting down is no
+            obstacle.
 
     Raises:
-        InputError: somebody has it, and how it is ended.
-        ExternalError: it cannot be known.
+        InputError: somebody uses the fleet; the error says how to end that.
+        ExternalError: the use of the fleet is unknown.
     """
     config, command = build_guard_config(account.environment), build_tandem_command("stop", account.name)
     advice = f"end the run, or stop the fleet: {command}; then run this again"
@@ -56,7 +56,7 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
         raise InputError(problem, where=account.name, change=advice)
     unread_sources = [f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES]
     has_valid_fence = fleet.fence is not None and fleet.fence.is_closed and not fleet.fence.fault
-    if not has_valid_fence:  # behind a fence no lease counts, whatever it says
+    if not has_valid_fence:  # behind a fence no lease counts
         unread_sources += [fault for fault in fleet.faults if fault.startswith("s3://")]
     if unread_sources and has_bucket(account, names.bucket_name(account.environment)):
         raise ExternalError(
@@ -74,20 +74,20 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
 
 
 def has_bucket(account: AccountClients, bucket: str) -> bool:
-    """Whether a bucket exists and is this account's to ask.
+    """Whether a bucket exists and belongs to this account.
 
     Raises:
-        ExternalError: S3 does not say.
+        ExternalError: S3 gives no clear answer.
     """
     return account.find("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket) is not None
 
 
 def read_cluster(account: AccountClients) -> dict[str, Any] | None:
-    """Return the cluster of the environment's name as EKS describes it; None where there is none.
+    """Return the cluster of the environment's name as EKS describes it; None if there is none.
 
     Raises:
-        InputError: another tool has nodes in it; EKS would not delete it under them.
-        ExternalError: EKS does not say.
+        InputError: another tool has nodes in the cluster; EKS would not delete the cluster under them.
+        ExternalError: EKS does not answer.
     """
     cluster = account.cluster
     response = account.find("eks", "DescribeCluster", cluster, name=cluster)
@@ -97,7 +97,7 @@ def read_cluster(account: AccountClients) -> dict[str, Any] | None:
     where = f"node groups of {cluster}"
     for group in account.list_rows("eks", "ListNodegroups", "nodegroups", where, clusterName=cluster):
         answer = account.find("eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
-        # one that is gone since it was listed is nobody's
+        # a node group that is gone since the list has no owner
         if answer and answer["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name:
             foreign_groups.append(group)
     if foreign_groups:

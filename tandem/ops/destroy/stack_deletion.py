@@ -1,7 +1,7 @@
-"""Deletes one stack: looks whose it is, lifts what protects it, waits, and helps once where it is stuck.
+"""Deletion of one stack: check the owner, lift protections, wait, and help once if the stack is stuck.
 
-Invariant: a stack that is not ours is never asked to go; a protection is lifted right before the deletion, so that a
-run that is cut off leaves the others as they were.
+Invariant: a stack that is not ours is never deleted. A protection is lifted only just before the deletion, so that a
+run that is cut off leaves the other protections as they were.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from tandem.spec import names
 LogFunction = Callable[[str], None]
 MAX_ATTEMPTS = 2
 PROGRESS_INTERVAL_S = 60.0  # between two lines about the same deletion
-VPC_RESOURCE_PREFIXES = ("AWS::EC2::", "AWS::EKS::")  # what network interfaces of a cluster hold back
+VPC_RESOURCE_PREFIXES = ("AWS::EC2::", "AWS::EKS::")  # kinds that network interfaces of a cluster hold back
 BLOCKER_KINDS = (
     ("network interface", "DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId", "DeleteNetworkInterface"),
     ("security group", "DescribeSecurityGroups SecurityGroups GroupId", "DeleteSecurityGroup"),
 )
-"""Name; operation, key of the rows, of the id; what removes it."""
+"""Name; operation, key of the rows, of the id; the operation that removes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeardownSettings:
-    """How patient a teardown is.
+    """Patience of a teardown.
 
     Args:
         poll_s: seconds between two looks at a stack.
-        timeout_s: seconds until it is left to a later run. Workloads may take 40 minutes, until Lambda has given back
-            its network interfaces.
+        timeout_s: seconds until a stack is left to a later run. Workloads may take 40 minutes, until Lambda has
+            returned its network interfaces.
     """
 
     poll_s: float = 10.0
@@ -61,8 +61,8 @@ def delete_stack(
     """Delete a stack and wait until it is gone.
 
     Raises:
-        InputError: it is not ours.
-        ExternalError: it is stuck, somebody else changes it, or AWS failed.
+        InputError: the stack is not ours.
+        ExternalError: the stack is stuck, somebody else changes it, or AWS failed.
     """
     require_own_stacks(account, [stack])
     require_idle_stack(stack)
@@ -83,10 +83,10 @@ def delete_stack(
 
 
 def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationStack]) -> None:
-    """Make sure that all stacks are this environment's; untagged ones that look like ours are named together.
+    """Check that all stacks are this environment's; one error names all untagged ones that look like ours.
 
     Raises:
-        InputError: one is another's, or was not adopted.
+        InputError: a stack is another's, or was not adopted.
     """
     foreign = [stack for stack in stacks if not stack.is_ours]
     strangers = [stack for stack in foreign if not stack.is_adoptable]
@@ -108,7 +108,7 @@ def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationS
 
 
 def require_idle_stack(stack: CloudFormationStack) -> None:
-    """Make sure that nobody changes a stack at this moment.
+    """Check that nobody changes a stack at this moment.
 
     Raises:
         ExternalError: somebody does.
@@ -138,7 +138,7 @@ def _request_deletion(account: AccountClients, stack: CloudFormationStack, log: 
 def _wait_for_deletion(
     account: AccountClients, stack: CloudFormationStack, settings: TeardownSettings, log: LogFunction
 ) -> CloudFormationStack | None:
-    """Return None when the stack is gone, else as it is now that its deletion ended."""
+    """Return None when the stack is gone, else its state at the end of its deletion."""
     start_s = last_log_s = time.monotonic()
     while True:
         current = read_stack(account, stack.kind, stack.id)
@@ -161,7 +161,7 @@ def _wait_for_deletion(
 
 
 def _remove_blockers(account: AccountClients, stack: CloudFormationStack, log: LogFunction) -> None:
-    """Remove what is known to hold back the resources that failed, where it is this cluster's by its tags."""
+    """Remove the known blockers of the resources that failed, if tags say that the blockers are this cluster's."""
     failed = list_stuck_resources(account, stack)
     for row in failed:
         log(f"{stack.name}: {describe_resource(row)} was not deleted: {row['ResourceStatusReason']}")
@@ -169,20 +169,20 @@ def _remove_blockers(account: AccountClients, stack: CloudFormationStack, log: L
         return
     interfaces, groups = BLOCKER_KINDS
     _remove_tagged(account, interfaces, CNI_TAG, account.cluster, log)  # nodes that ended quickly leave them
-    # while the cluster itself is left, it needs its group
+    # as long as the cluster itself exists, it needs its group
     if not any(row.get("PhysicalResourceId", "").startswith(account.cluster) for row in failed):
         _remove_tagged(account, groups, f"{IN_TREE_TAG}{account.cluster}", "owned", log)
         _remove_tagged(account, groups, EKS_TAG, account.cluster, log)
 
 
 def _remove_tagged(account: AccountClients, kind: tuple[str, str, str], tag: str, value: str, log: LogFunction) -> None:
-    """Remove what has a tag and is unused; where that fails, say so: what it holds back is told in the end."""
+    """Remove unused resources with a tag; log a failure: the final error names the resources that remain."""
     name, call, removal = kind
     operation, rows_key, id_key = call.split()
     where, filters = f"{name}s of {account.cluster}", [{"Name": f"tag:{tag}", "Values": [value]}]
     for row in list(account.list_rows("ec2", operation, rows_key, where, Filters=filters)):
         tags = tags_of(row.get("Tags") or row.get("TagSet"))
-        # a filter is a wish; what is deleted is looked at
+        # do not rely on the filter: check each resource before its deletion
         is_own = tags.get(tag) == value and tags.get(names.OWNER_TAG, account.name) == account.name
         if is_own and row.get("Status", "available") == "available":
             resource = f"{name} {row[id_key]}, which the cluster left"
@@ -194,7 +194,7 @@ def _remove_tagged(account: AccountClients, kind: tuple[str, str, str], tag: str
 
 
 def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> TandemError:
-    """Return the fault of a stack that did not go, with each resource, its reason and what to do, the surest first."""
+    """Return the fault of a stack that did not go: each resource, its reason and what to do, the surest first."""
     current = read_stack(account, stack.kind, stack.id) or stack
     failed = list_stuck_resources(account, current)
     resource_text = "; ".join(f"{describe_resource(row)}: {row['ResourceStatusReason']}" for row in failed)

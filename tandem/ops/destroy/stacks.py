@@ -1,7 +1,7 @@
-"""The stacks of an environment as CloudFormation tells them, and whose they are.
+"""The stacks of an environment as CloudFormation describes them, and their owners.
 
-Invariant: the owner's tag alone makes a stack ours, or an operator who adopts an untagged one by its name. A name and a
-description make nobody an owner: anybody may write them.
+Invariant: a stack is ours only by the owner's tag, or because an operator adopts the untagged stack by name. A name and
+a description prove no owner: anybody may write them.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, tags_of
 from tandem.spec import names
 
-# The template of each orders what stands in it: in Cluster the add-ons that need nodes go before the system nodes.
+# each template orders its own resources: in Cluster the add-ons that need nodes go before the system nodes
 DELETION_ORDER = ("Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network")
-"""The order in which stacks are deleted; one that does not exist is passed over."""
+"""The order in which stacks are deleted; missing ones are skipped."""
 
 PERMANENT_KIND = "Artifacts"
 DESCRIPTION_PREFIX = "Tandem: "  # how the description of every stack of ours begins
 # CNI interfaces carry the first (amazon-vpc-cni-k8s), groups and volumes that Kubernetes made the second
 CNI_TAG, IN_TREE_TAG, EKS_TAG = "cluster.k8s.amazonaws.com/name", "kubernetes.io/cluster/", "aws:eks:cluster-name"
 DELETE_COMPLETE, DELETE_IN_PROGRESS, DELETE_FAILED = "DELETE_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_FAILED"
-REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"  # a change set was made and never executed: nothing stands in it
+REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"  # a change set was made and never executed: the stack is empty
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class CloudFormationStack:
         kind: Network and so on.
         has_termination_protection: whether CloudFormation refuses to delete it.
         is_ours: whether this environment's deploy made it, by its tag, or its operator has adopted it.
-        is_adoptable: whether it has no owner's tag and a name and a description like ours, as one of before the tag.
+        is_adoptable: whether it has no owner's tag, but a name and a description like ours, as stacks before the tag.
     """
 
     kind: str
@@ -49,15 +49,15 @@ class CloudFormationStack:
 
 
 def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudFormationStack | None:
-    """Return a stack as it is now; None where there is none.
+    """Return the present state of a stack; None if there is none.
 
     Args:
-        account: where.
+        account: of the environment.
         kind: of the stack.
-        stack_id: its id, which still answers when it is gone; without it by its name.
+        stack_id: its id, which still works when the stack is gone; without it the name is used.
 
     Raises:
-        ExternalError: CloudFormation does not say.
+        ExternalError: CloudFormation does not answer.
     """
     name = names.stack_name(account.environment, kind)
     try:
@@ -83,20 +83,20 @@ def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudF
 
 
 def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
-    """Return the stacks that exist by kind in the order of their deletion, the one that stays at the end.
+    """Return the existing stacks by kind in the order of their deletion, the permanent one at the end.
 
     Raises:
-        ExternalError: CloudFormation does not say.
+        ExternalError: CloudFormation does not answer.
     """
     stacks = {kind: read_stack(account, kind) for kind in (*DELETION_ORDER, PERMANENT_KIND)}
     return {kind: stack for kind, stack in stacks.items() if stack}
 
 
 def list_resources(account: AccountClients, stack: CloudFormationStack) -> Iterator[dict[str, Any]]:
-    """Yield what stands in a stack, as ListStackResources says it.
+    """Yield the resources of a stack, as ListStackResources gives them.
 
     Raises:
-        ExternalError: CloudFormation does not say.
+        ExternalError: CloudFormation does not answer.
     """
     rows_key = "StackResourceSummaries"
     rows = account.list_rows("cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id)
@@ -104,7 +104,7 @@ def list_resources(account: AccountClients, stack: CloudFormationStack) -> Itera
 
 
 def describe_resource(row: Mapping[str, Any]) -> str:
-    """Return a resource of a stack as an operator reads it."""
+    """Return a resource of a stack in words for an operator."""
     return f"{row['LogicalResourceId']} ({row['ResourceType']} {row.get('PhysicalResourceId', '')})"
 
 
@@ -112,7 +112,7 @@ def list_stuck_resources(account: AccountClients, stack: CloudFormationStack) ->
     """Return the resources whose deletion failed, each with the reason that the stack's events give.
 
     Raises:
-        ExternalError: CloudFormation does not say.
+        ExternalError: CloudFormation does not answer.
     """
     failed = [row for row in list_resources(account, stack) if row["ResourceStatus"] == DELETE_FAILED]
     if all(row.get("ResourceStatusReason") for row in failed):

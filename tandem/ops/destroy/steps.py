@@ -1,7 +1,7 @@
-"""The steps of a teardown, in their order. Each looks at the world and does what is missing.
+"""The steps of a teardown, in their order. Each looks at the world and does the missing work.
 
-Invariant: Fleet goes only where nobody has the fleet, and is done only when EC2 lists no instance of it; Guard goes
-only where EC2 lists no instance of the cluster at all.
+Invariant: Fleet is deleted only if nobody uses the fleet, and is done only when EC2 lists no instance of it. Guard is
+deleted only if EC2 lists no instance of the cluster at all.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ NODES_TIMEOUT_S = 1800.0  # EKS ends nodes by force after 15 minutes of draining
 
 
 def destroy_environment(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
-    """Delete every stack of the order that exists.
+    """Delete every existing stack, in the order of the deletion.
 
     Raises:
-        ExternalError: a step could not be done; what was done stays done, and the same command goes on there.
+        ExternalError: a step failed; the steps before it stay done, and the same command goes on there.
     """
     for kind in DELETION_ORDER:
         stack = read_stack(account, kind)
@@ -32,7 +32,7 @@ def destroy_environment(account: AccountClients, settings: TeardownSettings, log
             log(f"{names.stack_name(account.environment, kind)}: not there")
         else:
             require_own_stacks(account, [stack])
-            if kind == "Fleet":  # again: the question may have waited for an hour
+            if kind == "Fleet":  # again: the confirmation may have waited for an hour
                 is_leaving = stack.status == DELETE_IN_PROGRESS
                 require_parked_fleet(account, datetime.now(UTC), is_leaving=is_leaving)
             elif kind == "Cluster":
@@ -90,7 +90,7 @@ def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log:
 
 
 def _poll_to_deadline(settings: TeardownSettings) -> Iterator[None]:
-    """Yield for each look, until the time is over."""
+    """Yield once for each look, until the time is over."""
     end_s = time.monotonic() + min(NODES_TIMEOUT_S, settings.timeout_s)
     yield
     while time.monotonic() <= end_s:

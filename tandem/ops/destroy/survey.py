@@ -1,6 +1,6 @@
-"""What a teardown would do, and what forbids it, before anything is changed: it only reads.
+"""Survey of a teardown: its deletions and its obstacles, before anything is changed; it only reads.
 
-Prices are the environment's own; what it does not name a price for is shown without one.
+Prices are the environment's own; a resource without a price there is shown without one.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ BYTES_PER_GB = 2**30  # as artifacts.usd_per_gb_month counts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeardownSurvey:
-    """What was seen.
+    """Result of the survey.
 
     Args:
-        stacks: that will be deleted, in their order, and how many resources stand in each.
-        permanent_resources: what a teardown leaves on purpose, with what it costs.
+        stacks: to be deleted, in their order, each with its number of resources.
+        permanent_resources: resources that a teardown leaves on purpose, with their cost.
     """
 
     stacks: Mapping[CloudFormationStack, int]
@@ -46,12 +46,12 @@ class TeardownSurvey:
 
 
 def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSurvey:
-    """Look at everything and refuse what may not be taken down now.
+    """Look at everything and refuse a teardown that is not allowed now.
 
     Raises:
         InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects, or
-            what is adopted is no stack that a teardown deletes.
-        ExternalError: AWS does not say, or somebody deploys.
+            an adopted stack is none that a teardown deletes.
+        ExternalError: AWS does not answer, or somebody deploys.
     """
     known_names = {names.stack_name(account.environment, kind) for kind in DELETION_ORDER}
     unknown_names = ", ".join(sorted(account.adopted_stacks - known_names))
@@ -75,10 +75,10 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
 
 
 def _require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> None:
-    """Make sure that the operator has said that the tool's objects are gone.
+    """Check that the operator has confirmed that the tool's objects are gone.
 
     Raises:
-        InputError: with gitops, and not said.
+        InputError: gitops is declared, and there is no confirmation.
     """
     delivery = account.environment.delivery
     if gitops_gone or not isinstance(delivery, GitopsDelivery):

@@ -1,5 +1,5 @@
-"""Whether an environment can be deployed and raised in its account, asked before any money is spent.
+"""Checks before any money is spent: whether an environment can be deployed and raised in its account.
 
-Invariant: the account is only read, by the calls of `doctor` in tandem/ops/people/rights.py and no others; what could
-not be read is `unknown` and never `ok`; one check that cannot be made keeps no other from being made.
+Invariant: the account is only read, by the calls of `doctor` in tandem/ops/people/rights.py and no others. State that
+could not be read is `unknown` and never `ok`. One check that cannot be made stops no other.
 """

@@ -1,4 +1,4 @@
-"""Group capacity: whether the accelerators can be had, when, at which price, and whether the budget sees the cost."""
+"""Group capacity: whether the accelerators are available, when, the price, and whether the budget sees the cost."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tandem.ops.reservation import read_reservation
 from tandem.spec import budgets, names
 
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
-"""Days after which a price is told to be old; ours to choose: spot moves within hours, lists within months."""
+"""Days after which a price is reported as old; ours to choose: spot moves within hours, lists within months."""
 # as the EC2 user guide spells them ("Spot Instance quotas", "On-Demand Instance quotas"); codes differ between sources
 ON_DEMAND_QUOTA, SPOT_QUOTA = "Running On-Demand Trn instances", "All Trn Spot Instance Requests"
 PENDING_STATES = {"scheduled", "pending", "assessing", "delayed", "payment-pending"}
-# what a member of an organization is told, whatever its identity may do (hashicorp/terraform-provider-aws#37636)
+# the answer to a member of an organization, whatever its rights (hashicorp/terraform-provider-aws#37636)
 MEMBER_ACCOUNT_TEXT = "Linked account doesn't have access to cost allocation tags"
 
 
 def check_offering(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the zone offers the accelerators' type to this account."""
+    """Check that the zone offers the accelerators' type to this account."""
     capacity, region = context.environment.capacity, context.environment.region
     zone_ids = list_offer_zones(account, capacity.instance_type)
     if capacity.zone in zone_ids:
@@ -39,7 +39,7 @@ def check_offering(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
-    """Hold the vCPUs of all declared nodes against the account's quota, which is looked up by its name."""
+    """Compare the vCPUs of all declared nodes with the account's quota, which is found by its name."""
     capacity, region, service = context.environment.capacity, context.environment.region, "service-quotas"
     if capacity.kind == "capacity-block":
         return Finding("ok", "skipped: a Capacity Block is not launched from a vCPU quota (unproven)")
@@ -58,7 +58,7 @@ def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_reservation(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Hold the Capacity Block or reservation against the file, and against now."""
+    """Compare the Capacity Block or reservation with the file, and with the present time."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation:
         yield Finding("ok", f"{capacity.kind} needs none")
@@ -84,7 +84,7 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
 
 
 def _build_offer_command(context: DoctorContext) -> str:
-    """Return the command that lists what may be bought; empty for a reservation, which is made, not bought."""
+    """Return the command that lists the offers; empty for a reservation, which is made, not bought."""
     capacity = context.environment.capacity
     if capacity.kind != "capacity-block":
         return ""
@@ -93,7 +93,7 @@ def _build_offer_command(context: DoctorContext) -> str:
 
 
 def _compare_purchase(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
-    """Compare what was reserved with what is declared."""
+    """Compare the reserved capacity with the declared one."""
     capacity, total = context.environment.capacity, int(row["TotalInstanceCount"])
     kind = "capacity-block" if row.get("ReservationType") == "capacity-block" else "reservation"
     for path, declared_value, actual_value in (
@@ -126,7 +126,7 @@ def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findin
 
 
 def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
-    """Compare a Capacity Block's window with the declared one and with now; EC2 ends what runs in it."""
+    """Compare a Capacity Block's window with the declared one and with now; EC2 ends instances at the block's end."""
     capacity, starts, ends = context.environment.capacity, row.get("StartDate"), row.get("EndDate")
     if ends is not None and row["State"] in {"active", *PENDING_STATES}:
         remaining, minutes = ends - context.now, int(BLOCK_MARGIN / timedelta(minutes=1))
@@ -148,9 +148,9 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
 
 
 def check_price(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the price of a node-hour is of this purchase, or not old."""
+    """Check that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
-    is_block = capacity.kind == "capacity-block"  # else it is paid by the hour
+    is_block = capacity.kind == "capacity-block"  # any other kind is paid by the hour
     row = read_reservation(account.client("ec2"), context.environment) if is_block else None
     purchase_time = row.get("CreateDate") if row else None
     message = f"{capacity.usd_per_hour:g} USD per node-hour, read on {capacity.usd_per_hour_date}"
@@ -167,7 +167,7 @@ def check_price(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_cost_tag(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the tag by which the budget counts is activated: AWS Billing ignores any other."""
+    """Check that the tag by which the budget counts is activated: AWS Billing ignores any other."""
     tag = budgets.budget_tag_key(context.environment)
     if tag is None:
         return Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
@@ -190,7 +190,7 @@ def check_cost_tag(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the budget is there where somebody must make it by hand, and that it counts the fleet's instances."""
+    """Check that a budget that must be made by hand exists, and that it counts the fleet's instances."""
     environment, name = context.environment, names.budget_name(context.environment)
     is_manual = budgets.needs_manual_budget(environment)
     command = _build_create_budget_command(context) if is_manual else ""
@@ -210,7 +210,7 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def _build_create_budget_command(context: DoctorContext) -> str:
-    """Return the command that makes the budget which Guard makes elsewhere."""
+    """Return the command that makes the budget where Guard cannot make it."""
     environment = context.environment
     topics = {"stop_topic_arn": stop_topic_arn(environment), "people_topic_arn": topic_arn(environment)}
     budget, notifications = budgets.build_budget_request(environment, context.catalogue, **topics).values()

@@ -1,4 +1,4 @@
-"""Group cluster: what EKS offers, what is deployed of it, and what a Fleet update would do to it."""
+"""Group cluster: EKS's offers, the deployed parts, and the effect of a Fleet update on them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command
 from tandem.spec import names
 
-SUPPORT_DAYS = 90  # before its end a minor is told to be ending; ours to choose
+SUPPORT_DAYS = 90  # report the end of a minor's support so many days before; ours to choose
 KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
 NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
 OBSERVE_ACTIONS = ("s3:GetObject", "eks:DescribeNodegroup", "ec2:DescribeInstances")
 
 
 def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that EKS offers the Kubernetes minor, and for how long."""
+    """Check that EKS offers the Kubernetes minor, and for how long."""
     version, call = context.environment.cluster.kubernetes, "DescribeClusterVersions"
     response = account.find("eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=[version])
     rows = response["clusterVersions"] if response and "clusterVersions" in response else []
@@ -46,7 +46,7 @@ def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> I
 
 
 def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that each add-on's version is offered for the minor; say what to write where it is not, or is not pinned."""
+    """Check that EKS offers each add-on's version for the minor; say what to write if not, or if none is pinned."""
     version = context.environment.cluster.kubernetes
     addons = context.catalogue.kubernetes.minors[version].addons
     offered_count, action = 0, "write it, KEY being a source with this day"
@@ -61,7 +61,7 @@ def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Fi
         }
         default = max(
             is_default, key=is_default.__getitem__, default=""
-        )  # what EKS takes by itself, or else the newest
+        )  # the version that EKS takes by default, or else the newest
         lines = f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default}, source: KEY}}'
         if not is_default:
             yield Finding("fail", f"EKS offers no {name} for {version}", "write another cluster.kubernetes", lines)
@@ -76,7 +76,7 @@ def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 
 
 def check_control_plane(context: DoctorContext, account: AccountClients) -> Finding:
-    """Tell whether the cluster is there, is the environment's own, and is what is declared."""
+    """Report whether the cluster exists, is the environment's own, and is as declared."""
     environment, name = context.environment, names.cluster_name(context.environment)
     response = account.find("eks", "DescribeCluster", name, name=name)
     if response is None:
@@ -101,14 +101,14 @@ def _build_foreign_finding(account: AccountClients, resource: str, owner: str | 
 
 
 def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Tell what runs, who has it, and that a Fleet update would take it away."""
+    """Report the running nodes, their owner, and that a Fleet update would take them away."""
     config, name = build_guard_config(context.environment), context.environment.name
     fleet = observe_fleet(account.guard_clients("s3", "eks", "ec2"), config, context.now)
     is_absent = fleet.has_node_group is False and not fleet.instances
     failures = [
         f"{source}: {why}"
         for source, why in fleet.unknown.items()
-        if not (is_absent and "NoSuchBucket" in why)  # before the first deploy there is none, and nothing in it
+        if not (is_absent and "NoSuchBucket" in why)  # before the first deploy there is no bucket
     ]
     if failures:
         action = f"try again; where it is denied, allow {', '.join(OBSERVE_ACTIONS)} to this identity"
@@ -124,7 +124,7 @@ def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Fin
 
 
 def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[Finding]:
-    """Say what EKS does to a raised fleet at an update of the template, whose desired size is always 0."""
+    """Report what EKS does to a raised fleet at an update of the template, whose desired size is always 0."""
     name, node_group = context.environment.name, names.node_group_name(context.environment)
     lease, fence = fleet.live_lease, fleet.fence
     if lease is not None:

@@ -1,4 +1,4 @@
-"""What is examined, and what a check says of it."""
+"""The subject of the checks, and their findings."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
 EXIT_MISMATCH = 2  # the declaration and the account differ, until somebody changes one
-EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or what is needed could not be seen
+EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or a necessary fact could not be read
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class RegistryError(RuntimeError):
-    """A registry could not be asked."""
+    """A registry did not answer."""
 
 
 class MissingImageError(RegistryError):
@@ -30,12 +30,12 @@ class MissingImageError(RegistryError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorContext:
-    """One environment as it is declared.
+    """One environment as declared.
 
     Args:
-        experiments: that it hosts.
+        experiments: on the environment.
         now: by which ages and windows are judged, UTC.
-        resolve_digest: asks a registry for the digest behind `repository:tag` or `repository@sha256:...`; raises
+        resolve_digest: queries a registry for the digest behind `repository:tag` or `repository@sha256:...`; raises
             RegistryError.
     """
 
@@ -56,14 +56,14 @@ class Finding:
     """One sentence of a check.
 
     Args:
-        level: `ok` is as it must be, `warn` stops nothing today, over `fail` a deploy or a raise will stumble,
-            `unknown` could not be seen.
-        message: what is so.
-        action: what to do about it, in one sentence without its full stop; empty where nothing is to be done.
+        level: `ok` is as it must be, `warn` stops nothing today, `fail` breaks a deploy or a raise, `unknown` could not
+            be read.
+        message: the fact.
+        action: what to do, in one sentence without its full stop; empty if nothing.
         command: to type, or lines to write into a file; empty for none.
-        code: the exit code that this line alone asks for: of a `fail` EXIT_MISMATCH or EXIT_EXTERNAL; the runner sets
-            that of the others.
-        group, check: whose it is; the runner sets them.
+        code: the exit code for this line alone: of a `fail` EXIT_MISMATCH or EXIT_EXTERNAL; the runner sets that of the
+            others.
+        group, check: of the finding; the runner sets them.
     """
 
     level: CheckLevel

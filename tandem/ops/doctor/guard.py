@@ -1,6 +1,6 @@
-"""Group guard: whether what ends a fleet knows what it ends, and whether a start will find it ready.
+"""Group guard: whether the guard knows the fleet that it must end, and whether it is ready for a start.
 
-The guard is deployed in stacks of its own, so Fleet may be deployed with what Guard does not know, and by anybody.
+The guard has its own stacks, so anybody may deploy Fleet with settings that Guard does not know.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
 
 
 def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Compare how the nodes are bought as declared, as Fleet is deployed and as Guard knows it."""
+    """Compare the purchase of the nodes in the file, in the deployed Fleet and in Guard."""
     environment, node_group = context.environment, _read_node_group(account)
     name, kind, tags = environment.name, environment.capacity.kind, node_group.get("tags", {})
     group_name, function_name = names.node_group_name(environment), names.guard_function_name(environment, "stop")
@@ -38,7 +38,7 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
     function = account.find("lambda", "GetFunctionConfiguration", where, FunctionName=function_name) or {}
     guard_kind = function.get("Environment", {}).get("Variables", {}).get(CAPACITY_KIND_VARIABLE)
     tag = tags.get(CAPACITY_KIND_TAG)
-    # the node group's tag comes before what the stop function's variable says
+    # the node group's tag comes before the stop function's variable
     is_block = (tag or guard_kind or kind) == "capacity-block"
     effect = "only tells people, because a Capacity Block is prepaid" if is_block else "stops the fleet"
     comparisons = (
@@ -62,7 +62,7 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
 
 
 def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Name what is suspended in the node group's Auto Scaling group: a start needs its launches, a stop its ends."""
+    """Name the suspended processes of the node group's Auto Scaling group: starts need its launches, stops its ends."""
     config = build_guard_config(context.environment)
     rows = (_read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
     clients, service, call, where = account.guard_clients("s3", "autoscaling"), "s3", "GetObject", config.bucket
@@ -90,7 +90,7 @@ def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Ite
 
 
 def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Name the schedules of the guard's group that no lease owns: one may raise the fleet behind every fence."""
+    """Name the schedules of the guard's group that no lease owns: one may raise the fleet behind any fence."""
     config = build_guard_config(context.environment)
     where, lease = f"schedule group {config.schedule_group}", None
     clients = account.guard_clients("s3", "scheduler")
@@ -117,7 +117,7 @@ def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator
 
 
 def _read_node_group(account: AccountClients) -> Mapping[str, Any]:
-    """Return the node group as EKS describes it; empty where there is none."""
+    """Return the node group as EKS describes it; empty if there is none."""
     config = build_guard_config(account.environment)
     parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}
     answer = account.find("eks", "DescribeNodegroup", config.node_group_description, **parameters)

@@ -1,4 +1,4 @@
-"""Groups account and people: who asks, whether the account is ready for a deploy, who may enter, and who is told."""
+"""Groups account and people: the caller, the account's readiness for a deploy, access, and notifications."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
 # requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of their lookup roles
 MIN_BOOTSTRAP_VERSION = 6
-MIN_LOOKUP_VERSION = 8  # an older one has no role to look with, and `cdk diff` takes the deploy role
+MIN_LOOKUP_VERSION = 8  # an older one has no role for lookups, and `cdk diff` takes the deploy role
 RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
 HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}  # enabled in each account
 
 
 def check_placeholders(context: DoctorContext, _: AccountClients) -> Iterator[Finding]:
-    """Find what a copied file still has of the example."""
+    """Find placeholders of the example in a copied file."""
     environment, delivery = context.environment, context.environment.delivery
     host = (urlsplit(delivery.repo_url).hostname or "") if isinstance(delivery, GitopsDelivery) else ""
     is_reserved = any(host == name or host.endswith(f".{name}") for name in RESERVED_HOSTS)
@@ -49,7 +49,7 @@ def check_credentials(context: DoctorContext, account: AccountClients) -> Findin
     try:
         identity = account.ask("sts", "GetCallerIdentity", "credentials")
     except TandemError as error:
-        # tell bad credentials from good ones in a region that is not enabled, where none is accepted
+        # query the home region too: a region that is not enabled accepts no credentials, good or bad
         code, home_region = error_code(error.__cause__), HOME_REGIONS[aws_partition(region)]
         if code in ANSWER_CODES["foreign"] and home_region != region:
             try:
@@ -75,7 +75,7 @@ def _build_enable_command(region: str) -> str:
 
 
 def check_region(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the account may use the region."""
+    """Check that the account may use the region."""
     name, absent = context.environment.region, {"InvalidParameterValue"}
     response = account.find("ec2", "DescribeRegions", name, absent=absent, RegionNames=[name], AllRegions=True)
     if not response or not response["Regions"]:
@@ -87,7 +87,7 @@ def check_region(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the CDK was bootstrapped with the environment's qualifier, and that it is new enough."""
+    """Check that the CDK was bootstrapped with the environment's qualifier, and that the bootstrap is new enough."""
     environment, bootstrap = context.environment, context.environment.bootstrap
     parameter, boundary = version_parameter(environment), bootstrap.permissions_boundary
     command = quote_command(
@@ -108,7 +108,7 @@ def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_boundary(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the permissions boundary exists: a role with one that does not is never made."""
+    """Check that the permissions boundary exists: IAM makes no role with a missing one."""
     if context.environment.bootstrap.permissions_boundary is None:
         return Finding("ok", "none is declared")
     arn = boundary_arn(context.environment)
@@ -118,7 +118,7 @@ def check_boundary(context: DoctorContext, account: AccountClients) -> Finding:
 
 
 def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Tell what is deployed, and what of it stands in the way of the next deploy.
+    """Report the deployed stacks, and which of them block the next deploy.
 
     Source of the states: CloudFormation user guide, "Stack status codes".
     """
@@ -153,7 +153,7 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 
 
 def check_principals(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that every principal of `cluster.access` exists: EKS refuses an access entry for one that does not."""
+    """Check that every principal of `cluster.access` exists: EKS refuses an access entry for a missing one."""
     existing_count = 0
     for arn in dict.fromkeys(list_principals(context.environment)):
         kind, _, path = arn.rpartition(":")[2].partition("/")
@@ -172,7 +172,7 @@ def check_principals(context: DoctorContext, account: AccountClients) -> Iterato
 
 
 def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that who is to be told has confirmed, for one who has not is told nothing."""
+    """Check that every subscriber has confirmed: an unconfirmed one gets no message."""
     subscriptions, topic = context.environment.observability.alarm_subscriptions, topic_arn(context.environment)
     if not subscriptions:
         command = "observability: {alarm_subscriptions: [{protocol: email, endpoint: oncall@example.com}]}"

@@ -1,4 +1,4 @@
-"""Group network: zones and, where they are somebody else's, subnets."""
+"""Group network: zones and, if they are somebody else's, subnets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
     """Return the zone ids of the region that offer a type; types may be hidden from an account.
 
     Raises:
-        ExternalError: EC2 could not be asked.
+        ExternalError: EC2 did not answer.
     """
     call, filters = "DescribeInstanceTypeOfferings", [{"Name": "instance-type", "Values": [instance_type]}]
     parameters = {"LocationType": "availability-zone-id", "Filters": filters}
@@ -29,7 +29,7 @@ def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
 
 
 def check_zones(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that the region has every zone id, for this account."""
+    """Check that the region has every zone id, for this account."""
     region, zone_ids = context.environment.region, list_zone_ids(context.environment)
     rows = {row["ZoneId"]: row for row in account.ask("ec2", "DescribeAvailabilityZones", region)["AvailabilityZones"]}
     missing = [zone for zone in zone_ids if zone not in rows]
@@ -44,7 +44,7 @@ def check_zones(context: DoctorContext, account: AccountClients) -> Iterator[Fin
 
 
 def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that the subnets of an existing network are where the file says."""
+    """Check that the subnets of an existing network are as in the file."""
     network = context.environment.network
     if not isinstance(network, ExistingNetwork):
         yield Finding("ok", "made by the Network stack")
@@ -69,7 +69,7 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
 
 
 def check_system_nodes(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the network's zones offer the small nodes' type: EKS places them in every subnet."""
+    """Check that the network's zones offer the small nodes' type: EKS places them in every subnet."""
     instance_type = context.environment.cluster.system_nodes.instance_type
     offer_zones, zone_ids = list_offer_zones(account, instance_type), list_zone_ids(context.environment)
     missing = [zone for zone in zone_ids if zone not in offer_zones]

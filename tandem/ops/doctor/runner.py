@@ -1,6 +1,6 @@
-"""All checks in their order, made at once, and what their lines come to.
+"""All checks, run at once and reported in their order, and the exit code of their lines.
 
-Invariant: a check's lines stand where the table has it, however long it took; whatever AWS does, a check ends in a
+Invariant: a check's lines are at its place in the table, however long it took. Whatever AWS does, a check ends in a
 line.
 """
 
@@ -28,9 +28,9 @@ class DoctorCheck:
 
     Args:
         id: unique.
-        find: returns or yields what it finds; raises a TandemError where AWS does not tell.
-        mandatory: whether a deploy or a raise goes wrong when its answer is bad, so that not knowing it is a failure.
-        needs_account: whether it asks the account anything.
+        find: returns or yields its findings; raises a TandemError if AWS does not answer.
+        mandatory: whether a bad answer breaks a deploy or a raise, so that an unknown one is a failure.
+        needs_account: whether the check calls the account.
     """
 
     id: str
@@ -77,10 +77,10 @@ CHECKS = (
 def run_checks(
     context: DoctorContext, account: AccountClients, checks: Iterable[DoctorCheck] = CHECKS
 ) -> tuple[Finding, ...]:
-    """Make every check and return what each finds; never raises for AWS.
+    """Run every check and return its findings; never raise for AWS.
 
-    What is asked with credentials that are none, or another account's, says nothing of this one: then nothing more is
-    asked of the account.
+    Without credentials, or with another account's, no answer is about this account: then no other check calls the
+    account.
     """
     remaining = list(checks)
     credentials: tuple[Finding, ...] = ()
@@ -97,10 +97,10 @@ def run_checks(
 
 
 def run_stop_proof(account: AccountClients, log: Callable[[str], None]) -> Finding:
-    """Fire the one-shot stop of an account's environment once, and return what came of it.
+    """Fire the one-shot stop of an account's environment once, and return the result.
 
     Raises:
-        TandemError: as of `prove_one_shot_stop`.
+        TandemError: as for `prove_one_shot_stop`.
     """
     finding = stop_proof.prove_one_shot_stop(account, log=log)
     return _complete_finding(DoctorCheck(stop_proof.PROOF_CHECK, "cluster", lambda *_: iter(())), finding)
@@ -125,9 +125,9 @@ def _complete_finding(check: DoctorCheck, finding: Finding) -> Finding:
 
 
 def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
-    """Return 2 where something declared must change, else 3 where something needed failed or is unknown, else 0.
+    """Return 2 if a declaration must change, else 3 if a necessary check failed or is unknown, else 0.
 
-    With `strict` 1 stands for 0 where any line is not ok.
+    With `strict`, return 1 in place of 0 if any line is not ok.
     """
     lines = tuple(findings)
     codes = {line.code for line in lines} & {EXIT_MISMATCH, EXIT_EXTERNAL}

@@ -1,10 +1,11 @@
-"""The proof of the one-shot stop: fire it once, at a fleet that is at 0, and see that EKS took the call.
+"""The proof of the one-shot stop: fire it once at a fleet of size 0, and check that EKS took the call.
 
-Nobody has recorded how EventBridge Scheduler's universal target spells the members of EKS's request, so the very
-payload of a start is sent once and EKS is asked for the update that came of it. EKS lists a node group's updates; the
-queue of what Scheduler gave up says the contrary. A schedule that is gone says neither.
-Invariant: nothing is raised: the only size that is sent is 0, and only to a node group at 0, ours, without an instance
-and without a lease. Whatever ends the proof, its schedule is deleted, or fires within minutes and deletes itself.
+No source says how EventBridge Scheduler's universal target spells the members of EKS's request. So the payload of a
+start is sent once, and EKS is queried for the resulting update. EKS lists a node group's updates; a letter in the queue
+of Scheduler's failed calls proves the contrary. A schedule that is gone proves neither.
+Invariant: nothing is raised: the only size that is sent is 0, and only to a node group at 0 that is ours, without an
+instance and without a lease. However the proof ends, its schedule is deleted, or fires within minutes and deletes
+itself.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from tandem.ops.guard_config import build_guard_config
 from tandem.ops.people.policy_targets import PROOF_NAME_PREFIX
 from tandem.shell_command import build_cdk_command, build_tandem_command
 
-START_DELAY_S = 60.0  # from now to the moment for which it is set
-# Scheduler calls within 60 s of that moment, tries again for as long, and its letter takes a moment to be seen
+START_DELAY_S = 60.0  # from now to the moment of the schedule
+# Scheduler calls within 60 s of that moment and retries for as long; its letter takes a moment to appear
 RESULT_TIMEOUT_S = 180.0
 POLL_INTERVAL_S = 5.0
-# the least that Scheduler takes as the age; a lease's one-shot stop is tried for an hour
+# the minimum age for Scheduler; a lease's one-shot stop is retried for an hour
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 60, "MaximumRetryAttempts": 2}
-VISIBILITY_TIMEOUT_S = 20  # other letters, while ours is searched among them
+VISIBILITY_TIMEOUT_S = 20  # for other letters, while ours is searched among them
 MAX_RECEIVES = 100
 RETRYABLE_CODES = {
     *ANSWER_CODES["busy"],
@@ -48,11 +49,11 @@ def prove_one_shot_stop(account: AccountClients, *, log: Callable[[str], None]) 
 
     Args:
         account: of the environment.
-        log: told what is waited for.
+        log: takes the events that are waited for.
 
     Raises:
-        InputError: somebody has the fleet, or may have it, or there is none; nothing was made.
-        ExternalError: AWS could not be asked; nothing was made.
+        InputError: somebody uses the fleet, or may use it, or there is none; nothing was made.
+        ExternalError: AWS did not answer; nothing was made.
     """
     proof = _StopProof(account)
     try:
@@ -69,7 +70,7 @@ def prove_one_shot_stop(account: AccountClients, *, log: Callable[[str], None]) 
 
 
 class _StopProof:
-    """One schedule, and what came of it; nothing is made before the fleet was seen to be idle."""
+    """One schedule and its result; nothing is made before the fleet was seen to be idle."""
 
     def __init__(self, account: AccountClients) -> None:
         self.account, self.config = account, build_guard_config(account.environment)
@@ -79,15 +80,15 @@ class _StopProof:
         self.fire_time = (datetime.now(tz=UTC) + timedelta(seconds=START_DELAY_S)).replace(microsecond=0)
         self.name = f"{PROOF_NAME_PREFIX}{self.fire_time:%Y%m%d%H%M%S}-{secrets.token_hex(3)}"
         self.where = f"schedule {self.config.schedule_group}/{self.name}"
-        self.last_problem = ""  # why the last look saw nothing
+        self.last_problem = ""  # why the last look found no result
 
     def _observe_fleet(self) -> FleetState:
         return observe_fleet(self.account.guard_clients("s3", "eks", "ec2"), self.config, datetime.now(tz=UTC))
 
     def _require_idle_fleet(self) -> FleetState:
-        """Look at the fleet, and return the look where nobody has it or could have it.
+        """Look at the fleet, and return the look if nobody uses the fleet or could use it.
 
-        A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
+        A fence forbids no proof: behind it nobody may raise. An object that cannot be parsed may be a lease.
         """
         name, fleet = self.account.name, self._observe_fleet()
         change = "see tandem doctor, then try again"
@@ -107,7 +108,7 @@ class _StopProof:
         return set(self.account.list_rows("eks", "ListUpdates", "updateIds", where, **self.group_flags))
 
     def create_schedule(self) -> Finding | None:
-        """Create the schedule; return why Scheduler does not take it."""
+        """Create the schedule; return why Scheduler refuses it."""
         times: dict[str, Any] = dict.fromkeys(("created", "deadline"), self.fire_time)
         names: dict[str, Any] = {"run": PROOF_CHECK, "who": "tandem doctor", "schedule": self.name}
         lease = Lease(experiment=None, node_label={}, beats=False, nodes=0, **times, **names)
@@ -133,7 +134,7 @@ class _StopProof:
         return None
 
     def delete_schedule(self) -> str:
-        """Delete the schedule, whether it was made or not; return why it may still be there."""
+        """Delete the schedule, whether it exists or not; return why it may still exist."""
         parameters = {"Name": self.name, "GroupName": self.config.schedule_group}
         try:
             self.account.find("scheduler", "DeleteSchedule", self.where, **parameters)
@@ -142,7 +143,7 @@ class _StopProof:
         return ""
 
     def watch(self, log: Callable[[str], None]) -> Finding:
-        """Wait until EKS has the update or the queue has the letter, or for as long as either may take."""
+        """Wait until EKS has the update or the queue has the letter, or for the longest time that either may take."""
         log(f"{self.name} fires at {self.fire_time:%H:%M:%S} UTC or within a minute; waiting")
         end_s = time.monotonic() + START_DELAY_S + RESULT_TIMEOUT_S
         while True:
@@ -180,7 +181,7 @@ class _StopProof:
         return Finding("ok", message)
 
     def _list_new_updates(self) -> Iterator[dict[str, Any]]:
-        """Yield updates to 0 that are no older than the moment for which the schedule was set."""
+        """Yield updates to 0 that are no older than the moment of the schedule."""
         where = self.config.node_group_description
         for update_id in sorted(self._list_update_ids() - self.known_update_ids):
             flags = {"updateId": update_id, **self.group_flags}
@@ -196,7 +197,7 @@ class _StopProof:
         return len({fence and fence.at for fence in fences}) > 1 or bool(final_fleet.unknown)
 
     def _take_letter(self) -> dict[str, str] | None:
-        """Search the queue for this schedule's letter, take it out, for it has been read then; return its attributes.
+        """Search the queue for this schedule's letter, remove the letter and return its attributes.
 
         Source: EventBridge Scheduler user guide, "Configuring a dead-letter queue".
         """

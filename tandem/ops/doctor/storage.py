@@ -22,7 +22,7 @@ REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
 
 
 def check_bucket(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Tell a bucket's name that is free from one that is ours and one that is somebody else's."""
+    """Report whether a bucket's name is free, ours or somebody else's."""
     environment = context.environment
     yield _judge_bucket(context, account, names.bucket_name(environment))
     if environment.artifacts.existing_bucket is None:
@@ -56,7 +56,7 @@ def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) ->
 
 
 def _judge_denied_bucket(account: AccountClients, name: str, error: AccessDeniedError) -> Finding:
-    """Tell somebody else's bucket from one of ours that may not be seen: S3 answers 403 for both."""
+    """Report whether a denied bucket is somebody else's or ours without a right to see it: S3 answers 403 for both."""
     rows = account.list_rows("s3", "ListBuckets", "Buckets", f"s3://{name}", Prefix=name)
     if any(row["Name"] == name for row in rows):
         return Finding("unknown", f"{name} is ours, but may not be looked at ({error.problem})", error.change)
@@ -66,7 +66,7 @@ def _judge_denied_bucket(account: AccountClients, name: str, error: AccessDenied
 
 
 def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that the bucket's customer key is there and may be used; without one S3's own keys need nobody's right."""
+    """Check that the bucket's customer key exists and may be used; S3's own keys need no right."""
     key = context.environment.artifacts.kms_key_arn
     if key is None:
         return Finding("ok", "S3's own keys encrypt the bucket")
@@ -80,7 +80,7 @@ def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding
 
 
 def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that every image and chart can be had where it will be pulled from, as this machine reaches it."""
+    """Check that every image and chart can be pulled from its source, as far as this machine reaches it."""
     uses = list_image_uses(context.environment, context.experiments, context.catalogue)
     available_count = 0
     for host, group in groupby(sorted(uses, key=_read_host), _read_host):
@@ -88,7 +88,7 @@ def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Fi
         for number, use in enumerate(host_uses):
             try:
                 finding = _check_image(context, account, use)
-            except RegistryError as error:  # asked no more
+            except RegistryError as error:  # try this registry no more
                 count_text = f"{len(host_uses) - number} of {len(uses)} images and charts"
                 command = quote_command(*INSPECT_WORDS, _build_image_reference(use))
                 message = f"{host} did not answer for {count_text}: {error}"
@@ -114,7 +114,7 @@ def _build_image_reference(use: ImageUse) -> str:
 
 
 def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse) -> Finding | None:
-    """Ask for one image; in an ECR registry a pull-through cache has an image only after its first pull.
+    """Check one image; in an ECR registry a pull-through cache has an image only after its first pull.
 
     Raises:
         RegistryError: a public registry does not answer.
@@ -142,7 +142,7 @@ def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse)
 
 
 def check_own_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """See that the images of this checkout were built in the account."""
+    """Check that the images of this checkout were built in the account."""
     environment = context.environment
     for image in PROJECT_IMAGES:
         repository, tag = names.repository_name(environment, image.name), image.tag()
@@ -157,7 +157,7 @@ def check_own_images(context: DoctorContext, account: AccountClients) -> Iterato
 
 
 def check_token(context: DoctorContext, account: AccountClients) -> Finding:
-    """See that gated models have a token: that its secret is there, never what is in it."""
+    """Check that gated models have a token: that its secret exists, without reading it."""
     secret, words = context.environment.hub.token_secret, f"--region {context.environment.region}"
     gated_models = ", ".join(model.id for model in context.list_models() if model.gated.value)
     if secret is None and not gated_models:

@@ -1,8 +1,8 @@
-"""What Kubernetes lets operator, engineer and viewer do in a cluster, and the runner: one row a right.
+"""Kubernetes rights of operator, engineer, viewer and the runner in a cluster: one row a right.
 
-Invariant: nothing is allowed but these rows; charts/people.py and charts/runner.py render them as RBAC, docs/people.md
-shows them, and what nobody may, and a test evaluates every verb on every resource against the page. An admin has EKS's
-own cluster-admin policy instead.
+Invariant: only these rows are allowed. charts/people.py and charts/runner.py render them as RBAC; docs/people.md shows
+them, and the rights that nobody has. A test evaluates every verb on every resource against the page. An admin has EKS's
+cluster-admin policy instead.
 
 Source of groups, resources and subresources: the Kubernetes API reference, 1.36.
 """
@@ -15,10 +15,10 @@ from typing import Literal
 ClusterKind = Literal["viewer", "engineer", "operator"]
 CLUSTER_KINDS: tuple[ClusterKind, ...] = ("viewer", "engineer", "operator")
 NamespaceScope = Literal["everywhere", "experiments"]
-"""All namespaces and what is in none; or the namespaces of the experiments alone."""
+"""All namespaces and cluster-wide objects; or the namespaces of the experiments alone."""
 
-DELIVERY_GROUP = "tandem-delivery"  # of the function with which CloudFormation applies manifests
-RUNNER_NAMESPACE = "runner-system"  # of the program that starts Jobs for people; nobody but an admin enters it
+DELIVERY_GROUP = "tandem-delivery"  # of the function that applies manifests for CloudFormation
+RUNNER_NAMESPACE = "runner-system"  # of the program that starts Jobs for people; only an admin enters it
 RUNNER_ACCOUNT = "runner"
 
 
@@ -27,11 +27,11 @@ class ClusterRight:
     """Some verbs on some resources of one API group.
 
     Args:
-        kinds: who has it; each kind has what the kinds before it have; none: the runner alone.
-        scope: where.
-        group: of the API, "" the core.
-        resources: with their subresource after a slash.
-        reason: who needs it, and the page that says so.
+        kinds: that have the right; each kind has the rights of the kinds before it; none: the runner alone.
+        scope: of the right.
+        group: of the API, "" for the core.
+        resources: with a slash before their subresource.
+        reason: the person who needs the right, and the page that says so.
     """
 
     kinds: tuple[ClusterKind, ...]

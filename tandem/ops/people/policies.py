@@ -1,6 +1,6 @@
-"""The IAM policy of each kind and of the runner, as one document: rights on the same place stand in one statement.
+"""The IAM policy of each kind and of the runner, as one document: one statement for all rights on the same target.
 
-Places with the same actions and the same condition share a statement too.
+Targets with the same actions and the same condition share a statement too.
 
 Invariant: the same environment gives the same documents; no action is a wildcard.
 """
@@ -16,16 +16,16 @@ from tandem.ops.people.rights import RIGHTS, RUNNER_RIGHTS, group_rights, list_r
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
-MAX_POLICY_CHARACTERS = 6144  # of a managed policy, white space not counted: IAM user guide, "IAM and AWS STS quotas"
+MAX_POLICY_CHARACTERS = 6144  # of a managed policy, without white space: IAM user guide, "IAM and AWS STS quotas"
 
 
 def build_policy(environment: Environment, kind: PeopleKind) -> dict[str, Any]:
-    """Return the policy of one kind: what the kinds before it have not."""
+    """Return the policy of one kind: the rights that the kinds before it lack."""
     return _build_document(environment, list_rights(kind))
 
 
 def build_command_policy(environment: Environment, *commands: str) -> dict[str, Any]:
-    """Return the policy that allows what commands need, and nothing else."""
+    """Return the policy that allows the calls of commands, and nothing else."""
     return _build_document(environment, group_rights(right for right in RIGHTS if right.need in commands))
 
 

@@ -1,6 +1,6 @@
-"""On what a right is given: ARNs of one environment, and the conditions next to them.
+"""Targets of rights: ARNs of one environment, and their conditions.
 
-Invariant: every ARN is literal, and names this environment, or an id that AWS alone chooses behind a name or a tag of
+Invariant: every ARN is literal, and names this environment, or an id that only AWS chooses after a name or a tag of
 this environment. `*` stands alone only in the two places that say so, for actions that take no narrower resource.
 
 Source: Service Authorization Reference, resource types of each service and its condition keys.
@@ -23,16 +23,16 @@ from tandem.spec.images import PRIVATE_ECR
 from tandem.spec.project_image import PROJECT_IMAGES
 
 PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease's with `stop-`
-# CDK guide, "Bootstrap template": what the CLI takes on to deploy without images of its own
+# CDK guide, "Bootstrap template": roles that the CLI assumes to deploy without images of its own
 BOOTSTRAP_ROLES = ("deploy-role", "file-publishing-role", "lookup-role")
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyTarget:
-    """What a statement's Resource and Condition say.
+    """Resource and Condition of a statement.
 
     Args:
-        arns: empty where the environment declares no such thing: then the right is left out.
+        arns: empty if the environment declares no such thing: then the right is left out.
     """
 
     arns: tuple[str, ...]
@@ -40,7 +40,7 @@ class PolicyTarget:
 
 
 def build_targets(environment: Environment) -> dict[str, PolicyTarget]:
-    """Return every place of an environment, by its name in `RIGHTS`."""
+    """Return every target of an environment, by its name in `RIGHTS`."""
     arns = {
         **{name: ["*"] for name in ("everywhere", "the world", "mirrors", "own metrics")},
         **_list_cluster_arns(environment),
@@ -52,7 +52,7 @@ def build_targets(environment: Environment) -> dict[str, PolicyTarget]:
 
 
 def _build_conditions(environment: Environment) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return the condition of each place that has one."""
+    """Return the condition of each target that has one."""
     region, cluster = environment.region, names.cluster_name(environment)
     matches = map(PRIVATE_ECR.match, environment.registry_mirrors.values())
     mirrors = {match["region"] for match in matches if match}
@@ -68,7 +68,7 @@ def _build_conditions(environment: Environment) -> dict[str, dict[str, dict[str,
     metrics = [names.bench_namespace(environment), names.simulation_namespace(environment)]
     equalities: dict[str, dict[str, Any]] = {
         "everywhere": {"aws:RequestedRegion": region},
-        # "the world" has one endpoint for all regions: the region of a request says nothing of it
+        # "the world" has one endpoint for all regions: a request's region means nothing there
         "mirrors": {"aws:RequestedRegion": sorted({region, *mirrors}) if mirrors else region},
         "own metrics": {"cloudwatch:namespace": metrics},
         "topic's key": {"kms:ViaService": [f"{service}.{region}.amazonaws.com" for service in ("sns", "sqs")]},
@@ -77,7 +77,7 @@ def _build_conditions(environment: Environment) -> dict[str, dict[str, dict[str,
         **{name: {f"aws:ResourceTag/{key}": tags[key] for key in tags} for name, tags in owner_tags.items()},
     }
     conditions = {name: {"StringEquals": equality} for name, equality in equalities.items()}
-    # no ARN of a key is known before its deploy; its alias is
+    # the ARN of a key is unknown before its deploy; its alias is known
     conditions["topic's key"]["ForAnyValue:StringEquals"] = {"kms:ResourceAliases": f"alias/{cluster}-guard"}
     return conditions
 
@@ -90,7 +90,7 @@ def _list_cluster_arns(environment: Environment) -> dict[str, Iterable[str]]:
 
     cluster, group = names.cluster_name(environment), names.node_group_name(environment)
     stop, reap = names.guard_function_name(environment, "stop"), names.guard_function_name(environment, "reap")
-    log_groups = (  # from which the runbook reads
+    log_groups = (  # for the runbook
         names.function_log_group_name(environment, "stop"),
         names.function_log_group_name(environment, "reap"),
         names.container_log_group_name(environment, "application"),
@@ -123,7 +123,7 @@ def _list_cluster_arns(environment: Environment) -> dict[str, Iterable[str]]:
 
 
 def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
-    """Return the ARNs of the bucket, what stands in it, and images."""
+    """Return the ARNs of the bucket, its contents, and images."""
     prefix = object_prefix(environment)
 
     def bucket_arns(*keys: str) -> list[str]:
@@ -132,10 +132,10 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     key_arn, existing_bucket = environment.artifacts.kms_key_arn, environment.artifacts.existing_bucket
     log_bucket = [] if existing_bucket else [build_bucket_arn(environment, bucket=names.log_bucket_name(environment))]
     repositories = [names.repository_name(environment, image.name) for image in PROJECT_IMAGES]
-    if environment.registry_mirrors:  # an image behind a mirror may lie in any repository of the account
+    if environment.registry_mirrors:  # an image behind a mirror may be in any repository of the account
         repositories = ["*"]
     guard_keys = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
-    run_keys = ("requests/*", "runs/*", "runner.json")  # as tandem/run/run_keys.py has them
+    run_keys = ("requests/*", "runs/*", "runner.json")  # as in tandem/run/run_keys.py
     return {
         "bucket": [build_bucket_arn(environment)],
         "bucket's key": [key_arn] if key_arn else [],
@@ -146,8 +146,8 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
         "leases": bucket_arns(f"{prefix}{POINTER_KEY}", f"{prefix}{lease_key('*')}"),
         "models and artifacts": bucket_arns("models/*", "artifacts/*"),
         "runs": bucket_arns(*(f"{prefix}{key}" for key in run_keys)),
-        # IAM puts the caller's own id in place of this variable (IAM user guide, "IAM policy elements: Variables and
-        # tags"): so the key of a request says who wrote it
+        # IAM replaces this variable by the caller's id (IAM user guide, "IAM policy elements: Variables and tags"), so
+        # the key of a request says who wrote it
         "own requests": bucket_arns(f"{prefix}requests/${{aws:userid}}/*"),
         "journal": bucket_arns(*(f"{prefix}{key}" for key in ("requests/*.answer.json", "runs/*", "runner.json"))),
         **{name: bucket_arns(f"{name}/*") for name in ("artifacts", "models", "results")},
@@ -157,7 +157,7 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
 
 
 def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
-    """Return the ARNs of stacks, and of what the account has for more than one environment."""
+    """Return the ARNs of stacks, and of resources that the account has for more than one environment."""
     qualifier, name, secret = environment.bootstrap.qualifier, environment.name, environment.hub.token_secret
     stacks = [
         build_arn(environment, "cloudformation", f"stack/{names.stack_name(environment, kind)}/*")
@@ -168,7 +168,7 @@ def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
         "principals": sorted({arn for arn in list_principals(environment) if ":role/" in arn}),
         "users": sorted({arn for arn in list_principals(environment) if ":user/" in arn}),
         "boundary": [boundary_arn(environment)] if environment.bootstrap.permissions_boundary else [],
-        # Secrets Manager puts six characters of its own behind a name
+        # Secrets Manager appends six random characters to a name
         "secret": [build_arn(environment, "secretsmanager", f"secret:{secret}-??????")] if secret else [],
         "bootstrap version": [build_arn(environment, "ssm", f"parameter{version_parameter(environment)}")],
         "stacks": stacks,
@@ -192,7 +192,7 @@ def list_principals(environment: Environment) -> tuple[str, ...]:
 
 
 def version_parameter(environment: Environment) -> str:
-    """Return the SSM parameter in which a bootstrap keeps its version (CDK guide, "Bootstrap template")."""
+    """Return the SSM parameter with the version of a bootstrap (CDK guide, "Bootstrap template")."""
     return f"/cdk-bootstrap/{environment.bootstrap.qualifier}/version"
 
 

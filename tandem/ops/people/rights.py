@@ -1,7 +1,7 @@
-"""Who may do what: one table of needs with their calls of AWS and the places of these; policies and page follow.
+"""Rights of people: one table of needs with their AWS calls and targets; policies and page follow from it.
 
-Invariant: a right is there because a command makes its call, because AWS asks it beside a call, or because a page sends
-people to it. Tests hold the calls against what the programs say and against what was recorded of them.
+Invariant: a right exists because a command makes its call, because AWS requires it in addition to a call, or because a
+page sends people to it. Tests compare the calls with the programs and with recorded calls.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from tandem.ops.faults import AwsCall, list_calls
 from tandem.spec.names import PEOPLE, PeopleKind
 
 PIPELINE: PeopleKind = "pipeline"
-# an action on the first place needs no statement where the same people have it on the second
+# an action on the first target needs no statement if the same people have it on the second
 WIDER_TARGETS = {"stop function": "functions", "proofs": "schedules"}
 TargetRows = Mapping[str, str]
 
 
 class IamRight(NamedTuple):
-    """One action on one place.
+    """One action on one target.
 
     Args:
-        kind: who has it; of people the kinds after it too; None: the runner.
-        need: the command, or what a page sends people to do.
-        target: the place's name in `build_targets`.
+        kind: that has the right; the kinds of people after it have it too; None: the runner.
+        need: the command, or the task on a page.
+        target: its name in `build_targets`.
         action: as IAM spells it; empty for a call that needs no right.
-        call: None for what AWS asks next to a call, and for what a page needs.
+        call: None for an action that AWS requires in addition to a call, and for the need of a page.
     """
 
     kind: PeopleKind | None
@@ -39,7 +39,7 @@ class IamRight(NamedTuple):
 
 
 def _join_rows(*mappings: TargetRows) -> TargetRows:
-    """Return the rows of several; what they say of the same place, one after the other."""
+    """Return the rows of several mappings; rows of the same target are joined."""
     targets = dict.fromkeys(target for rows in mappings for target in rows)
     return {target: ", ".join(rows[target] for rows in mappings if target in rows) for target in targets}
 
@@ -50,7 +50,7 @@ _OBSERVE = {
     "node group": "eks DescribeNodegroup",
 }
 _READ = {
-    # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
+    # without a prefix: people without ListBucket get the same answer for a missing object as for a forbidden one
     "buckets": "s3 ListObjectsV2",
     "models and artifacts": "s3 GetObject HeadObject",
     "bucket": "s3 ListMultipartUploads",
@@ -71,7 +71,7 @@ _RAISE = _join_rows(
         "everywhere": _DESCRIBE_FLEET,
         "budgets": _BUDGET,
         "functions": "lambda GetFunctionConfiguration",
-        "fence": "s3 PutObject",  # whose launches a stop suspended is forgotten once they are resumed
+        "fence": "s3 PutObject",  # a start that resumed launches removes their suspension from it
         "bucket's key": "kms:GenerateDataKey",
         "schedules": "scheduler CreateSchedule GetSchedule DeleteSchedule",
         "scheduler role": "iam:PassRole",
@@ -125,7 +125,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "runs": _RUNS,
         "runs show": _RUNS,
         "runs follow": _RUNS,
-        # for those who may not size a node group: IAM knows one action for every size, the function knows 0 alone
+        # for people who may not size a node group: IAM has one action for every size, the function knows only 0
         "stop by the function": _join_rows(
             _OBSERVE,
             {
@@ -166,7 +166,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 "cluster": "eks DescribeCluster",
                 "fence": "s3 PutObject",
                 "accelerators": "ec2 TerminateInstances",
-                # a stop suspends launches where EKS does not follow, a start resumes them
+                # a stop suspends launches if EKS does not follow, a start resumes them
                 "Auto Scaling groups": "autoscaling SuspendProcesses UpdateAutoScalingGroup",
             },
         ),
@@ -176,7 +176,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         ),
         "relabel by the runner": _RELABEL,
         "start": _join_rows(_RAISE, {"everywhere": "ec2 DescribeCapacityReservations"}),
-        # raises nothing itself: it looks at fleet, stops and bucket, and asks the runner
+        # raises nothing itself: it looks at fleet, stops and bucket, and sends a request to the runner
         "run": _join_rows(
             _OBSERVE,
             _RUNS,
@@ -192,7 +192,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 "budgets": _BUDGET,
                 "functions": "lambda GetFunctionConfiguration",
             },
-            # those of doctor's checks that hold for a run
+            # the checks of doctor that apply to a run
             {
                 "stacks": "cloudformation DescribeStacks",
                 "images": "ecr DescribeImages",
@@ -205,7 +205,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "destroy": _join_rows(
             _OBSERVE,
             {
-                # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
+                # without a name: the tags of all show whose a stack is, and which neighbours' names begin alike
                 "everywhere": (
                     "cloudformation DescribeStacks, logs DescribeLogGroups, ec2 DescribeNetworkInterfaces "
                     "DescribeVolumes DescribeSnapshots DescribeNatGateways DescribeAddresses DescribeVpcEndpoints "
@@ -268,10 +268,10 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         },
     },
 }
-"""The first kind that may, a command or what a page sends people to do, a place, and what is asked there.
+"""The first kind with the right, a command or a task on a page, a target, and the calls there.
 
-Commas part services; `kms:Decrypt` is no call but an action that AWS asks next to one, or that a page needs. Of
-`doctor --prove-stop` and `destroy what is protected` stands what they ask next to `doctor` and `destroy`.
+Commas separate services; `kms:Decrypt` is no call but an action that AWS requires in addition to one, or that a page
+needs. `doctor --prove-stop` and `destroy what is protected` list only calls in addition to `doctor` and `destroy`.
 """
 
 
@@ -303,23 +303,23 @@ _RUNNER_ROWS = _join_rows(
     },
 )
 RUNNER_RIGHTS = tuple(_iterate_rights(None, "the runner", _RUNNER_ROWS))
-"""What the runner's role may: what a raise, a relabel and a normal end call; and requests, journals, results."""
+"""Rights of the runner's role: the calls of a raise, a relabel and a normal end; and requests, journals, results."""
 
 COMMANDS = tuple(dict.fromkeys(right.need for right in RIGHTS if not right.need.endswith(".md")))
 
 
 def list_command_calls(*commands: str) -> frozenset[AwsCall]:
-    """Return every call of AWS that commands make."""
+    """Return every AWS call of some commands."""
     return frozenset(right.call for right in RIGHTS if right.call and right.need in commands)
 
 
 def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
-    """Return whose policies somebody of a kind has, the own last; the pipeline is the last of PEOPLE."""
+    """Return the kinds whose policies a person of a kind has, the own last; the pipeline is the last of PEOPLE."""
     return (PIPELINE,) if kind == PIPELINE else PEOPLE[: PEOPLE.index(kind) + 1]
 
 
 def list_rights(kind: PeopleKind) -> dict[str, list[str]]:
-    """Return what one kind's own policy allows, and no kind's before it: place to actions."""
+    """Return the rights of one kind's own policy, without those of the kinds before it: target to actions."""
     before = {(right.target, right.action) for right in RIGHTS if right.kind in list_policy_kinds(kind)[:-1]}
     own = [right for right in RIGHTS if right.kind == kind]
     held = before | {(right.target, right.action) for right in own}
@@ -331,18 +331,18 @@ def list_rights(kind: PeopleKind) -> dict[str, list[str]]:
 
 
 def group_rights(rights: Iterable[IamRight]) -> dict[str, list[str]]:
-    """Return the actions of rights by their place, in alphabetical order."""
+    """Return the actions of rights by their target, in alphabetical order."""
     pairs = sorted({(right.target, right.action) for right in rights if right.action})
     return {target: [action for _, action in rows] for target, rows in groupby(pairs, itemgetter(0))}
 
 
 def list_needs(target: str, actions: Collection[str]) -> list[str]:
-    """Return the commands, and what pages send people to do, that need any of the actions on a place."""
+    """Return the commands, and the tasks on pages, that need any of the actions on a target."""
     return list(dict.fromkeys(right.need for right in RIGHTS if right.target == target and right.action in actions))
 
 
 def can_run_command(kind: PeopleKind, command: str) -> bool:
-    """Return whether somebody of a kind has every right that a command needs."""
+    """Return whether a person of a kind has every right that a command needs."""
     return any(command in NEEDS[holder] for holder in list_policy_kinds(kind))
 
 
@@ -378,7 +378,7 @@ TARGET_REASONS = {
     for targets, _, reason in (row.partition(": ") for row in _REASON_ROWS)
     for target in targets.split(", ")
 }
-"""Why a place has a wildcard; one without has none."""
+"""Why a target has a wildcard; one without a reason has none."""
 
 WILDCARD_REASONS = {
     "cloudformation:DescribeStacks": "destroy asks without a name, which lists all stacks and is no stack's ARN",
@@ -386,4 +386,4 @@ WILDCARD_REASONS = {
     "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not",
     "cloudwatch:PutMetricData": "its resource is a dataset, which plain metrics are not",
 }
-"""Actions that take a resource by the reference, and `*` all the same."""
+"""Actions that take a resource by the reference, and still get `*`."""
