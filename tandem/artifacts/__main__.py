@@ -1,7 +1,7 @@
 """`python -m tandem.artifacts COMMAND`: parse, call, log.
 
 Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do; a process that
-is told to stop lets go of the lease it holds.
+gets SIGTERM releases its lease.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NoReturn
 from tandem.artifacts.driver.log import log_event
 from tandem.errors import INTERRUPT_EXIT_CODE, TandemError
 
-# command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
+# command -> help text; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
     "stage": "bring one model snapshot from a hub or a folder into the bucket",
     "fetch": "before a compile: bring the staged models to local disk, or say that the artifact is there",
@@ -29,16 +29,16 @@ COMMANDS = {
     "collect": "delete what nobody uses and is old",
     "adopt": "take in an artifact that was compiled elsewhere",
 }
-# where the name is not the command's
+# modules whose name differs from the command
 MODULES = {"compile": "driver.attempts", "keep": "upload_results", "collect": "gc", "adopt": "artifact_import"}
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"
-SIGNAL_EXIT_BASE = 128  # plus its number, as shells tell it
+SIGNAL_EXIT_BASE = 128  # plus the signal's number, as in shells
 RETRY_ADVICE = "run the same command again: what was finished is kept"
 
 
 class TerminationSignal(BaseException):
-    """The process got SIGTERM; no error, and nothing that handles errors may catch it."""
+    """SIGTERM arrived; no error, so no handler of errors may catch this."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,11 +48,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
         command_parser = subparsers.add_parser(name, help=summary, description=summary, epilog=EPILOG)
-        if name in arguments[:1]:  # a pod waits for no other's imports
+        if name in arguments[:1]:  # import only this command's module
             module = import_module(f"tandem.artifacts.{MODULES.get(name, name)}")
             module.add_arguments(command_parser)
     options = parser.parse_args(arguments)
-    if "AWS_REGION" in os.environ:  # what pods are given, as everywhere on AWS; boto3 itself reads the other name only
+    if "AWS_REGION" in os.environ:  # AWS sets this name in pods; boto3 reads only the other name
         os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:
         exit_code = int(module.run(options))
@@ -65,18 +65,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TerminationSignal:
         exit_code = SIGNAL_EXIT_BASE + signal.SIGTERM
         log_event("told to stop (SIGTERM)", level="warning", change=RETRY_ADVICE, exit_code=exit_code)
-    except BrokenPipeError:  # whoever read the lines is gone
+    except BrokenPipeError:  # the reader of the lines is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SIGNAL_EXIT_BASE + signal.SIGPIPE
     return exit_code
 
 
 def _raise_termination(signal_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal_number, signal.SIG_IGN)  # once is enough: what is under way now lets go of what is held
+    signal.signal(signal_number, signal.SIG_IGN)  # one signal is enough: the cleanup now releases the lease
     raise TerminationSignal
 
 
 if __name__ == "__main__":
-    # a container's first process ignores a signal that it has no handler for
+    # a container's first process ignores a signal without a handler
     signal.signal(signal.SIGTERM, _raise_termination)
     sys.exit(main())

@@ -1,8 +1,7 @@
-"""`admit`: before a server starts, hold the stored artifact against what the Deployment renders; then make it local.
+"""`admit`: before a server starts, compare the stored artifact with the rendered Deployment; then make it local.
 
-Invariant: a server finds its artifact under `current` only when every field of the key agrees and every file has
-its size, and, where it was copied, its SHA-256; a copy that was cut off is never found there. No network, no AWS:
-it reads mounts alone.
+Invariant: a server finds its artifact under `current` only if every field of the key agrees and every file has its
+size and, if copied, its SHA-256; a cut-off copy is never found there. No network, no AWS: `admit` only reads mounts.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from tandem.artifacts.job_env import parse_model_references, read_artifact_key, 
 from tandem.errors import ExternalError, StaleError, convert_os_errors
 from tandem.spec.artifact_key import ArtifactKey
 
-CURRENT_NAME = "current"  # what every runtime is told (tandem.spec.names.ARTIFACT_FOLDER)
-INCOMING_NAME = ".incoming"  # a copy on its way, with the digest of its manifest
-ADMISSION_MARK = ".admitted"  # next to `current`: the manifest that it was copied by
+CURRENT_NAME = "current"  # every runtime gets this path (tandem.spec.names.ARTIFACT_FOLDER)
+INCOMING_NAME = ".incoming"  # an unfinished copy, plus the digest of its manifest
+ADMISSION_MARK = ".admitted"  # next to `current`: digest of the copy's manifest
 COPY_THREADS = 4
-READ_BYTES = 4 << 20  # bytes; so a copy takes THREADS times this in memory, whatever the sizes
+READ_BYTES = 4 << 20  # bytes; so a copy takes COPY_THREADS times this in memory, for files of any size
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,11 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Admit the server or say why not; the exit code.
+    """Admit the server or raise the reason; return the exit code.
 
     Raises:
         InputError: a variable is malformed, or a manifest cannot be read by this release.
-        StaleError: artifact or model is missing, differs from what is asked, or is not whole.
+        StaleError: artifact or model is missing, differs from the Deployment, or is not whole.
         ExternalError: a mount cannot be read, or the local disk is full.
     """
     key, models, command = read_artifact_key(), parse_model_references(options.model), read_compile_command()
@@ -85,9 +84,9 @@ def _read_manifest(folder: Path, problem: str, change: str) -> sets.Manifest:
 
 
 def _require_config(source: Path, key: ArtifactKey, manifest: sets.Manifest) -> None:
-    """Hold the runtime's own record of its settings against the key: the manifest's fields are what was asked for.
+    """Compare the runtime's record of its settings with the key: the manifest's fields only show the request.
 
-    What a person took the artifact in in spite of (tandem/artifacts/artifact_import.py) is a warning.
+    A fault that a person accepted at import (tandem/artifacts/artifact_import.py) is a warning.
     """
     with _translate_mount_errors(source / CONFIG):
         config = read_config(source)
@@ -99,7 +98,7 @@ def _require_config(source: Path, key: ArtifactKey, manifest: sets.Manifest) -> 
 
 
 def _refuse_faults(lines: Sequence[str], where: Path) -> None:
-    """Name every fault, one a line."""
+    """Log every fault, one a line, and raise StaleError if there is any."""
     for line in lines:
         log_event(line, level="error", where=str(where))
     if lines:
@@ -137,10 +136,10 @@ def _link_artifact(source: Path, artifact: Path, _manifest: sets.Manifest) -> No
 
 
 def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> None:
-    """Copy to local disk and name it `current` when the last file is whole."""
+    """Copy to local disk and name the copy `current` when the last file is whole."""
     current, mark_path, files = artifact / CURRENT_NAME, artifact / ADMISSION_MARK, manifest.files
     digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
-    incoming = artifact / f"{INCOMING_NAME}-{digest}"  # what is whole of a copy of this manifest that was cut off stays
+    incoming = artifact / f"{INCOMING_NAME}-{digest}"  # whole files of a cut-off copy of this manifest stay
     is_same_manifest = mark_path.exists() and mark_path.read_text() == digest
     if is_same_manifest and all(read_file_size(current / file.path) == file.size for file in files):
         log_event("copied already", folder=str(current))
@@ -152,7 +151,7 @@ def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> Non
         local_files.create_open_folder(incoming)
     missing = [file for file in files if not local_files.has_content(incoming / file.path, file)]
     local_files.require_disk_space(artifact, sum(file.size for file in missing), "the copy of the artifact")
-    missing.sort(key=lambda file: -file.size)  # so that none is left alone at the end
+    missing.sort(key=lambda file: -file.size)  # largest first, so that none runs alone at the end
     local_files.run_in_threads(COPY_THREADS, lambda file: _copy_file(source, incoming, file), missing)
     with local_files.translate_disk_errors(current):
         incoming.rename(current)
@@ -160,7 +159,7 @@ def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> Non
 
 
 def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile) -> None:
-    """Copy one file and give it its name when its content is what the manifest says."""
+    """Copy one file and give the copy its name if its content matches the manifest."""
     source, target = source_folder / file.path, target_folder / file.path
     partial_path = target.with_name(f".{target.name}.copying")
     digest = hashlib.sha256()
@@ -181,14 +180,14 @@ def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile
 
 
 def _read_pieces(path: Path) -> Iterator[bytes]:
-    """Yield a mounted file piece by piece; what the caller raises meanwhile is the caller's."""
+    """Yield a mounted file piece by piece; errors of the caller stay unchanged."""
     with _translate_mount_errors(path), path.open("rb", buffering=0) as file:
         while piece := file.read(READ_BYTES):
             yield piece
 
 
 def _translate_mount_errors(path: Path) -> AbstractContextManager[None]:
-    """Turn what a mount says into a fault."""
+    """Turn a mount's error into a fault."""
     change = "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy"
     return convert_os_errors(
         "the mount cannot be read", path, f"{change}; the pod tries again by itself", ExternalError

@@ -1,7 +1,7 @@
-"""`adopt`: take in an artifact compiled elsewhere, compared with its key as if compiled here.
+"""`adopt`: import an artifact compiled elsewhere, compared with its key as if compiled here.
 
-Invariant: what is there already is left alone; what is taken in lies in a folder of its own, named after its
-content, so a run that was killed is continued by the next, and the manifest says that it was adopted.
+Invariant: an artifact that is already stored stays unchanged; an imported one is in a separate folder, named after its
+content, so the next run continues a killed one, and the manifest says that the artifact was adopted.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ UNPROVEN_NOTE = "it was compiled elsewhere: what its own files do not tell of ho
 def import_artifact(
     store: ObjectStore, source: Path | str, key: ArtifactKey, *, wait_s: float = 0
 ) -> tuple[sets.Manifest, bool]:
-    """Take in an artifact of a key: what is stored now, and whether that is ours.
+    """Import an artifact of a key; return the manifest that is stored now, and whether this call wrote it.
 
-    What a compile made and its upload refused is stored already, and a person says that it is right.
+    An artifact that an upload refused is already stored; by importing it, a person says that it is right.
 
     Args:
         store: the bucket.
         source: the artifact's folder as the runtime wrote it, or the name of the run that an upload refused.
-        key: what it was compiled for.
+        key: of the artifact.
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        InputError: there is no such folder, a file in it cannot be stored, or nothing was refused under this name.
-        StaleError: it is not whole or not the key's, or what is stored under the key's name is not the key's.
-        ExternalError: S3 failed, or somebody else writes this key.
+        InputError: there is no such folder, a file in it cannot be stored, or no upload refused this run.
+        StaleError: the artifact is not whole or not the key's, or the stored set of the key's name has another key.
+        ExternalError: S3 failed, or another writer has this key.
     """
     if stored_manifest := sets.find_stored_set(store, key):
         return stored_manifest, False
@@ -59,7 +59,7 @@ def import_artifact(
             upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
         lease.confirm()
         is_ours = sets.write_stored_manifest(store, key.prefix, manifest)
-    other_manifest = None if is_ours else sets.find_stored_set(store, key)  # written since, it wins
+    other_manifest = None if is_ours else sets.find_stored_set(store, key)  # another writer was first and wins
     return other_manifest or manifest, not other_manifest
 
 
@@ -69,7 +69,7 @@ def _inspect_folder(folder: Path, key: ArtifactKey) -> tuple[sets.Manifest, Loca
         raise InputError("there is no such folder", where=str(folder), change=change)
     unproven, local_files = require_valid_artifact(folder, key), LocalFiles(folder)
     files = local_files.hash_all()
-    # a name for the content: the same files are the same run, however often they are brought
+    # a name for the content: the same files always give the same run
     listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
     run_name = f"{RUN_PREFIX}{hashlib.sha256(listing.encode()).hexdigest()[:12]}"
     made = {"run": run_name, "where": "elsewhere", "unproven": [UNPROVEN_NOTE, *unproven]}
@@ -77,7 +77,7 @@ def _inspect_folder(folder: Path, key: ArtifactKey) -> tuple[sets.Manifest, Loca
 
 
 def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets.Manifest:
-    """Return the manifest of what an upload refused, with its faults as accepted."""
+    """Return the manifest of a refused upload, with its faults as accepted."""
     rejection_key = f"{key.prefix}/{run_name}/{sets.REJECTION_NAME}"
     rejection = store.read(rejection_key) if re.fullmatch(r"\w[\w.-]*", run_name, re.ASCII) else None
     if rejection is None:
@@ -93,7 +93,7 @@ def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the options of the command."""
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it")
     group.add_argument("--refused", metavar="RUN", help="what an upload kept and refused, as its log names it")
@@ -104,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Take in a folder and log what became of it.
+    """Import a folder and log the result.
 
     Raises:
         TandemError: as `import_artifact` does.

@@ -1,6 +1,6 @@
-"""Why two artifacts are not the same: the fields in which their keys differ, in the fields' own words.
+"""Differences between two artifacts: the fields in which their keys differ, with the fields' own names.
 
-Invariant: a word means one key or none; where it could mean several, or nothing, the nearest names are told
+Invariant: a word means one key or none; if it could mean several, or nothing, the error has the nearest names
 and nothing is guessed.
 """
 
@@ -32,8 +32,8 @@ class KeySide:
     Args:
         name: the key's name, or a model's id@revision.
         fields: its plain fields.
-        where: who says so: a variant, a file, an object.
-        aliases: further words that mean it, such as experiment/variant.
+        where: source of the key: a variant, a file, an object.
+        aliases: further words for this key, such as experiment/variant.
     """
 
     name: str
@@ -43,20 +43,20 @@ class KeySide:
 
 
 def format_value(value: object) -> str:
-    """Spell a value as YAML and JSON would, a word without quotes."""
+    """Return a value as YAML or JSON text, a word without quotes."""
     return value if isinstance(value, str) and value else json.dumps(value, ensure_ascii=False)
 
 
 def describe_differences(differences: Differences) -> list[str]:
-    """Say each difference as an edit: `num_speculative_tokens 7 -> 5`."""
+    """Return each difference as an edit: `num_speculative_tokens 7 -> 5`."""
     return [f"{field} {format_value(old)} -> {format_value(new)}" for field, (old, new) in differences.items()]
 
 
 def compute_key_name(fields: Mapping[str, Any]) -> str | None:
-    """Return the name of the key with these fields; None where this release knows other fields."""
+    """Return the name of the key with these fields; None if this release knows other fields."""
     try:
         return ArtifactKey.from_fields(fields).name
-    except (ValueError, TypeError, AttributeError):  # fields of another release, or none of a key's at all
+    except (ValueError, TypeError, AttributeError):  # fields of another release, or not of a key
         return None
 
 
@@ -68,14 +68,14 @@ def resolve_key(
     Args:
         word: a file or folder on disk, experiment/variant, a key's name, or the start of its name or digest.
         known_sides: keys at hand.
-        read_stored_sides: the bucket's, asked only where the word is none of those.
+        read_stored_sides: returns the bucket's keys; called only if the word is none of the known ones.
 
     Raises:
-        InputError: the word means nothing or several things; the nearest names are in it.
-        ExternalError: the bucket did not give all that the word may mean.
+        InputError: the word means nothing or several keys; the message has the nearest names.
+        ExternalError: the bucket did not return every key that the word may mean.
     """
     sides = list(known_sides)
-    is_path = os.access(word, os.F_OK)  # says no to what is longer than a name can be
+    is_path = os.access(word, os.F_OK)  # False for a word that is too long for a file name
     if is_path and not any(word in (side.name, *side.aliases) for side in sides):
         return read_key_side(Path(word))
     if match := _match_word(word, sides):
@@ -88,16 +88,16 @@ def resolve_key(
 
 
 def build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:
-    """Return the refusal of a name, with the nearest of those that there are."""
+    """Return the error for an unknown name, with the nearest existing names."""
     suggestions = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
     return InputError(problem, change=f"name one of: {', '.join(suggestions) or 'there is none yet'}")
 
 
 def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
-    """Return the one key that a word means among those given: by its full name, then by a start.
+    """Return the one given key that a word means: by the full name, then by its start.
 
     Raises:
-        InputError: it means several.
+        InputError: the word means several keys.
     """
     starts: dict[str, KeySide] = {}
     for side in sides:
@@ -112,10 +112,10 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
 
 
 def read_key_side(path: Path) -> KeySide:
-    """Read the key of a folder with a manifest, of a manifest, or of a file that holds a key's fields.
+    """Read the key of a folder with a manifest, of a manifest, or of a file with a key's fields.
 
     Raises:
-        InputError: there is none, or it cannot be read.
+        InputError: there is no key, or it cannot be read.
     """
     file = path / MANIFEST_NAME if path.is_dir() else path
     change = "name a folder that holds one, a manifest, or a file with a key's fields"
@@ -133,7 +133,7 @@ def list_artifact_sides(stored_sets: Sequence[StoredSet], url: str) -> Iterator[
     """Yield the key of every stored artifact whose manifest can be read.
 
     Raises:
-        ExternalError: S3 did not give one of them.
+        ExternalError: S3 did not return one of the manifests.
     """
     from tandem.artifacts.inventory import find_read_fault  # noqa: PLC0415 - boto3
 

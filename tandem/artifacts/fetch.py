@@ -1,13 +1,13 @@
-"""`fetch`: before a compile, bring the staged models to local disk, or say that the artifact is there.
+"""`fetch`: before a compile, download the staged models to local disk, or report that the artifact is stored.
 
-Invariant: nobody compiles what is stored, nor what somebody else is compiling; a model file has its name only when
-it has the SHA-256 that its manifest says; the same sources make the same bytes of the driver's archive, and next to the
-driver nothing of ours is in it.
+Invariant: no job compiles an artifact that is stored or that another job compiles now; a model file has its name only
+if it has the SHA-256 of its manifest; the same sources give the same bytes of the driver's archive, and the archive
+holds only the driver.
 
-The driver goes along as one file that any Python runs, `python driver.pyz`. An interpreter that is given an archive
-searches it first, before PYTHONPATH and the packages of its image (Python's "Command line and environment", Interface
-options); so `tandem` is the archive's own there, whatever the image has under that name. No variable is set, so what
-the driver starts inherits nothing of this.
+The driver is one file that any Python runs, `python driver.pyz`. An interpreter that runs an archive searches it
+first, before PYTHONPATH and the packages of its image (Python's "Command line and environment", Interface options); so
+`tandem` there is the archive's, even if the image has a package of that name. No variable is set, so the driver's
+child processes inherit nothing of this.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import InputError
 from tandem.spec.artifact_key import ArtifactKey
 
-PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing is to be done
-DISK_SPACE_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
+PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing to do
+DISK_SPACE_FACTOR = 2  # artifact bytes per model byte, as in tandem/spec/disk.py
 ARCHIVE_NAME = "driver.pyz"
-ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can say
+ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file
 MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver.attempts import main\n\nsys.exit(main())\n"
 
 
@@ -48,18 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fetch what a compile needs; the exit code.
+    """Fetch the models and the driver of a compile; return the exit code.
 
     Raises:
         InputError: a variable or option is malformed, or a model is not staged.
-        StaleError: what is stored under the key's name is something else.
+        StaleError: the stored set of the key's name has another key.
         ExternalError: S3 failed, the disk has too little room, or another job holds the lease.
     """
     key, models = job_env.read_artifact_key(), job_env.parse_model_references(options.model)
     holder = job_env.read_holder()
     create_open_folder(options.work)
     (options.work / PRESENT_NAME).unlink(missing_ok=True)
-    new_file = options.work / f".{ARCHIVE_NAME}.new"  # whole or not at all, and in any case: the next container runs it
+    new_file = options.work / f".{ARCHIVE_NAME}.new"  # whole or not at all; always written: the next container runs it
     new_file.write_bytes(build_driver_archive())
     new_file.chmod(0o644)
     new_file.replace(options.work / ARCHIVE_NAME)
@@ -68,14 +68,14 @@ def run(options: argparse.Namespace) -> int:
         return 0
     lease_key = f"{key.prefix}/{sets.LEASE_NAME}"
     with hold_lease(store, lease_key, holder, options.lease_s, options.wait_s, keep=True) as lease:
-        if not _skip_if_stored(store, key, options.work):  # by whoever held it before us
+        if not _skip_if_stored(store, key, options.work):  # by the holder before us
             _download_models(store, models, options.models)
             lease.check()
     return 0
 
 
 def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
-    """Whether the artifact is stored already; if so the next containers are told."""
+    """Return whether the artifact is stored already; if so, leave a file for the next containers."""
     manifest = sets.find_stored_set(store, key)
     if manifest is not None:
         (work / PRESENT_NAME).write_text(f"{store.url(sets.manifest_key(key.prefix))}\n")
@@ -83,7 +83,7 @@ def _skip_if_stored(store: ObjectStore, key: ArtifactKey, work: Path) -> bool:
 
 
 def _download_models(store: ObjectStore, models: Sequence[job_env.ModelReference], folder: Path) -> None:
-    """Receive every file of every model; what is whole already stays as it is."""
+    """Download every file of every model; files that are already whole stay."""
     manifests: dict[job_env.ModelReference, sets.Manifest] = {}
     for model in models:
         if (manifest := sets.find_stored_set(store, model)) is None:

@@ -1,7 +1,7 @@
 """Local files: listed, hashed, and written on a disk that may be full.
 
-Invariant: what is stored are plain files with names that every program of the chain can carry; a link, a device or an
-unreadable file is refused by name and never skipped; a full disk is a fault with the file or folder.
+Invariant: only plain files are stored, with names that every program of the chain can carry; a link, a device or an
+unreadable file is refused by name and never skipped; a full disk is a fault that names the file or folder.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from tandem.errors import ExternalError, InputError, convert_os_errors
 
 Item = TypeVar("Item")
 
-HASH_THREADS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
+HASH_THREADS = 4  # hashlib releases the interpreter's lock, so files are hashed in parallel
 MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
-SPARE_BYTES = 64 * 1024**2  # bytes left for logs and whatever else shares the disk
+SPARE_BYTES = 64 * 1024**2  # bytes left for logs and other users of the disk
 # the runtime's container and this one run as different users (docs/artifacts.md), and a cache keeps locks
 OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666
 
 
 class LocalFiles:
-    """Every file below a folder: listed at once, hashed each when it is first asked for, and never again.
+    """Every file below a folder: listed at once, each hashed once, at its first use.
 
     Args:
-        folder: the files lie below it.
+        folder: of the files.
 
     Raises:
-        InputError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
-            cannot carry, a name of Tandem's own.
+        InputError: there is no file, or a file cannot be stored: a link, a device, a name that S3 or a mount
+            cannot carry, a name that Tandem writes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,10 +54,10 @@ class LocalFiles:
         """Return one file with its size and SHA-256.
 
         Args:
-            name: one of `sizes`; no two threads may ask for the same one at once.
+            name: one of `sizes`; two threads must not use the same name at once.
 
         Raises:
-            InputError: it cannot be read.
+            InputError: the file cannot be read.
         """
         if name not in self._hashed_files:
             sha256 = compute_sha256(self.folder / name)
@@ -68,7 +68,7 @@ class LocalFiles:
         """Return every file with its size and SHA-256, by path.
 
         Raises:
-            InputError: one cannot be read.
+            InputError: a file cannot be read.
         """
         with ThreadPoolExecutor(HASH_THREADS) as pool:
             return tuple(pool.map(self.hash_file, self.sizes))
@@ -85,7 +85,7 @@ def compute_sha256(path: Path) -> str:
 
 
 def translate_read_errors(path: Path) -> AbstractContextManager[None]:
-    """Turn what the file system refuses while `path` is read into an InputError."""
+    """Turn an error of the file system while `path` is read into an InputError."""
     return convert_os_errors("the file cannot be read", path, "make it readable, or take it out of the folder")
 
 
@@ -112,7 +112,7 @@ def _check_name(folder: Path, path: Path) -> str:
 
 
 def describe_bad_name(name: str) -> str:
-    """Say why a relative path cannot be carried by S3, a mount or a log; empty where it can."""
+    """Return why S3, a mount or a log cannot carry a relative path; empty if they can."""
     if not name.isprintable():  # control characters, and bytes that are no UTF-8
         return "its name has characters that cannot be carried"
     if {MANIFEST_NAME, LEASE_NAME} & set(name.split("/")):
@@ -127,15 +127,15 @@ def describe_bad_name(name: str) -> str:
 
 
 def require_disk_space(folder: Path, byte_count: int, purpose: str) -> None:
-    """Refuse to begin what cannot end.
+    """Refuse a write for which the disk has too little room.
 
     Args:
-        folder: where the bytes will go; it exists.
+        folder: target of the bytes; exists.
         byte_count: bytes still to be written.
-        purpose: whose bytes, for the message.
+        purpose: of the bytes, for the message.
 
     Raises:
-        ExternalError: the disk has less than that free.
+        ExternalError: the disk has less than that and SPARE_BYTES free.
     """
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < byte_count + SPARE_BYTES:
@@ -146,7 +146,7 @@ def require_disk_space(folder: Path, byte_count: int, purpose: str) -> None:
 
 @contextmanager
 def translate_disk_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system refuses while `path` is written into a fault.
+    """Turn an error of the file system while `path` is written into a fault.
 
     Raises:
         ExternalError: the disk is full, or refuses the file.
@@ -154,7 +154,7 @@ def translate_disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None:  # no system call: a library's own word
+        if error.errno is None:  # no system call: a library raised it
             raise
         problem, change = "the file cannot be written", "check the volume's mount, its owner and mode (fsGroup)"
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
@@ -164,7 +164,7 @@ def translate_disk_errors(path: Path) -> Iterator[None]:
 
 
 def create_open_folder(folder: Path) -> None:
-    """Make a folder and those above it, open to the other containers of the pod whatever the umask."""
+    """Make a folder and its parents, open to the other containers of the pod under any umask."""
     if not folder.is_dir():
         create_open_folder(folder.parent)
         with suppress(FileExistsError):  # another thread made it
@@ -173,7 +173,7 @@ def create_open_folder(folder: Path) -> None:
 
 
 def has_content(path: Path, file: ManifestFile) -> bool:
-    """Tell whether a plain file is whole; where a server may have written to it, its size alone does not say so."""
+    """Return whether a plain file is whole; size alone is no proof if a server may have written to the file."""
     is_plain = path.is_file() and not path.is_symlink()
     return is_plain and read_file_size(path) == file.size and compute_sha256(path) == file.sha256
 
@@ -181,13 +181,13 @@ def has_content(path: Path, file: ManifestFile) -> bool:
 def run_in_threads(
     thread_count: int, action: Callable[[Item], None], items: Sequence[Item], halt_event: Event | None = None
 ) -> None:
-    """Call `action` for every item in some threads; at the first error no further one begins, and it is raised.
+    """Call `action` for every item in threads; at the first error begin no further item, and raise that error.
 
     Args:
-        thread_count: threads.
+        thread_count: number of threads.
         action: called for each item.
-        items: in the order in which they begin.
-        halt_event: set while the threads end, so that those under way may look at it.
+        items: in the order of their begin.
+        halt_event: set while the threads end, so that running actions may check it.
     """
     halt_event = halt_event or Event()
     pool = ThreadPoolExecutor(thread_count, thread_name_prefix="file")
@@ -202,7 +202,7 @@ def run_in_threads(
 
 
 def format_bytes(byte_count: int) -> str:
-    """Return bytes in the unit that an operator reads."""
+    """Return bytes as text in a readable unit: GiB, MiB or bytes."""
     for unit, unit_bytes in (("GiB", 1024**3), ("MiB", 1024**2)):
         if byte_count >= unit_bytes:
             return f"{byte_count / unit_bytes:.1f} {unit}"

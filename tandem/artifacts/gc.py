@@ -1,8 +1,8 @@
-"""`collect`: delete what no experiment uses and is old; without `--delete` only say what that would be.
+"""`collect`: delete old sets that no experiment uses; without `--delete` only list them.
 
-Invariant: nothing that is used, young, being written or not Tandem's is ever deleted, and nothing outside of
-models/ and artifacts/. A manifest goes before its files, so at no moment does a reader find one whose files are
-not whole; the lease goes last, so a run that was interrupted is finished by the next.
+Invariant: `collect` never deletes a set that is used, young, being written or not Tandem's, and nothing outside
+models/ and artifacts/. A manifest is deleted before its files, so a reader never finds a manifest without whole
+files; the lease is deleted last, so the next run finishes an interrupted one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tandem.spec.artifact_key import KEY_VARIABLE
 
 MIN_AGE_DAYS = 30
 LEASE_S = 60.0
-WAIT_S = 70.0  # a collect that was killed leaves its lease for so long
+WAIT_S = 70.0  # a killed collect leaves its lease for so long
 HOLDER_PREFIX = "collect-"
 REMOVAL_RESULTS = ("deleted", "would delete")
 FOREIGN_REASON = "nobody took its lease and it has no manifest: not written by Tandem"
@@ -34,12 +34,12 @@ FOREIGN_REASON = "nobody took its lease and it has no manifest: not written by T
 
 @dataclass(frozen=True, slots=True)
 class SetRemoval:
-    """What is deleted of one set, in this order: manifest, uploads, files, lease.
+    """Removal of one set or of a part, in this order: manifest, uploads, files, lease.
 
     Args:
-        stored_set: the set as it was seen.
+        stored_set: the set as read.
         description: the whole set, or which part of it, for a person.
-        is_full: manifest and lease go too.
+        is_full: whether manifest and lease are deleted too.
         uploads: to abort.
         objects: to delete.
     """
@@ -52,31 +52,31 @@ class SetRemoval:
 
     @property
     def size(self) -> int:
-        """Return the bytes of the objects that go; parts of broken uploads are not among them."""
+        """Return the bytes of the deleted objects, without the parts of broken uploads."""
         return sum(summary.size for summary in self.objects)
 
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """What may go and what stays of all that nobody uses, or that is no whole set's; what stays with the reason."""
+    """Removals and retentions of unused sets and of left-over parts; each retention has its reason."""
 
     removals: tuple[SetRemoval, ...]
     retentions: tuple[tuple[StoredSet, str], ...]
 
 
 def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str], cutoff: datetime) -> GcPlan:
-    """Decide what may go.
+    """Return the sets and parts that may be deleted, and the unused sets that stay.
 
     Args:
-        stored_sets: what stands in the bucket, with its unended uploads.
-        used_names: names of what somebody uses: id@revision and artifact keys.
-        cutoff: what was written at this time or since is young, by S3's clock.
+        stored_sets: all sets of the bucket, with their open uploads.
+        used_names: names in use: id@revision and artifact keys.
+        cutoff: a set that was written at this time or later is young, by S3's clock.
     """
     removals: list[SetRemoval] = []
     retentions: list[tuple[StoredSet, str]] = []
     for stored_set in stored_sets:
         explanation, is_used = _explain_retention(stored_set), stored_set.name in used_names
-        # nothing is left of the set but the lease of a collect that was interrupted
+        # only the lease of an interrupted collect is left of the set
         is_remnant = stored_set.keys == {stored_set.lease_key} and not stored_set.open_uploads
         is_remnant = is_remnant and bool(stored_set.lease and stored_set.lease.holder.startswith(HOLDER_PREFIX))
         if not explanation and is_used:
@@ -91,7 +91,7 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
 
 
 def _explain_retention(stored_set: StoredSet) -> str:
-    """Say why nothing of a set may go, whoever uses it and however old it is; empty where something may."""
+    """Return why nothing of a set may be deleted at any age, used or not; empty if something may."""
     lease, fault = stored_set.lease, stored_set.fault
     if not stored_set.is_ours:
         return FOREIGN_REASON
@@ -105,9 +105,9 @@ def _explain_retention(stored_set: StoredSet) -> str:
 
 
 def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemoval]:
-    """Yield what of a used set belongs to no whole one: runs next to the one that won, and broken uploads."""
+    """Yield the left-over parts of a used set: runs other than the manifest's, and broken uploads."""
     if stored_set.damage:
-        return  # an operator mends it first; until then nobody knows which files are worth keeping
+        return  # an operator repairs it first; until then nobody knows which files are worth keeping
     writes = [(stored_set.run_folder(summary.key), summary.modified_at) for summary in stored_set.files]
     writes += [(stored_set.run_folder(upload.key), upload.initiated_at) for upload in stored_set.open_uploads]
     live_runs = {"", stored_set.manifest.folder if stored_set.manifest else ""}
@@ -124,10 +124,10 @@ def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemo
 def execute_plan(
     store: s3.ObjectStore, plan: GcPlan, used_names: Collection[str], cutoff: datetime, *, delete: bool = True
 ) -> Iterator[tuple[SetRemoval, str]]:
-    """Delete what was planned, set after set; yield each with what became of it, one of REMOVAL_RESULTS or why not.
+    """Execute the removals of a plan, set by set; yield each with its result: one of REMOVAL_RESULTS, or why it stays.
 
     Raises:
-        TandemError: S3 failed; what was deleted stays deleted, and the next run goes on from there.
+        TandemError: S3 failed; finished deletions stay, and the next run continues from there.
     """
     for removal in plan.removals:
         if not delete:
@@ -144,14 +144,14 @@ def execute_plan(
 def _remove_set(
     store: s3.ObjectStore, removal: SetRemoval, used_names: Collection[str], cutoff: datetime
 ) -> SetRemoval | None:
-    """Delete what a plan said of one set, after a second look under its lease.
+    """Execute one removal of a plan, after a second look under the set's lease.
 
     Returns:
-        What was deleted in the end; None where nothing may go any more.
+        The executed removal; None if nothing may be deleted any more.
 
     Raises:
         LeaseConflictError: somebody writes the set now.
-        TandemError: S3 failed, or the lease was lost in the middle; what is left is found by the next run.
+        TandemError: S3 failed, or the lease was lost in the middle; the next run finds the rest.
     """
     prefix, lease_key = removal.stored_set.prefix, removal.stored_set.lease_key
     holder = f"{HOLDER_PREFIX}{node()}-{uuid.uuid4().hex[:8]}"
@@ -176,25 +176,25 @@ def _remove_set(
 
 
 def _delete_objects(store: s3.ObjectStore, lease: WriteLease, prefix: str, keys: Sequence[str]) -> None:
-    """Delete only while nobody else can be writing the set.
+    """Delete objects only while nobody else can be writing the set.
 
     Raises:
-        ExternalError: the lease was lost, as on a machine that slept: what somebody stored since must not go.
+        ExternalError: the lease was lost, e.g. because the machine slept: newer objects must not be deleted.
     """
     try:
         lease.check()
     except LeaseConflictError as error:
         problem = f"{error.problem} while the set was deleted"
         raise ExternalError(problem, where=error.where, change="run it again: it looks anew at what is left") from None
-    assert all(prefix and set_prefix(key) == prefix for key in keys)  # the last gate before what cannot be undone
+    assert all(prefix and set_prefix(key) == prefix for key in keys)  # the last check before an irreversible step
     store.delete(keys)
 
 
 def has_versioning(store: s3.ObjectStore) -> bool:
-    """Return whether a delete leaves the bytes behind as an old version.
+    """Return whether a delete leaves the bytes in the bucket as an old version.
 
     Raises:
-        TandemError: S3 does not say it.
+        TandemError: S3 failed.
     """
     with store.translate_errors("GetBucketVersioning", ""):
         answer = store.client.get_bucket_versioning(Bucket=store.bucket)
@@ -202,7 +202,7 @@ def has_versioning(store: s3.ObjectStore) -> bool:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the options of the command."""
     add_bucket_argument(parser)
     used_help = "id@revision or artifact key in use; repeatable"
     parser.add_argument("--used", action="append", default=[], metavar="NAME", help=used_help)
@@ -215,7 +215,7 @@ def parse_days(text: str) -> int:
     """Parse a number of days.
 
     Raises:
-        argparse.ArgumentTypeError: it is no whole number from 0 on.
+        argparse.ArgumentTypeError: the text is no whole number from 0 to 36,500.
     """
     if not text.isdecimal() or int(text) > 36_500:  # noqa: PLR2004 - a century
         raise argparse.ArgumentTypeError("a whole number of days, from 0 on")
@@ -223,10 +223,10 @@ def parse_days(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Collect from a bucket, told by name what is in use.
+    """Collect from a bucket; the options name every set in use.
 
     Raises:
-        InputError: nothing is said to be in use.
+        InputError: no set is named as in use.
         TandemError: S3 failed.
     """
     used_names = {*options.used, *([read_artifact_key().name] if KEY_VARIABLE in os.environ else [])}
@@ -237,7 +237,7 @@ def run(options: argparse.Namespace) -> int:
     cutoff = store.now() - timedelta(days=options.days)
     stored_sets = read_inventory(store, with_uploads=True)
     stored_names = {stored_set.name for stored_set in stored_sets}
-    for name in sorted(set(options.used) - stored_names):  # not stored yet, or misspelt: then what was meant goes
+    for name in sorted(set(options.used) - stored_names):  # not stored yet, or misspelt: then the meant set goes
         log_event("used, and stored nowhere here", level="warning", name=name)
     plan = plan_removals(stored_sets, used_names, cutoff)
     for stored_set, reason in plan.retentions:

@@ -1,16 +1,16 @@
-"""A snapshot on a Hugging Face hub: resolved once to a commit, received file by file, held against the hub's checksums.
+"""A snapshot on a Hugging Face hub: resolved once to a commit, received by file, compared with the hub's checksums.
 
-Invariants: a file that `receive` returns has the size and the checksum that the hub lists for that very commit; no
-host is spoken to but the hub's own and those it redirects to, and a redirect to another host never carries the token.
-The token comes from Secrets Manager into memory and goes nowhere else: it is in no manifest, argument, environment
-variable, file, log line or message. What passes (no connection, 408, 429, 5xx) is tried a bounded number of times with
-growing waits; what stays is a fault at once. No message quotes a whole address of the hub's answer: those of large
+Invariants: a file that `receive` returns has the size and the checksum that the hub lists for that commit; requests go
+only to the hub's host and to hosts of its redirects, and a redirect to another host never carries the token. The token
+is read from Secrets Manager and stays in memory: no manifest, argument, environment variable, file, log line or message
+has it. A transient error (no connection, 408, 429, 500, 502, 503, 504) is retried a bounded number of times with
+growing waits; any other error is a fault at once. No message quotes a whole address of the hub's answer: those of large
 files are signed.
 
-Of huggingface_hub 1.33 (read in its source) the listing, the session, the headers and the errors are used. Its
-`hf_hub_download` is not: it writes each download to a new temporary name and deletes it on failure, so a second
-process never resumes one, and its Xet client speaks to further hosts. It asks for a listing once, gives a download
-up on a 5xx, and sleeps as long as a Retry-After says; our one loop of tries bounds all of that.
+This module uses the listing, the session, the headers and the errors of huggingface_hub 1.33 (read in its source). It
+does not use `hf_hub_download`: that writes each download to a new temporary name and deletes it on failure, so a second
+process never resumes a download, and its Xet client contacts further hosts. The library requests a listing once, gives
+up a download on a 5xx, and sleeps for any Retry-After; our one retry loop bounds all of that.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tandem.artifacts.snapshot import SnapshotEntry
 from tandem.aws.faults import BOTO_ERRORS, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
-# read by the library when it is imported: no telemetry, and no token but the one it is given
+# the library reads these at import: no telemetry, and no token except ours
 os.environ.update({"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
 import httpx
 import huggingface_hub as library
@@ -48,12 +48,12 @@ from huggingface_hub import utils as hub_utils
 Result = TypeVar("Result")
 
 PUBLIC_HUB = "https://huggingface.co"
-MAX_FETCHES = 3  # of one file whose content is not what the hub lists
+MAX_FETCHES = 3  # of one file with a wrong checksum
 TIMEOUT_S = 30.0  # for a connection, and for the next bytes of an answer
 PARTIAL_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 206, 401, 403, 404  # of HTTP
 MAX_TRIES = 5  # in a row without a new byte
 FIRST_WAIT_S = 1.0  # doubled after each try
-MAX_WAIT_S = 600.0  # of a Retry-After: who asks for more is down for the length of a Job
+MAX_WAIT_S = 600.0  # of a Retry-After: a hub that wants more is down for the length of a Job
 # the environment variable that holds the secret's name, never its value
 SECRET_NAME_VARIABLE = "TANDEM_HUB_TOKEN_SECRET"  # noqa: S105
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
@@ -61,24 +61,24 @@ _QUOTE_CHARACTERS = 200  # characters of the hub's own message that are quoted
 _RETRY_ADVICE = "run the job again, what is stored stays; if it stays down, name another hub or stage a copy by --from"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_TOKEN = re.compile(r"[\x21-\x7e]{8,}")  # what may stand in a header: an error would show a line break in it
+_TOKEN = re.compile(r"[\x21-\x7e]{8,}")  # characters of a header: an error would show a line break in the token
 
 
 class HubAccessError(InputError):
-    """The hub does not show it to this asker; a token may open it."""
+    """The hub hides the model without a valid token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSnapshot:
-    """One revision of one model of a hub, and who asks; it has what `snapshot.FolderSnapshot` has.
+    """One revision of one model of a hub, with the token; same methods as `snapshot.FolderSnapshot`.
 
     Args:
-        model: organisation/name. commit: 40 hexadecimal digits; a name that moves until the hub has resolved it.
-        hub: its address, without a slash at the end.
-        token: never shown; empty asks as anybody.
-        secret: the name of the secret that the token came from; what is shown.
+        model: organisation/name. commit: 40 hexadecimal digits; a branch or tag until the hub has resolved it.
+        hub: address of the hub, without a slash at the end.
+        token: never shown; empty for requests without a token.
+        secret: name of the token's secret, for messages.
         entries: every file by its name.
-        folder: local disk for what is received of this commit.
+        folder: local disk for the files of this commit.
     """
 
     model: str
@@ -88,11 +88,11 @@ class HubSnapshot:
     token: str = field(default="", repr=False)
     secret: str = ""
     entries: Mapping[str, SnapshotEntry] = field(default_factory=dict)
-    is_temporary: ClassVar[bool] = True  # a file that was received is deleted once it is stored
+    is_temporary: ClassVar[bool] = True  # a received file is deleted once it is stored
 
     @property
     def page(self) -> str:
-        """Return the model's page, where its licence is accepted."""
+        """Return the model's page, on which a person accepts its licence."""
         return f"{self.hub}/{self.model}"
 
     @property
@@ -102,16 +102,16 @@ class HubSnapshot:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Return what the manifest says of where the files came from."""
+        """Return the manifest's record of the source of the files."""
         return {"from": "hub", "hub": self.hub, "checked": "size and checksum of the hub"}
 
     def foreign_answer_fault(self, error: Exception) -> TandemError:
-        """Return the fault of an answer that no hub gives."""
+        """Return the fault for an answer that is not from a hub."""
         change = "check HF_ENDPOINT, and whether a proxy or a login page stands before it"
         return ExternalError(f"what answers is no hub ({type(error).__name__})", where=self.where, change=change)
 
     def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:
-        """Return the fault that an answer of the hub means."""
+        """Return the fault for an error answer of the hub."""
         status, headers, token = error.response.status_code, error.response.headers, self.token
         code, message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
         quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
@@ -132,12 +132,12 @@ class HubSnapshot:
         return ExternalError(f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE)
 
     def retry(self, subject: str, action: Callable[[], Result], count_bytes: Callable[[], int] = lambda: 0) -> Result:
-        """Ask until the hub answers.
+        """Repeat a request until the hub answers.
 
         Args:
             subject: the file, or the listing, for messages.
             action: one try.
-            count_bytes: what has come so far; the tries are counted anew when more has.
+            count_bytes: returns the bytes received so far; each new byte resets the count of tries.
 
         Raises:
             TandemError: the hub refuses, or the last try failed.
@@ -162,7 +162,7 @@ class HubSnapshot:
         return retry_call(action, failures, plan_wait)
 
     def _read_failure(self, error: Exception) -> tuple[str, float | None]:
-        """Return what passes in words, and the seconds that the hub asks to wait; raise what stays."""
+        """Return a transient error in words, and the wait in seconds that the hub wants; raise any other error."""
         if isinstance(error, hub_errors.HfHubHTTPError):
             if error.response.status_code not in _TRANSIENT_STATUSES:
                 raise self.response_fault(error) from None
@@ -174,10 +174,10 @@ class HubSnapshot:
         return f"the hub does not answer ({type(error).__name__}: {error})", None
 
     def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
-        """Refuse to begin what the disk cannot end: one file at a time lies on it, so the largest must fit.
+        """Refuse files that the disk cannot hold: the disk has one file at a time, so the largest must fit.
 
         Raises:
-            ExternalError: it does not.
+            ExternalError: the largest file does not fit.
         """
         if entries:
             largest = max(entries, key=lambda entry: entry.size)
@@ -185,7 +185,7 @@ class HubSnapshot:
             require_disk_space(self.folder, missing_bytes, f"{largest.path}, the largest file of {self.where},")
 
     def receive(self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None) -> tuple[Path, str]:
-        """Bring one file to local disk, going on where an earlier run stopped.
+        """Download one file to local disk; continue the file of an earlier run.
 
         Args:
             entry: one of `entries`.
@@ -195,8 +195,8 @@ class HubSnapshot:
             the file, and the SHA-256 of its content.
 
         Raises:
-            InputError: the model is gated and this token, or none, does not open it.
-            ExternalError: the hub cannot be reached, its bytes are never what it lists, or the disk is full.
+            InputError: the model is gated and this token, or no token, gives no access.
+            ExternalError: the hub cannot be reached, its bytes never match its checksum, or the disk is full.
         """
         path = self.folder / entry.path
         for _ in range(MAX_FETCHES):
@@ -204,7 +204,7 @@ class HubSnapshot:
                 path.unlink()
             with translate_disk_errors(path):
                 self.folder.mkdir(parents=True, exist_ok=True)
-                path.touch()  # of an empty file nothing is asked for
+                path.touch()  # an empty file needs no request
             require_disk_space(self.folder, entry.size - read_file_size(path), entry.path)
             if read_file_size(path) < entry.size:
                 fetch = partial(self._stream, entry, path, check)
@@ -218,9 +218,9 @@ class HubSnapshot:
         raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
 
     def _stream(self, entry: SnapshotEntry, path: Path, check: Callable[[], None]) -> None:
-        """Ask once for what is missing; raise EOFError where the answer ended early."""
+        """Request the missing bytes once; raise EOFError if the answer ended early."""
         present = read_file_size(path)
-        headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are those of the file itself
+        headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are of the file itself
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         if present:
@@ -233,10 +233,10 @@ class HubSnapshot:
             with translate_disk_errors(path):
                 file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:
-                for piece in answer.iter_bytes():  # as they come: a larger piece would be lost when the answer is cut
+                for piece in answer.iter_bytes():  # as they arrive: a larger piece would be lost if the answer is cut
                     rest = memoryview(piece)
                     with translate_disk_errors(path):
-                        while rest:  # a file without a buffer may take less at once
+                        while rest:  # an unbuffered file may write less at once
                             rest = rest[file.write(rest) or 0 :]
                     present += len(piece)
                     check()
@@ -247,7 +247,7 @@ class HubSnapshot:
 
 
 def _read_wait_s(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that an answer asks to wait, by its rate limit or its Retry-After."""
+    """Return the wait in seconds that an answer wants, by its rate limit or its Retry-After."""
     limit = hub_utils.parse_ratelimit_headers(headers)  # type: ignore[attr-defined]  # public, in a list mypy does not read
     if limit is not None and limit.remaining == 0:
         return float(limit.reset_in_seconds) + 1.0
@@ -256,17 +256,17 @@ def _read_wait_s(headers: Mapping[str, str]) -> float | None:
 
 
 def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
-    """Ask the hub which commit a revision is, and for the files of that commit.
+    """Return the commit of a revision and the files of that commit, both from the hub.
 
     Args:
         model: organisation/name.
-        revision: a commit, or a name that moves.
-        work: local disk for what is received of this revision; no other run uses it at the same time.
+        revision: a commit, or a branch or tag.
+        work: local disk for the files of this revision; no other run uses it at the same time.
 
     Raises:
-        InputError: there is no such model or revision, it is gated and no token opens it, or the hub's address
-            cannot be used.
-        ExternalError: the hub cannot be reached, or answers with another commit than the one that was asked for.
+        InputError: there is no such model or revision, the model is gated and no token gives access, or the hub's
+            address cannot be used.
+        ExternalError: the hub cannot be reached, or answers with another commit than the requested one.
     """
     logging.getLogger(library.__name__).setLevel(logging.ERROR)  # its warnings quote addresses, some are signed
     snapshot, info = _list_model_files(HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work))
@@ -281,7 +281,7 @@ def read_hub_address() -> str:
     """Return the hub's address: HF_ENDPOINT, or the public hub.
 
     Raises:
-        InputError: it is no http(s) address, or has a user or password in it.
+        InputError: HF_ENDPOINT is no http(s) address, or has a user or password in it.
     """
     address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
     parts = urlsplit(address)
@@ -292,9 +292,9 @@ def read_hub_address() -> str:
 
 
 def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.ModelInfo]:
-    """Return the listing, with a token where the model is not open: an open one never sees the token.
+    """Return the listing; send the token only if the model is not open.
 
-    A gated one is tried without a token where no secret is named: a mirror may hold it for everybody.
+    If no secret is named, a gated model is tried without a token: a mirror may serve it to everybody.
     """
     secret_name = os.environ.get(SECRET_NAME_VARIABLE)
     try:
@@ -354,13 +354,13 @@ def _compute_git_sha1(path: Path) -> str:
 def read_token(name: str) -> str:
     """Return the token in a secret: its plain text, or `token` of a JSON object.
 
-    In a pod the credentials are those of Pod Identity, by boto3's own chain.
+    In a pod boto3's chain takes the credentials of Pod Identity.
 
     Args:
         name: name or ARN of the secret.
 
     Raises:
-        InputError: there is no such secret, or what it holds is no token.
+        InputError: there is no such secret, or it holds no token.
         ExternalError: Secrets Manager refuses or cannot be reached.
     """
     where = f"secret {name}"

@@ -1,11 +1,11 @@
-"""An artifact on local disk, compared with the key it was made for: before it is stored, taken in, or served.
+"""Comparison of a local artifact with its key, before the artifact is stored, imported or served.
 
-Invariant: an NxD Inference artifact that passes has a configuration that says the key's every setting, a whole graph
-file, and one whole weight file per rank; a compiler's cache that passes has a finished graph and no other. Every
-difference is named, in the field's own words; what no source shows is said in sentences, never left out.
+Invariant: an NxD Inference artifact that passes has a configuration with every setting of the key, a whole graph file,
+and one whole weight file per rank; a compiler's cache that passes has a finished graph and no unfinished one. Every
+difference is named by its field; unproven facts are listed in sentences, never left out.
 
-The configuration is the runtime's own neuron_config.json: the target's settings below `neuron_config`, the draft's
-below `fused_spec_config.draft_config.neuron_config`, the model's own configuration next to them
+The configuration is the runtime's neuron_config.json: the target's settings below `neuron_config`, the draft's
+below `fused_spec_config.draft_config.neuron_config`, the model's configuration next to them
 (aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py, InferenceConfig.to_json_string).
 """
 
@@ -33,14 +33,14 @@ NATIVE_NOTE = "that a second server starts from this cache root without compilin
 CONFIG = "neuron_config.json"
 GRAPH = "model.pt"
 WEIGHTS = "weights"
-SIZE_TOLERANCE = 0.25  # of the median: ranks of one model have the same tensors but for padding
+SIZE_TOLERANCE = 0.25  # of the median: ranks of one model have the same tensors except for padding
 TEMPORARY_PATTERNS = ("*.tmp", "*.part", "*.partial", "*.new", "tmp*", ".tmp*", "*.incomplete", "core.*")
 DRAFT = "fused_spec_config.draft_config.neuron_config"
 FUSED_MODES = frozenset({"fused", "eagle"})
 ABSENT = "(absent)"
-# what zipfile and its decompressors say of bytes that are no archive of theirs
+# errors of zipfile and its decompressors for bytes that are no archive
 ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
-# what the settings of `tuning` are where the experiment leaves them to the runtime (NeuronConfig.__init__)
+# values of `tuning` settings that the experiment leaves to the runtime (NeuronConfig.__init__)
 TUNING_DEFAULTS: dict[str, object] = {
     "fused_qkv": False,
     "sequence_parallel_enabled": False,
@@ -57,15 +57,15 @@ def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None
     """Refuse an artifact that is not whole, or not the key's.
 
     Args:
-        folder: the artifact's.
-        key: what it was compiled for.
-        cache: of the compiler that made it, where it is still there.
+        folder: of the artifact.
+        key: of the artifact.
+        cache: of the artifact's compiler, if the cache still exists.
 
     Returns:
-        what of it is unproven, in sentences.
+        unproven facts about the artifact, in sentences.
 
     Raises:
-        StaleError: it has faults; each is named, one a line.
+        StaleError: the artifact has faults; each is named, one a line.
     """
     faults, notes = inspect_artifact(folder, key, cache=cache)
     if faults:
@@ -77,7 +77,7 @@ def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None
 def inspect_artifact(
     folder: Path, key: ArtifactKey, *, cache: Path | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an artifact's faults, and what of it is unproven, in sentences; arguments as `require_valid_artifact`."""
+    """Return an artifact's faults and its unproven facts, in sentences; arguments as `require_valid_artifact`."""
     if key.nxdi is None:
         return tuple(_find_cache_faults(folder)), (NATIVE_NOTE,)
     config = read_config(folder)
@@ -88,19 +88,19 @@ def inspect_artifact(
             faults.append(f"{path}: a temporary file, as of a program that was ended while it wrote")
         elif path.is_file() and not path.stat().st_size and path.name not in (CONFIG, GRAPH):
             faults.append(f"{path}: it is empty")
-    # a graph that is merely half is no fault of the artifact: the compiler may have met it again under another name
+    # a half graph is no fault of the artifact: the compiler may have built the graph again under another name
     graphs = find_graphs(cache) if cache is not None else ()
     faults += [f"{graph.folder}: {graph.reason}" for graph in graphs if graph.state == "failed"]
     notes = [
         f"that the {field} is {model} is said by whoever brought it; the artifact names {path or 'none'}"
         for field, path, model in _find_model_folders({} if isinstance(config, str) else config, key).values()
-        if not path.startswith(f"{MODELS_MOUNT}/")  # a path that says no revision
+        if not path.startswith(f"{MODELS_MOUNT}/")  # a path without a revision
     ]
     return tuple(faults), tuple(notes)
 
 
 def format_faults(faults: Sequence[str]) -> str:
-    """Return what is wrong as one message, a fault a line."""
+    """Return the faults as one message, one a line."""
     lines = shorten_list(faults, MAX_FAULTS, "\n")
     return f"the artifact is not what its key asks for, or not whole:\n{lines}\n"
 
@@ -108,7 +108,7 @@ def format_faults(faults: Sequence[str]) -> str:
 def _find_cache_faults(folder: Path) -> Iterator[str]:
     """Yield one sentence per fault of a native artifact: a vLLM cache root on local disk.
 
-    A folder that has no entry's name, such as a library's own for what it is about to write, is none of a graph.
+    A folder without an entry's name, e.g. a library's folder for its next file, holds no graph.
     """
     graphs = list(find_graphs(folder))
     for graph in graphs:
@@ -119,10 +119,10 @@ def _find_cache_faults(folder: Path) -> Iterator[str]:
 
 
 def build_expected_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
-    """Return path in the configuration -> (field of the key, value) of all that must agree.
+    """Return path in the configuration -> (field of the key, value) for all settings that must agree.
 
     Args:
-        key: of an NxD Inference artifact. The field `mode` names settings that follow from it.
+        key: of an NxD Inference artifact. Settings that follow from the mode have the field `mode`.
     """
     common, is_eagle = _build_common_settings(key), key.mode == "eagle"
     target = {
@@ -145,14 +145,14 @@ def build_expected_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 
 
 def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
-    """Return what target and draft have in common, with what the loader of the server always sets."""
+    """Return the settings that target and draft share, with those that the server's loader always sets."""
     tuning = {**dict.fromkeys(TUNING_DEFAULTS), **key.as_fields()["tuning"]}
     settings: dict[str, tuple[str, object]] = {
         name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, []) else value)
         for name, value in tuning.items()
     }
     for name, value in key.neuron_config.items():
-        if not name.startswith("enable_"):  # speculation's own, which follow from the mode
+        if not name.startswith("enable_"):  # settings of speculation, which follow from the mode
             settings[name] = (f"neuron_config.{name}", value)
     for name, value in key.sampling.items():
         settings[f"on_device_sampling_config.{name}"] = (f"sampling.{name}", value)
@@ -178,7 +178,7 @@ def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 
 
 def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
-    """Yield one sentence per field of the key in which a configuration is not what it asks for."""
+    """Yield one sentence per field in which a configuration differs from the key."""
     mode, has_draft = _read_speculation_mode(config), isinstance(config.get("fused_spec_config"), Mapping)
     if mode != key.mode:
         yield f"mode: artifact {mode}, deployment {key.mode} ({CONFIG})"
@@ -200,7 +200,7 @@ def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[
 
 
 def _read_speculation_mode(config: Mapping[str, Any]) -> str:
-    """Return the speculation mode that a configuration has, in the key's words."""
+    """Return a configuration's speculation mode, in the key's words."""
     flags = {"medusa": "is_medusa", "eagle": "enable_eagle_speculation", "fused": "enable_fused_speculation"}
     for mode, flag in flags.items():
         if _read_config_value(config, f"neuron_config.{flag}") is True:
@@ -209,7 +209,7 @@ def _read_speculation_mode(config: Mapping[str, Any]) -> str:
 
 
 def _find_model_folders(config: Mapping[str, Any], key: ArtifactKey) -> dict[str, tuple[str, str, str]]:
-    """Return path in the configuration -> (field of the key, the model's folder there, what the key asks for)."""
+    """Return path in the configuration -> (field of the key, the model's folder there, the key's model)."""
     models = {"_name_or_path": ("target", key.target), "fused_spec_config.draft_model_path": ("draft", key.draft)}
     values = {path: _read_config_value(config, path) for path in models}
     return {
@@ -220,10 +220,10 @@ def _find_model_folders(config: Mapping[str, Any], key: ArtifactKey) -> dict[str
 
 
 def read_config(folder: Path) -> dict[str, Any] | str:
-    """Return the configuration, or why it cannot be read."""
+    """Return the configuration, or the reason why it cannot be read."""
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))  # holds Infinity, which Python's JSON reads
+        config = json.loads(path.read_text(encoding="utf-8"))  # it has Infinity, which Python's JSON reads
     except FileNotFoundError:
         return f"{path}: it is missing"
     except (OSError, ValueError, RecursionError) as error:
@@ -232,7 +232,7 @@ def read_config(folder: Path) -> dict[str, Any] | str:
 
 
 def _find_graph_faults(path: Path) -> Iterator[str]:
-    """Yield what is wrong with the traced graph: torch.jit writes a zip whose directory comes last."""
+    """Yield the faults of the traced graph: torch.jit writes a zip whose directory comes last."""
     if not path.is_file():
         yield f"{path}: it is missing"
         return
@@ -270,7 +270,7 @@ def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
 
 
 def _read_config_value(config: Mapping[str, Any], path: str) -> Any:
-    """Return the value at a dotted path; a null on the way is one that is not there."""
+    """Return the value at a dotted path; a null on the way counts as absent."""
     value: Any = config
     for step in path.split("."):
         if not isinstance(value, Mapping) or step not in value:

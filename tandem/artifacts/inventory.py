@@ -1,9 +1,9 @@
-"""What stands in a bucket, set by set: objects, manifest, lease, and uploads that were begun and not ended.
+"""Inventory of a bucket, set by set: objects, manifest, lease, and open uploads.
 
-Invariant: what cannot be read of one set is told of that set, and never hides another; ages are S3's own.
+Invariant: an unreadable manifest or lease is a fault of its own set, and never hides another; ages are from S3's clock.
 
-Only what has Tandem's layout is a set: `models/<org>/<name>/<revision>/` and `artifacts/<key name>/`. Whatever
-else lies in the bucket is nobody's business here.
+A set has Tandem's layout: `models/<org>/<name>/<revision>/` or `artifacts/<key name>/`. This module ignores
+other objects of the bucket.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ MAX_NAMES = 3  # files that a sentence names; the rest is counted
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSet:
-    """One set as it stands.
+    """One set of a bucket.
 
     Args:
         kind: a model snapshot, or a compiled artifact.
         prefix: without a slash at its end.
-        objects: every object below it, manifest and lease among them.
-        open_uploads: uploads below it that were not ended.
-        manifest: None without one, or where it cannot be used.
+        objects: every object below the prefix, manifest and lease included.
+        open_uploads: unfinished uploads below the prefix.
+        manifest: None without one, or if it cannot be used.
         fault: why the manifest cannot be used.
-        lease: None without one, or where it cannot be read.
+        lease: None without one, or if it cannot be read.
         lease_fault: why the lease cannot be read.
     """
 
@@ -58,56 +58,57 @@ class StoredSet:
 
     @property
     def size(self) -> int:
-        """Return the bytes of all its objects."""
+        """Return the bytes of all objects of the set."""
         return sum(summary.size for summary in self.objects)
 
     @property
     def last_write_at(self) -> datetime:
-        """Return when something of it was last written, by S3's clock; a lease counts where there is nothing else."""
+        """Return the time of the last write to the set, by S3's clock; a lease counts only if nothing else is there."""
         times = [summary.modified_at for summary in self.objects if summary.key != self.lease_key]
         times += [upload.initiated_at for upload in self.open_uploads]
         return max(times or [summary.modified_at for summary in self.objects])
 
     @property
     def is_ours(self) -> bool:
-        """Whether Tandem wrote it: every writer takes the lease first, and a whole set has its manifest."""
+        """Whether Tandem wrote the set: every writer takes the lease first, and a whole set has its manifest."""
         return bool({self.manifest_key, self.lease_key} & self.keys)
 
     @property
     def keys(self) -> frozenset[str]:
-        """Return the keys of all its objects."""
+        """Return the keys of all objects of the set."""
         return frozenset(summary.key for summary in self.objects)
 
     @property
     def manifest_key(self) -> str:
-        """Return the key of its manifest."""
+        """Return the key of the manifest."""
         return sets.manifest_key(self.prefix)
 
     @property
     def lease_key(self) -> str:
-        """Return the key of its lease."""
+        """Return the key of the lease."""
         return f"{self.prefix}/{sets.LEASE_NAME}"
 
     @property
     def files(self) -> tuple[ObjectSummary, ...]:
-        """Return its objects without manifest and lease."""
+        """Return the objects without manifest and lease."""
         return tuple(summary for summary in self.objects if summary.key not in {self.manifest_key, self.lease_key})
 
     @property
     def rejection_runs(self) -> tuple[str, ...]:
-        """Return the runs that an upload refused and kept."""
+        """Return the runs that an upload stored and refused."""
         return tuple(self.run_folder(row.key) for row in self.objects if row.key.endswith(f"/{sets.REJECTION_NAME}"))
 
     def run_folder(self, key: str) -> str:
-        """Return the run's folder that an object of an artifact lies in; empty for one that lies in none."""
+        """Return the run's folder of an object of an artifact; empty if the object is in no such folder."""
         return key.removeprefix(f"{self.prefix}/").rpartition("/")[0].partition("/")[0]
 
     @property
     def condition(self) -> Condition:
-        """Return what it is.
+        """Return the condition of the set.
 
-        `whole` has a manifest and every file of it, `damaged` lacks one or has one of another size, `partial` has no
-        manifest yet, `newer` has one that only a newer release can read, `unread` one that S3 did not give.
+        whole: has a manifest and every file of it; damaged: a file is missing or has another size, or the manifest is
+        malformed or another set's; partial: no manifest yet; newer: only a newer release can read the manifest;
+        unread: S3 did not return the manifest.
         """
         if isinstance(self.fault, sets.NewerSchemaError):
             return "newer"
@@ -119,7 +120,7 @@ class StoredSet:
 
     @property
     def writer(self) -> str:
-        """Return in words who is writing it, or who was."""
+        """Return the writer of the set, or the last writer, in words."""
         if self.lease_fault is not None:
             return f"its lease cannot be read: {self.lease_fault.problem}"
         if self.lease is None:
@@ -130,7 +131,7 @@ class StoredSet:
 
     @property
     def damage(self) -> str:
-        """Return in words what is wrong with it; empty for nothing, and for a set without a manifest."""
+        """Return the faults of the set in words; empty for none, and for a set without a manifest."""
         if self.fault is not None:
             return self.fault.problem
         if self.manifest is None:
@@ -152,7 +153,7 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
 
     Args:
         store: the bucket.
-        with_uploads: look for uploads that were begun, too; that takes a right that readers do not have.
+        with_uploads: whether to list open uploads too; readers lack the right for that.
 
     Raises:
         TandemError: the bucket cannot be listed.
@@ -165,7 +166,7 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
     def read_set(prefix: str) -> StoredSet:
         set_uploads = tuple(upload for upload in uploads if set_prefix(upload.key) == prefix)
         stored_set = _read_set(store, prefix, by_prefix.get(prefix, ()), set_uploads)
-        if stored_set.manifest is not None and stored_set.damage:  # it may have become whole between two pages
+        if stored_set.manifest is not None and stored_set.damage:  # the set may have become whole between two pages
             stored_set = _read_set(store, prefix, tuple(store.list(f"{prefix}/")), set_uploads)
         return stored_set
 
@@ -173,13 +174,13 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
 
 
 def find_read_fault(stored_sets: Iterable[StoredSet]) -> ExternalError | None:
-    """Return the first thing that S3 did not give of some sets, which the rights of the caller may be the cause of."""
+    """Return the first manifest or lease fault for which S3 failed; missing rights of the caller may be the cause."""
     faults = (fault for stored_set in stored_sets for fault in (stored_set.fault, stored_set.lease_fault))
     return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
 
 
 def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
-    """Return one set as it stands now; it may be empty.
+    """Return the present state of one set; it may be empty.
 
     Raises:
         TandemError: the bucket cannot be listed.
@@ -188,7 +189,7 @@ def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
 
 
 def set_prefix(key: str) -> str:
-    """Return the prefix of the set that an object is of; empty for an object of none."""
+    """Return the prefix of an object's set; empty for an object of no set."""
     parts = key.split("/")
     _, depth = PREFIX_DEPTHS.get(parts[0], ("", 0))
     return "/".join(parts[:depth]) if depth and len(parts) > depth and all(parts[:depth]) else ""
@@ -197,7 +198,7 @@ def set_prefix(key: str) -> str:
 def _read_set(
     store: ObjectStore, prefix: str, objects: tuple[ObjectSummary, ...], uploads: tuple[OpenUpload, ...]
 ) -> StoredSet:
-    """Return the set with what its manifest and its lease say."""
+    """Return the set with its manifest and its lease."""
     kind, _ = PREFIX_DEPTHS[prefix.partition("/")[0]]
     stored_set = StoredSet(kind=kind, prefix=prefix, objects=objects, open_uploads=uploads)
     manifest = lease = fault = lease_fault = None

@@ -1,6 +1,6 @@
-"""What a pod's manifest asks of a program: the artifact's key, the models, the commands that make what is missing.
+"""Inputs from a pod's manifest: the artifact's key, the models, the commands that make missing ones.
 
-Invariant: what is malformed is refused before anything is read or written.
+Invariant: malformed input is refused before anything is read or written.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _REVISION = r"[A-Za-z0-9][\w.-]*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReference:
-    """One model snapshot that is needed.
+    """One needed model snapshot.
 
     Args:
         id: organisation/name.
-        revision: a commit, or a name that moves.
-        command: starts the job that stages it.
+        revision: a commit, or a branch or tag.
+        command: starts the job that stages the snapshot.
 
     Raises:
         InputError: id or revision cannot be a prefix.
@@ -41,7 +41,7 @@ class ModelReference:
     command: str = "run this job again"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be a prefix."""
+        """Refuse an id or revision that cannot be a prefix."""
         if not re.fullmatch(f"{_REVISION}/{_REVISION}@{_REVISION}", self.name, re.ASCII) or ".." in self.name:
             change = "give organisation/name as the hub spells it, and the commit, 40 hexadecimal digits"
             raise InputError(f"{self.name!r} is no model at a revision", change=change)
@@ -53,16 +53,16 @@ class ModelReference:
 
     @property
     def path(self) -> str:
-        """Return its folder below the models' mount."""
+        """Return the snapshot's folder below the models' mount."""
         return f"{self.id}/{self.revision}"
 
     @property
     def prefix(self) -> str:
-        """Return where it is stored, without a slash at its end; as `tandem.spec.model.ModelConfig.prefix`."""
+        """Return the snapshot's prefix, without a slash at its end; as `tandem.spec.model.ModelConfig.prefix`."""
         return f"models/{self.path}"
 
     def as_fields(self) -> dict[str, Any]:
-        """Return what the manifest of the snapshot says of it."""
+        """Return the fields for the snapshot's manifest."""
         return {"id": self.id, "revision": self.revision}
 
     @property
@@ -72,16 +72,16 @@ class ModelReference:
 
 
 def add_bucket_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
-    """Declare --bucket, which the pod's TANDEM_BUCKET stands in for."""
+    """Declare --bucket; its default is the pod's TANDEM_BUCKET."""
     bucket, bucket_help = os.environ.get("TANDEM_BUCKET"), "of models, artifacts and results"
     parser.add_argument("--bucket", default=bucket, required=required and not bucket, help=bucket_help)
 
 
 def read_artifact_key() -> ArtifactKey:
-    """Return the key that the environment asks for.
+    """Return the artifact key from the environment variables.
 
     Raises:
-        InputError: there is none, or it is no key of this release.
+        InputError: there is no key, or it is no key of this release.
     """
     change = f"set {KEY_VARIABLE} to the key's fields, as the rendered manifests of this release do"
     fields = read_json_variable(KEY_VARIABLE, dict, change=change)
@@ -94,16 +94,16 @@ def read_artifact_key() -> ArtifactKey:
 def read_json_variable(
     name: str, kind: type[dict[str, Any] | list[Any]], default: str = "", change: str = "use the rendered manifest"
 ) -> Any:
-    """Return what a variable holds as JSON.
+    """Return the JSON value of a variable.
 
     Args:
         name: of the variable.
-        kind: what its JSON must be.
-        default: its text where it is not set; empty refuses that.
-        change: what to do where it cannot be used.
+        kind: required type of the value.
+        default: text for an unset variable; empty refuses an unset one.
+        change: advice for the error.
 
     Raises:
-        InputError: it is no JSON of this kind, or not set where there is no default.
+        InputError: the text is no JSON of this kind, or the variable is not set and has no default.
     """
     text = os.environ.get(name) or default
     with contextlib.suppress(ValueError):
@@ -129,15 +129,15 @@ def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
 
 
 def read_compile_command() -> str:
-    """Return the command that makes the artifact, in words where the environment does not say it."""
+    """Return the command that makes the artifact; a description if the variable is not set."""
     return os.environ.get(COMPILE_VARIABLE) or "the job that compiles it"
 
 
 def read_holder() -> str:
-    """Return who runs this.
+    """Return the name of this run, the holder of leases.
 
     Raises:
-        InputError: nobody is named.
+        InputError: the variable is not set, or has a slash.
     """
     holder = os.environ.get(HOLDER_VARIABLE, "")
     if not holder or "/" in holder:

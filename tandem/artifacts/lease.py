@@ -1,12 +1,12 @@
-"""Who may write a set: one holder at a time, by conditional writes of one small object.
+"""Write lease of a set: one holder at a time, by conditional writes of one small object.
 
-Invariant: a holder that cannot prove its lease stops; whoever takes over does so only after the lease has ended by
-S3's own clock. "Released" is a state of the object, since no writer may delete.
+Invariant: a holder that cannot prove its lease stops; another writer takes over only after the lease has ended by S3's
+clock. "Released" is a state of the object, since writers may not delete.
 
-A lease keeps two writers from doing the same work; what makes their results safe is that manifests are written
-conditionally and last. Durations are measured here by a clock that is never set and that runs on while the machine
-sleeps (a laptop that collects), times compared by S3's alone: the Date of its answer and the LastModified of the
-object, both to the second.
+A lease keeps two writers from doing the same work; results are safe because manifests are written conditionally and
+last. This module measures durations by a clock that is never set and that runs while the machine sleeps (a laptop that
+collects), and compares times only by S3's clock: the Date of its answer and the LastModified of the object, both to
+the second.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tandem.shell_command import quote_command
 SCHEMA_VERSION = 1
 LEASE_S = 120.0  # of a writer that renews it
 MAX_LEASE_S = 30 * 86_400.0
-CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
-RENEWALS_PER_TTL = 3  # in the time that a lease lasts, so that two may fail
+CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder's own count
+RENEWALS_PER_TTL = 3  # during one lease time, so that two may fail
 POLL_S = 5.0
-CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stands still in sleep
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stops in sleep
 
 
 class LeaseConflictError(ExternalError):
@@ -42,12 +42,12 @@ class LeaseConflictError(ExternalError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseState:
-    """What a lease's object says.
+    """State of a lease, from its object.
 
     Args:
-        holder: who has it, or had it last.
-        ends_at: when it ends unless it is renewed, by S3's clock; None once it is released.
-        is_active: whether somebody has it now.
+        holder: present or last holder.
+        ends_at: end time unless the lease is renewed, by S3's clock; None once it is released.
+        is_active: whether the holder has the lease now.
     """
 
     holder: str
@@ -56,10 +56,10 @@ class LeaseState:
 
 
 def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
-    """Read a lease's object.
+    """Parse a lease's object.
 
     Raises:
-        InputError: it is no lease.
+        InputError: the object is no lease.
     """
     try:
         document = json.loads(lease_object.body)
@@ -76,10 +76,10 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
 
 
 def parse_ttl_s(text: str) -> float:
-    """Parse the seconds that a lease lasts.
+    """Parse the duration of a lease in seconds.
 
     Raises:
-        argparse.ArgumentTypeError: a lease cannot last so long, or it is no number.
+        argparse.ArgumentTypeError: a lease cannot last so long, or the text is no number.
     """
     with contextlib.suppress(ValueError):
         if 0 < float(text) <= MAX_LEASE_S:
@@ -88,24 +88,24 @@ def parse_ttl_s(text: str) -> float:
 
 
 class WriteLease:
-    """A lease that is held, and renewed from a thread of its own while its `with` block runs."""
+    """A held lease; a separate thread renews it while its `with` block runs."""
 
     def __init__(self, store: ObjectStore, key: str, holder: str, ttl_s: float) -> None:
         self.holder = holder
         self._store, self._key, self._ttl_s = store, key, ttl_s
         self._token, self._write_count = uuid.uuid4().hex, 0
         self._etag = ""
-        self._end_s = 0.0  # by CLOCK, counted from before the write was asked for
+        self._end_s = 0.0  # by CLOCK, counted from before the write
         self._is_lost = False  # or deleted: nothing more is written
         self._write_lock = threading.Lock()
         self._stop_event = threading.Event()
         self.renewal = threading.Thread(target=self._renew, name="lease", daemon=True)
 
     def check(self) -> None:
-        """Return while the lease is ours beyond doubt.
+        """Return only if the lease is certainly ours.
 
         Raises:
-            LeaseConflictError: it was taken over, or could not be renewed in time; nothing more may be written.
+            LeaseConflictError: the lease was taken over, or not renewed in time; nothing more may be written.
         """
         self._is_lost = self._is_lost or time.clock_gettime(CLOCK) >= self._end_s
         if self._is_lost:
@@ -114,10 +114,10 @@ class WriteLease:
             raise LeaseConflictError(problem, where=self._store.url(self._key), change=change)
 
     def confirm(self) -> None:
-        """Return when S3 itself says that the lease is ours now; the last thing to ask before a manifest.
+        """Renew the lease in S3 to prove that it is ours now; the last check before a manifest is written.
 
         Raises:
-            LeaseConflictError: it was taken over, or could not be renewed in time.
+            LeaseConflictError: the lease was taken over, or not renewed in time.
             TandemError: S3 failed.
         """
         self._extend()
@@ -128,7 +128,7 @@ class WriteLease:
             self._is_lost = self._is_lost or not self.take(self._etag)
 
     def take(self, etag: str | None) -> bool:
-        """Write ourselves into the object in the place of what has this ETag; whether it is ours."""
+        """Replace the object with this ETag by our lease; return whether the lease is ours."""
         self._write_count += 1
         start_s = time.clock_gettime(CLOCK)
         token = f"{self._token}-{self._write_count}"
@@ -139,7 +139,7 @@ class WriteLease:
         return True
 
     def _write(self, body: bytes, etag: str | None) -> str | None:
-        """Write in the place of what has this ETag, or of our own write that was done though every try of it failed."""
+        """Replace the object with this ETag, or our own write that took effect although every try failed."""
         new_etag = self._store.write_if(self._key, body, etag)
         if new_etag is None:
             current = self._store.read(self._key)
@@ -150,20 +150,20 @@ class WriteLease:
     def delete(self) -> None:
         """Delete the lease's object, unless somebody writes it at this moment; then it stays, released.
 
-        S3 holds the ETag against the object in general purpose buckets too (S3 user guide, "How to perform conditional
-        deletes", read on 2026-11-21); it takes s3:DeleteObject and s3:GetObject.
+        S3 checks the ETag in general purpose buckets too (S3 user guide, "How to perform conditional deletes", read on
+        2026-11-21); the call needs s3:DeleteObject and s3:GetObject.
         """
         with self._write_lock:
             self._is_lost = self._is_lost or self._store.delete_if(self._key, self._etag)
 
     def stop(self, *, release: bool) -> None:
-        """Renew no more, and say in the object that it is free."""
+        """Stop the renewal; if `release`, mark the lease as free in its object."""
         self._stop_event.set()
         self.renewal.join()
         if release and not self._is_lost:
             try:
                 self._write(_build_lease_body("released", self.holder), self._etag)
-            except TandemError as error:  # what was done is done, and the lease ends by itself
+            except TandemError as error:  # the work is done, and the lease ends by itself
                 self._warn("lease not released", error)
 
     def _renew(self) -> None:
@@ -178,7 +178,7 @@ class WriteLease:
 
 
 def _build_lease_body(state: str, holder: str, **details: Any) -> bytes:
-    """Return the object's bytes: never the same twice while held, always the same when released."""
+    """Return the object's bytes: unique for each "held", always the same for "released"."""
     document = {"schema_version": SCHEMA_VERSION, "state": state, "holder": holder, **details}
     return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
@@ -192,13 +192,13 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
     Args:
         store: the bucket.
         key: of the lease's object.
-        holder: who we are, such as a Job's name. What the same holder left held is taken back at once.
-        ttl_s: seconds after which others may take it over if it is not renewed.
-        wait_s: seconds to wait while somebody else holds it.
-        keep: leave it held at the end, for another process of the same holder; an error releases it all the same.
+        holder: our name, such as a Job's. A lease that the same holder left held is taken back at once.
+        ttl_s: seconds after which others may take over a lease that is not renewed.
+        wait_s: seconds to wait while somebody else holds the lease.
+        keep: leave the lease held at the end, for another process of the same holder; an error still releases it.
 
     Raises:
-        LeaseConflictError: somebody else holds it; the message says who and until when.
+        LeaseConflictError: somebody else holds the lease; the message has the holder and the end time.
         TandemError: S3 failed.
     """
     lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
@@ -220,7 +220,7 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
             if lease.take(lease_object.etag if lease_object else None):
                 lease.renewal.start()
                 return lease
-            continue  # somebody was quicker; see who
+            continue  # somebody was quicker; read the lease again
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
@@ -235,7 +235,7 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
 
 
 def release_lease(store: ObjectStore, key: str, holder: str) -> None:
-    """Say that a lease is free which a dead process of the same holder left held; anything else is left alone.
+    """Release a lease that a dead process of the same holder left held; leave any other lease alone.
 
     Raises:
         TandemError: S3 failed, or the object is no lease.

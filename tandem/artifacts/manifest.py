@@ -1,12 +1,12 @@
-"""The manifest of a stored set of files: what it is for, every file with its size and SHA-256; read and written.
+"""The manifest of a stored set of files: its purpose, every file with its size and SHA-256; read and written.
 
-Invariant: a manifest is written only when every file that it names is in the bucket with its size and SHA-256, and
-never over another one; so whoever finds a manifest finds the files whole. What parses here is typed, of a schema this
-program knows, and names no file outside its own folder.
+Invariant: a manifest is written only if every file in it is in the bucket with its size and SHA-256, and never over
+another one; so a reader of a manifest finds whole files. A parsed manifest is typed, of a schema this program knows,
+and names no file outside its own folder.
 
-What a compile made and the inspection refuses lies by no manifest: no reader takes it for an artifact, and nothing
-that took hours to make is lost. Beside the files of its run lies a manifest under a name of its own, with the faults; a
-person may take it in, and what was wrong with it then stands in the manifest.
+A compiled artifact that the inspection refuses gets no set manifest: no reader takes it for an artifact, and hours of
+work are not lost. Next to the files of its run is a manifest under another name (REJECTION_NAME), with the faults; a
+person may import the artifact, and the set's manifest then lists these faults.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MANIFEST_NAME = "tandem-manifest.json"  # next to the files: neither the hub nor
 LEASE_NAME = "tandem-lease.json"
 MAX_NAMES = 5  # files that a message names; the rest is counted
 REJECTION_NAME = "tandem-refused.json"
-FAULTS_FIELD = "refused"  # in `made`, as the inspection said them
-ACCEPTED_FIELD = "accepted"  # in `made` of what was taken in all the same
+FAULTS_FIELD = "refused"  # in `made`: the faults of the inspection
+ACCEPTED_FIELD = "accepted"  # in `made`: faults that a person accepted at import
 
 
 class NewerSchemaError(InputError):
-    """The manifest is of a newer schema: whole perhaps, and not this program's to judge."""
+    """The manifest has a newer schema: it may be whole, but this program cannot judge it."""
 
 
 def validate_path(path: str) -> str:
     """Return `path` if it stays below its folder.
 
     Raises:
-        ValueError: it is absolute, empty, or climbs out.
+        ValueError: `path` is absolute, empty, not in plain form, or leaves the folder.
     """
     plain_path = PurePosixPath(path)
     leaves = not plain_path.parts or plain_path.is_absolute() or ".." in plain_path.parts or {"\\", "\0"} & set(path)
@@ -68,7 +68,7 @@ class ManifestFile(SpecRecord):
 class Manifest(SpecRecord):
     """A whole, immutable set of files.
 
-    Two runs over the same input write the same bytes: there is no clock in it, S3 keeps the time.
+    Two runs over the same input write the same bytes: the manifest has no time, S3 keeps it.
     """
 
     schema_version: Literal[1] = Field(description="version of this form")
@@ -85,7 +85,7 @@ class Manifest(SpecRecord):
         return sum(file.size for file in self.files)
 
     def to_bytes(self) -> bytes:
-        """Return the canonical JSON: the same manifest is always the same bytes."""
+        """Return the canonical JSON: the same manifest always gives the same bytes."""
         document = self.model_dump(mode="json")
         document["files"] = sorted(document["files"], key=lambda file: str(file["path"]))
         return (json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False) + "\n").encode()
@@ -95,11 +95,11 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
     """Parse a manifest.
 
     Args:
-        body: its bytes.
+        body: bytes of the manifest.
         where: file or `s3://` address, for the message.
 
     Raises:
-        InputError: it is cut off, no JSON, of a newer schema, or holds what a manifest may not.
+        InputError: the manifest is cut off, no JSON, of a newer schema, or has an invalid field.
     """
     try:
         return Manifest.model_validate_json(body)
@@ -116,15 +116,15 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
 def compare_manifest_fields(
     manifest: Manifest, kind: str, fields: Mapping[str, Any]
 ) -> dict[str, tuple[object, object]]:
-    """Return the fields in which a manifest is not of what has this kind and these fields: its own, and those."""
+    """Return the fields in which a manifest differs from this kind and these fields: (manifest's value, expected)."""
     stored_fields = manifest.fields
-    if kind == "model":  # its manifest says more, such as the commit behind a name that moves
+    if kind == "model":  # a model's manifest has more, e.g. the commit of a branch
         stored_fields = {name: stored_fields.get(name) for name in fields}
     return compare_key_fields({"kind": manifest.kind, **stored_fields}, {"kind": kind, **fields})
 
 
 def describe_mismatch(manifest: Manifest, target: ArtifactKey | ModelReference) -> list[str]:
-    """Return the fields in which a manifest is not of this artifact or model, one a line."""
+    """Return the fields in which a manifest differs from this artifact or model, one a line."""
     kind = "model" if isinstance(target, ModelReference) else "artifact"
     differences = compare_manifest_fields(manifest, kind, target.as_fields())
     return [f"{field}: artifact {stored}, deployment {asked}" for field, (stored, asked) in differences.items()]
@@ -134,7 +134,7 @@ def require_target(manifest: Manifest, target: ArtifactKey | ModelReference, whe
     """Refuse a manifest that is not of this artifact or model.
 
     Raises:
-        StaleError: it differs; every field that differs is named.
+        StaleError: the manifest differs; the message names every field that differs.
     """
     if lines := describe_mismatch(manifest, target):
         problem = f"under the name {target.name} lies something else: {'; '.join(lines)}"
@@ -151,11 +151,11 @@ def build_manifest(
     """Return the manifest of an artifact or a model.
 
     Args:
-        target: whose name and fields it has.
+        target: source of name and fields.
         files: every file.
-        made: how it came to be.
-        folder: of the files, below the manifest's own; empty for the same.
-        more_fields: what it says next to the target's fields.
+        made: origin of the set.
+        folder: of the files, below the manifest's folder; empty for the same.
+        more_fields: further fields next to the target's.
     """
     return Manifest(
         schema_version=SCHEMA_VERSION,
@@ -179,14 +179,14 @@ def files_prefix(prefix: str, manifest: Manifest) -> str:
 
 
 def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
-    """Return a stored set's manifest, None where there is none.
+    """Return a stored set's manifest, None if there is none.
 
     Args:
         store: the bucket.
         prefix: of the set, `models/<org>/<name>/<revision>` or `artifacts/<key name>`.
 
     Raises:
-        InputError: it is cut off, of a newer schema or malformed.
+        InputError: the manifest is cut off, of a newer schema or malformed.
         TandemError: S3 failed.
     """
     manifest_object = store.read(manifest_key(prefix))
@@ -194,11 +194,11 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
 
 
 def find_stored_set(store: ObjectStore, target: ArtifactKey | ModelReference) -> Manifest | None:
-    """Return the manifest of an artifact or a model and log that it is there; None where there is none.
+    """Return the manifest of an artifact or a model and log that it is there; None if there is none.
 
     Raises:
-        InputError: it cannot be read.
-        StaleError: it is of something else.
+        InputError: the manifest cannot be read.
+        StaleError: the manifest is of another artifact or model.
     """
     manifest, where = read_stored_manifest(store, target.prefix), store.url(manifest_key(target.prefix))
     if manifest is not None:
@@ -209,15 +209,15 @@ def find_stored_set(store: ObjectStore, target: ArtifactKey | ModelReference) ->
 
 
 def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -> bool:
-    """Write a set's manifest after its last file; False where another manifest is there already.
+    """Write a set's manifest after its last file; return False if another manifest is there already.
 
     Args:
         store: the bucket.
         prefix: of the set.
-        manifest: what to write. One with the same bytes, there already, is as good as ours.
+        manifest: to write. A stored manifest with the same bytes counts as ours.
 
     Raises:
-        StaleError: a file that it names is missing in the bucket or differs there; nothing is written.
+        StaleError: a file of the manifest is missing in the bucket or differs there; nothing is written.
         TandemError: S3 failed.
     """
     files_root = files_prefix(prefix, manifest)
@@ -231,7 +231,7 @@ def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -
 
 
 def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
-    """Say in what an object is not the file that a manifest names; empty for nothing."""
+    """Return how an object differs from the manifest's file; empty if they are equal."""
     if head is None:
         return "the object is missing"
     if head.size != file.size:
@@ -242,7 +242,7 @@ def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
 
 
 def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
-    """Return the fault of an object that is not what the manifest of its set says."""
+    """Return the fault of an object that differs from the manifest of its set."""
     removal = f"remove its {MANIFEST_NAME} and this object ({quote_command('aws', 's3', 'rm', store.url(key))})"
     change = f"serve nothing from this set: {removal}, then run the job that makes it again"
     change += "; a former version may lie in the bucket (aws s3api list-object-versions)"
@@ -250,6 +250,6 @@ def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError
 
 
 def shorten_list(items: Sequence[str], max_count: int, separator: str = "; ") -> str:
-    """Return the first items as one text, and how many more there are."""
+    """Return the first items as one text, with the number of further items."""
     rest_note = f" and {len(items) - max_count} more" if len(items) > max_count else ""
     return separator.join(items[:max_count]) + rest_note

@@ -1,7 +1,7 @@
-"""What the experiments of an environment need of its bucket: model snapshots and compiled artifacts.
+"""Needs of an environment's experiments in its bucket: model snapshots and compiled artifacts.
 
-Invariant: the same snapshot or key is one need, however many variants have it, and each need names every one
-of them and the command that makes it.
+Invariant: the same snapshot or key is one need, for any number of variants; each need names all its variants and the
+command that makes the set.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from tandem.spec.variant_key import compute_artifact_key
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketNeed:
-    """One stored set of files that somebody's variants need.
+    """One stored set of files that variants need.
 
     Args:
         kind: a model snapshot, or a compiled artifact.
         name: id@revision, or the artifact key's name.
-        prefix: where it is stored, without a slash at its end.
-        fields: what its manifest must say: the key's fields, or id and revision.
-        used_by: experiment/variant, of another environment with its name and a colon in front.
-        command: starts the job that makes it.
+        prefix: of the set in the bucket, without a slash at its end.
+        fields: required in its manifest: the key's fields, or id and revision.
+        used_by: experiment/variant, after the environment's name and a colon for another environment.
+        command: starts the job that makes the set.
     """
 
     kind: Literal["model", "artifact"]
@@ -38,12 +38,12 @@ class BucketNeed:
 
 
 def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue, environment: str = "") -> Iterator[BucketNeed]:
-    """Yield what each variant of the experiments needs.
+    """Yield the needs of each variant of the experiments.
 
     Args:
         experiments: hosted experiments that have passed the rules.
-        catalogue: the models and runtimes they name.
-        environment: the name that stands before each user; empty for none.
+        catalogue: of their models and runtimes.
+        environment: the name in front of each user; empty for none.
     """
     for experiment, variant in ((owner, variant) for owner in experiments for variant in owner.all_variants()):
         namespace = names.experiment_namespace(experiment)
@@ -66,7 +66,7 @@ def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue, environm
 
 
 def merge_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:
-    """Return each need once with all who use it, models first."""
+    """Return each need once with all its users, models first."""
     by_prefix: dict[str, BucketNeed] = {}
     for need in needs:
         first_need = by_prefix.setdefault(need.prefix, need)

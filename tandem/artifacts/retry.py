@@ -1,6 +1,6 @@
-"""One loop of tries: of a hub that is busy, of an upload that only this disk holds, of a write that meets others.
+"""The retry loop: for a busy hub, for an upload of the only copy, for a write that meets other writes.
 
-botocore repeats each request by itself; what comes here has failed every try of it
+botocore retries each request by itself; a failure of S3 comes here only after the last of these tries
 (docs/decisions/0037-one-retry-loop.md).
 """
 
@@ -17,7 +17,7 @@ from tandem.errors import ExternalError
 Result = TypeVar("Result")
 Failure = TypeVar("Failure", bound=Exception)
 
-RETRY_PAUSE_S = 30.0  # between two tries of what S3 did not do
+RETRY_PAUSE_S = 30.0  # between two tries after a failure of S3
 
 
 def retry_call(
@@ -25,12 +25,12 @@ def retry_call(
     failures: type[Failure] | tuple[type[Failure], ...],
     plan: Callable[[Failure, int], float],
 ) -> Result:
-    """Call an action until it ends well, or the plan says otherwise.
+    """Call an action until it succeeds, or until the plan raises.
 
     Args:
         action: may be called again after a failure.
-        failures: what may pass; everything else leaves at once.
-        plan: from the failure and its number, the first has 1, to the seconds to wait; raises to end the tries.
+        failures: exceptions to retry; any other is raised at once.
+        plan: returns the seconds to wait for a failure and its number, from 1; raises to end the tries.
     """
     number = 0
     while True:
@@ -42,14 +42,14 @@ def retry_call(
 
 
 def retry_upload(action: Callable[[], Result], retry_s: float) -> Result:
-    """Try again while S3 fails: a container that ends badly some times takes its pod, the only copy, with it.
+    """Retry an upload while S3 fails: repeated container failures end the pod, and its disk is the only copy.
 
     Args:
         action: may be called again after a failure.
         retry_s: seconds from now in which a further try may begin.
 
     Raises:
-        ExternalError: as the last try raised it, when the time is over.
+        ExternalError: from the last try, once the time is over.
     """
     deadline_s = time.monotonic() + retry_s
 
@@ -64,6 +64,6 @@ def retry_upload(action: Callable[[], Result], retry_s: float) -> Result:
 
 
 def add_retry_argument(parser: argparse.ArgumentParser) -> None:
-    """Declare --patience-s, the seconds of `retry_upload`."""
+    """Declare --patience-s: `retry_s` of `retry_upload`."""
     retry_help = "seconds to go on trying while S3 fails; the disk is kept so long"
     parser.add_argument("--patience-s", type=float, default=0.0, help=retry_help)

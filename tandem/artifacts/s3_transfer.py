@@ -1,8 +1,8 @@
-"""Files to objects and back: moved by the transfer library, hashed on the way.
+"""Copies of files to objects and back: the transfer library moves them, this module hashes them on the way.
 
-Invariants: an object is completed only from bytes whose SHA-256 is the one announced, so what stands in the object's
-metadata is true; a file has its name only when its content has the SHA-256 that was asked for, until then it has a
-name that nobody reads. What is whole is not moved again; a run that was killed moves again what was not
+Invariants: an object is completed only from bytes with the announced SHA-256, so the object's metadata is true; a file
+has its name only if its content has the expected SHA-256, until then it has a name that nobody reads. A whole file is
+not moved again; after a kill the next run moves unfinished files again from the start
 (docs/decisions/0033-files-not-parts.md).
 """
 
@@ -24,12 +24,12 @@ from tandem.artifacts.manifest import ManifestFile, build_damage_error, describe
 from tandem.artifacts.store import ObjectStore
 from tandem.errors import InputError
 
-MAX_RECEIPTS = 2  # of one object whose content is not what the manifest says
+MAX_RECEIPTS = 2  # of one object whose content differs from the manifest
 FILES_AT_ONCE = 4  # each hashes, reads or writes one file; their parts share the store's threads
 
 
 def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
-    """Make the object `key` have the content of a file.
+    """Upload a file to the object `key`, unless the object has its content already.
 
     Args:
         store: the bucket.
@@ -38,7 +38,7 @@ def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
         sha256: of the file's content, hexadecimal; compared with the bytes that are sent.
 
     Raises:
-        InputError: the file cannot be read, or its content is not what was announced.
+        InputError: the file cannot be read, or its content has another SHA-256.
         ExternalError: S3 failed.
     """
     _upload_content(store, path, key, sha256)
@@ -48,17 +48,17 @@ def upload_file(store: ObjectStore, path: Path, key: str, sha256: str) -> None:
 def upload_files(
     store: ObjectStore, files: LocalFiles, prefix: str, *, check: Callable[[], None] = lambda: None
 ) -> tuple[ManifestFile, ...]:
-    """Make the objects below `prefix` have the content of every file of a folder; hash some while others are sent.
+    """Upload every file of a folder below `prefix`; hash some files while others are sent.
 
     Args:
         store: the bucket.
-        files: what of it was hashed before is not hashed again.
+        files: the folder's; a file that was hashed before is not hashed again.
         prefix: of the objects, without a slash at its end.
-        check: called before a file is hashed and before it is sent; raises when the work is not to go on, as when a
-            lease is lost.
+        check: called before a file is hashed and before it is sent; raises to stop the work, e.g. after a lost
+            lease.
 
     Returns:
-        all files by path, as they were sent.
+        all files by path, as sent.
 
     Raises:
         TandemError: as `upload_file` does, for the first file that fails.
@@ -71,7 +71,7 @@ def upload_files(
         check()
         _upload_content(store, files.folder / path, f"{prefix}/{path}", file.sha256)
 
-    # the largest first, so that none is left alone at the end
+    # the largest first, so that none runs alone at the end
     paths = sorted(files.sizes, key=lambda path: -files.sizes[path])
     local_files.run_in_threads(FILES_AT_ONCE, upload_path, paths, store.halt_event)
     _abort_leftovers(store, {f"{prefix}/{path}" for path in paths}, f"{prefix}/")
@@ -92,10 +92,10 @@ def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> No
 
 
 class _HashReader:
-    """A file that is read once, in order, and whose end is not told before its content is what was announced.
+    """A file that is read once, in order; its end is returned only if its content has the announced SHA-256.
 
-    The transfer library completes an object after the end alone; each part that it was given has its own SHA-256,
-    which S3 holds against what arrived.
+    The transfer library completes an object only after the end; each part has its own SHA-256, which S3 compares with
+    the bytes that arrived.
     """
 
     def __init__(self, file: BinaryIO, path: Path, sha256: str, check_halt: Callable[[], None]) -> None:
@@ -103,11 +103,11 @@ class _HashReader:
         self._hash = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, all that is left without a size.
+        """Return the next bytes; without a size, all remaining bytes.
 
         Raises:
             InputError: the file ended with another content.
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         self._check_halt()
         piece = self._file.read(size)
@@ -120,7 +120,7 @@ class _HashReader:
 
 
 def _abort_leftovers(store: ObjectStore, keys: set[str], prefix: str) -> None:
-    """Abort uploads of objects that are whole now: of runs that were killed, or begun twice by a lost answer."""
+    """Abort open uploads of objects that are whole now: of killed runs, or begun twice after a lost answer."""
     for upload in store.list_uploads(prefix):
         if upload.key in keys:
             store.abort_upload(upload)
@@ -128,26 +128,26 @@ def _abort_leftovers(store: ObjectStore, keys: set[str], prefix: str) -> None:
 
 
 def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile) -> None:
-    """Make a file have the content of an object; one that has it already is left alone.
+    """Download an object to a file, unless the file has its content already.
 
     Args:
         store: the bucket.
         key: the object.
         path: the file; missing folders are made.
-        file: what the manifest says of it.
+        file: the file's entry in the manifest.
 
     Raises:
-        StaleError: the object is missing, or its size or content is not what was asked for.
+        StaleError: the object is missing, or its size or content differs from the manifest.
         ExternalError: S3 failed, or the disk is full.
     """
-    partial_path = path.with_name(f".{path.name}.receiving")  # what a killed run left there is overwritten
+    partial_path = path.with_name(f".{path.name}.receiving")  # overwrites the remainder of a killed run
     with local_files.translate_disk_errors(path):
         local_files.create_open_folder(path.parent)
         if local_files.has_content(path, file):
             log_event("present", file=str(path), size=file.size)
             return
         head = store.head(key)
-        if head is not None and head.sha256 is None:  # of another program: its content tells
+        if head is not None and head.sha256 is None:  # of another program: the content decides
             head = replace(head, sha256=file.sha256)
         problem = describe_difference(head, file)
         if head is None or problem:
@@ -168,13 +168,13 @@ def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile
 
 
 def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequence[ManifestFile]) -> None:
-    """Make the files below `folder` have the content of the objects below `prefix`.
+    """Download the objects below `prefix` to files below `folder`.
 
     Args:
         store: the bucket.
         prefix: of the objects, without a slash at its end.
-        folder: of the files; made where it is missing.
-        files: which, with size and SHA-256, of a manifest: no path of it leads out of the folder by itself.
+        folder: of the files; made if it is missing.
+        files: with size and SHA-256, from a manifest: none of its paths leaves the folder.
 
     Raises:
         TandemError: as `download_object` raises it.
@@ -189,15 +189,15 @@ def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequenc
 
 
 def receive_object(store: ObjectStore, key: str, file: BinaryIO | None = None) -> str:
-    """Read one object, into an open file where one is given; the SHA-256 of what arrived.
+    """Read one object, into an open file if one is given; return the SHA-256 of the received bytes.
 
     Args:
         store: the bucket.
         key: the object.
-        file: what is written to, in order.
+        file: target of the bytes, written in order.
 
     Raises:
-        StaleError: the object was replaced meanwhile.
+        StaleError: the object was replaced during the read.
         ExternalError: S3 failed.
     """
     writer = _HashWriter(file, store.require_not_halted)
@@ -209,7 +209,7 @@ def receive_object(store: ObjectStore, key: str, file: BinaryIO | None = None) -
 
 
 class _HashWriter:
-    """A file that is written in order, and hashed meanwhile."""
+    """A writer that hashes the bytes and passes them to a file if one is given."""
 
     def __init__(self, file: BinaryIO | None, check_halt: Callable[[], None]) -> None:
         self._file, self._check_halt = file, check_halt

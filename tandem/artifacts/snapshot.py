@@ -1,12 +1,12 @@
-"""What of a model's snapshot is staged, when a snapshot is whole, and a snapshot that lies in a folder.
+"""Choice of the files of a model's snapshot to stage, checks that a snapshot is whole, and a snapshot in a folder.
 
-Invariant: the choice follows from the names in the snapshot and the content of its index alone, so the same
-snapshot always gives the same files in the same order; what is chosen has a configuration and every tensor file
-that its index names.
+Invariant: the choice follows only from the names in the snapshot and the content of its index, so the same snapshot
+always gives the same files in the same order; the chosen files have a configuration and every tensor file that the
+index names.
 
-A folder is an air-gapped copy: every file lies in the folder itself and is no link, every tensor file has the length
-its header asks for and the tensors its index names. Nobody but SHA256SUMS vouches for the bytes, and the manifest says
-whether there was one.
+A folder is an air-gapped copy: every file is in the folder itself and is no link, every tensor file has the length of
+its header and the tensors of the index. Only SHA256SUMS proves the bytes, and the manifest says whether there was
+such a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SINGLE_FILE_NAME = "model.safetensors"  # the one tensor file of a snapshot with
 TENSOR_SUFFIX = ".safetensors"
 SUMS_NAME = "SHA256SUMS"  # as coreutils' sha256sum writes it
 
-# what a server reads next to tensors; all lie at the root (transformers' own names for them, as its loaders spell them)
+# files that a server reads next to tensors; all are at the root (names as in the loaders of transformers)
 MODEL_FILES = {CONFIG_NAME, INDEX_NAME, "generation_config.json", "quantize_config.json", "hf_quant_config.json"}
 TOKENIZER_TABLES = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"}
 TOKENIZER_VOCABULARIES = {"vocab.json", "merges.txt", "vocab.txt"}  # of byte pairs, the last of word pieces
@@ -41,7 +41,7 @@ TOKENIZER_MODELS = {"tokenizer.model", "spiece.model", "tiktoken.model"}  # sent
 INPUT_FILES = {"chat_template.jinja", "chat_template.json", "preprocessor_config.json", "processor_config.json"}
 SERVER_FILES = MODEL_FILES | TOKENIZER_TABLES | TOKENIZER_VOCABULARIES | TOKENIZER_MODELS | INPUT_FILES
 
-# names that are left out -> why; the first that fits
+# patterns of names that are left out -> reason; the first match counts
 EXCLUSION_REASONS = {
     "*/*": "in a subfolder, where no server looks",
     f"*{TENSOR_SUFFIX}": "tensors that the index does not name",
@@ -52,13 +52,13 @@ EXCLUSION_REASONS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEntry:
-    """One file as a source lists it.
+    """One file in the listing of a source.
 
     Args:
         path: its name in the snapshot.
         size: bytes.
-        sha256: of the content, where the source says it before the file is read.
-        git_sha1: git's name of the blob, where the source says it.
+        sha256: of the content, if the source lists it.
+        git_sha1: git's name of the blob, if the source lists it.
     """
 
     path: str
@@ -68,12 +68,11 @@ class SnapshotEntry:
 
 
 def choose_files(source: SnapshotSource) -> tuple[tuple[SnapshotEntry, ...], dict[str, str]]:
-    """Return the files to stage, by name, and the others with the reason.
+    """Return the files to stage, by name, and the names of the others with the reason.
 
     Raises:
-        InputError: the snapshot has no configuration that a runtime could read, a file of our own names, or not the
-            tensors that its index names.
-        ExternalError: the source does not give configuration or index.
+        InputError: the snapshot has no configuration that a runtime can read, or lacks tensor files of its index.
+        ExternalError: the source does not return configuration or index.
     """
     entries, where = source.entries, source.where
     if CONFIG_NAME not in entries:
@@ -102,8 +101,8 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
         where: the snapshot, for the message.
 
     Raises:
-        InputError: there are none, the index is malformed or names a file that is not there, or nothing says
-            which of several is meant.
+        InputError: there are none, the index is malformed or names a missing file, or there are several and no
+            index.
     """
     root_files = sorted(name for name in names if name.endswith(TENSOR_SUFFIX) and "/" not in name)
     if index is not None:
@@ -120,10 +119,10 @@ def select_tensor_files(names: Collection[str], index: bytes | None, where: str)
 
 
 def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
-    """Return tensor -> file of an index.
+    """Return the mapping tensor -> file of an index.
 
     Raises:
-        InputError: it is no index, or names a file outside of its own folder.
+        InputError: the content is no index, or names a file outside its own folder.
     """
     try:
         weight_map: dict[str, str] = json.loads(index)["weight_map"]
@@ -137,17 +136,17 @@ def parse_weight_map(index: bytes, where: str) -> dict[str, str]:
 
 
 def find_exclusion_reason(name: str) -> str:
-    """Return why a file that is not chosen stays where it is."""
+    """Return why a file is left out."""
     return next(reason for pattern, reason in EXCLUSION_REASONS.items() if fnmatchcase(name, pattern))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderSnapshot:
-    """A folder that holds one snapshot; it has what `hub.HubSnapshot` has.
+    """A folder with one snapshot; same methods as `hub.HubSnapshot`.
 
     Args:
-        files: the snapshot's own.
-        commit: the commit that the caller says it is a copy of; None for a name that moves.
+        files: of the snapshot.
+        commit: of the copy, as the caller gives it; None for a branch or tag.
         sums: SHA-256 by name from SHA256SUMS; None without one.
     """
 
@@ -169,15 +168,15 @@ class FolderSnapshot:
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """Return what the manifest says of where the files came from."""
+        """Return the manifest's record of the source of the files."""
         checks = "index, lengths and configuration of the copy; no checksum of a hub"
         return {"from": "folder", "checked": checks + (f"; {SUMS_NAME} of the copy" if self.sums is not None else "")}
 
     def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
-        """Refuse a copy of which one of these files is not whole, before any is stored.
+        """Refuse a copy if one of these files is not whole, before any is stored.
 
         Raises:
-            InputError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
+            InputError: a file is cut off, lacks a tensor of the index, or is not in SHA256SUMS.
         """
         index_path = self.files.folder / INDEX_NAME
         weights = parse_weight_map(index_path.read_bytes(), str(index_path)) if INDEX_NAME in self.files.sizes else {}
@@ -194,17 +193,17 @@ class FolderSnapshot:
                 raise InputError(f"{SUMS_NAME} does not name it", where=str(path), change=change)
 
     def receive(self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None) -> tuple[Path, str]:
-        """Hash one file where it lies.
+        """Hash one file in its place.
 
         Args:
             entry: one of `entries`.
-            check: called when it is hashed; may raise to stop.
+            check: called after the hash; may raise to stop.
 
         Returns:
             the file, and the SHA-256 of its content.
 
         Raises:
-            InputError: it cannot be read, or is not what SHA256SUMS says.
+            InputError: the file cannot be read, or differs from SHA256SUMS.
         """
         path, sha256 = self.files.folder / entry.path, self.files.hash_file(entry.path).sha256
         if self.sums is not None and self.sums.get(entry.path) != sha256:
@@ -217,11 +216,11 @@ def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
     """List a folder.
 
     Args:
-        folder: holds config.json.
-        commit: what it is said to be a copy of; None if that is a name that moves.
+        folder: of the snapshot, with config.json.
+        commit: of the copy, as the caller gives it; None for a branch or tag.
 
     Raises:
-        InputError: it is no folder, cannot be read, or holds a link, as the hub client's cache does.
+        InputError: `folder` is no folder, cannot be read, or has a link, as in the hub client's cache.
     """
     files = LocalFiles(folder)
     sums = _read_sums(folder / SUMS_NAME) if SUMS_NAME in files.sizes else None

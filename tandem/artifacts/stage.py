@@ -1,11 +1,11 @@
-"""`stage`: bring one snapshot, from a hub or a folder, into the bucket; one file at a time through local disk.
+"""`stage`: copy one snapshot from a hub or a folder into the bucket, one file at a time through local disk.
 
-Invariant: the manifest is written last, of files that are whole; nothing is written under a prefix that holds a file
-of another snapshot, so files of two commits never mix; what is written follows from the snapshot alone, so whoever
-writes it, and however often it was killed, the end is the same bytes.
+Invariant: the manifest is written last, and only of whole files; `stage` refuses a prefix that has a file of another
+snapshot, so files of two commits never mix; the written bytes depend only on the snapshot, so any writer, after any
+number of kills, ends with the same bytes.
 
-A pinned model lies under its commit. One that is not pinned lies under the name that moves, `main`: its manifest
-says which commit that was, and stays so until an operator removes the prefix.
+The prefix of a pinned model has its commit. The prefix of an unpinned model has the branch or tag, e.g. `main`: its
+manifest has the commit at that time, until an operator removes the prefix.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ def run(options: argparse.Namespace) -> int:
     """Stage one model.
 
     Returns:
-        0: it is in the bucket, with its manifest.
+        0: the model is in the bucket, with its manifest.
 
     Raises:
-        StaleError: the prefix holds something else.
-        InputError: the snapshot cannot be served, or the hub does not give it.
+        StaleError: the prefix has files or a manifest of something else.
+        InputError: the snapshot cannot be served, or the hub refuses it.
         ExternalError: the hub, S3, the secret or the disk failed.
     """
     model = ModelReference(id=options.model, revision=options.revision)
@@ -106,7 +106,7 @@ def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSour
         where = store.url(sets.manifest_key(model.prefix))
         log_event("staged", object=where, **about, size=manifest.size, seconds=round(time.monotonic() - start_s, 1))
     else:
-        sets.find_stored_set(store, model)  # somebody else's, written since; it says so, or is refused
+        sets.find_stored_set(store, model)  # another writer was first: log its manifest, or refuse it
 
 
 def _find_whole_objects(
@@ -115,18 +115,18 @@ def _find_whole_objects(
     """Return the SHA-256 of the files whose objects are whole.
 
     Raises:
-        StaleError: under the prefix is an object that is not of this snapshot.
+        StaleError: the prefix has an object that is not of this snapshot.
     """
-    # the checksums of the hub decide on what lies below a commit; no manifest refers to it yet
+    # the checksums of the hub decide on the objects below a commit; no manifest names them yet
     may_replace = model.is_pinned and source.provenance["from"] == "hub"
     entries = {entry.path: entry for entry in files}
     digests: dict[str, str] = {}
     for summary in store.list(f"{model.prefix}/"):
         name = summary.key.removeprefix(f"{model.prefix}/")
-        if name in {"", sets.MANIFEST_NAME, sets.LEASE_NAME}:  # "" is what a console writes for an empty folder
+        if name in {"", sets.MANIFEST_NAME, sets.LEASE_NAME}:  # a console writes "" for an empty folder
             continue
         digest = ""
-        if name in entries:  # git's own name of a small file is no SHA-256: such a file is read once more
+        if name in entries:  # git's name of a small file is no SHA-256: such a file is read again
             digest = entries[name].sha256 or source.receive(entries[name])[1]
         head = store.head(summary.key)
         if head and digest and (head.size, head.sha256) == (entries[name].size, digest):

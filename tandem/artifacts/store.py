@@ -1,7 +1,7 @@
-"""The bucket: every call to S3 that the artifacts make, over boto3's low-level client.
+"""The bucket: every call of this package to S3, over boto3's low-level client.
 
-Invariant: an object is whole or absent (S3 shows no half-written one), a conditional write that says no is read
-back before it is believed, and whatever botocore raises leaves here as a TandemError that names the object.
+Invariant: an object is whole or absent (S3 shows no half-written one), the object is read before a refusal of a
+conditional write counts, and every error of botocore becomes a TandemError that names the object.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from tandem.artifacts.store_fault import S3_ERRORS, convert_error
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError
 
-CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, whatever the files' sizes
-PART_BYTES = 8 << 20  # of a part; the transfer library holds up to 15 of them, whatever the files
+CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, for files of any size
+PART_BYTES = 8 << 20  # of a part; the transfer library holds up to 15 of them, for files of any size
 MAX_ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = 120  # S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
@@ -47,11 +47,11 @@ DENIAL_CODES = {"AccessDenied", "403", "Forbidden"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectHead:
-    """What S3 knows of an object.
+    """Metadata of an object.
 
     Args:
         size: bytes.
-        sha256: of the whole content, from the object's metadata; None where another program wrote it.
+        sha256: of the whole content, from the object's metadata; None if another program wrote the object.
     """
 
     size: int
@@ -63,8 +63,8 @@ class ObjectContent:
     """A small object.
 
     Args:
-        modified_at: when S3 wrote it, by S3's clock, to the second.
-        read_at: when S3 answered, by the same clock.
+        modified_at: time of the write, by S3's clock, to the second.
+        read_at: time of S3's answer, by the same clock.
     """
 
     body: bytes
@@ -84,7 +84,7 @@ class ObjectSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenUpload:
-    """An upload in parts that was begun and not ended; what it holds is paid for until it is aborted."""
+    """An unfinished upload in parts; AWS charges for its parts until it is aborted."""
 
     key: str
     id: str
@@ -92,11 +92,11 @@ class OpenUpload:
 
 
 class WriteConflictError(Exception):
-    """Another write of the same key was under way; nobody knows yet which of the two is there."""
+    """Another write of the same key was under way; which of the two is stored is not known yet."""
 
 
 class SiblingFailureError(Exception):
-    """Another file failed, whose error is the one to tell."""
+    """Another file failed; its error is the one to report."""
 
 
 class ObjectStore:
@@ -109,8 +109,8 @@ class ObjectStore:
 
     def __init__(self, bucket: str, client: Any) -> None:
         self.bucket, self.client = bucket, client
-        self.halt_event = threading.Event()  # one of several files failed: the others need not go on
-        # the threads of small requests; nothing that waits for others may run here
+        self.halt_event = threading.Event()  # one of several files failed: the others stop
+        # the threads of small requests; a task that waits for others must not run here
         self.pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="s3")
 
     @cached_property
@@ -122,8 +122,8 @@ class ObjectStore:
     def downloads(self) -> Any:
         """The transfer library for downloads, with its threads.
 
-        Every object is asked for by ranges: where s3transfer 0.19.3 asks for a whole one and its answer is cut short,
-        the bytes that had come are written twice.
+        Every object is requested by ranges: if s3transfer 0.19.3 requests a whole one and the answer is cut short,
+        the library writes the received bytes twice.
         """
         return self._create_transfers(1)
 
@@ -134,10 +134,10 @@ class ObjectStore:
         return TransferManager(self.client, config)
 
     def finish_transfer(self, operation: str, key: str, future: Any) -> None:
-        """Wait for a transfer of the library; cancel what of it is left when this process is told to stop.
+        """Wait for a transfer of the library; cancel the rest if the wait is interrupted.
 
         Raises:
-            TandemError: S3 failed, or what the reader or writer of the content raised.
+            TandemError: S3 failed, or the reader or writer of the content raised it.
         """
         try:
             with self.translate_errors(operation, key):
@@ -149,10 +149,10 @@ class ObjectStore:
             raise
 
     def require_not_halted(self) -> None:
-        """Begin nothing more once another of several files has failed.
+        """Stop this file if another of several files has failed.
 
         Raises:
-            SiblingFailureError: it has.
+            SiblingFailureError: another file has failed.
         """
         if self.halt_event.is_set():
             raise SiblingFailureError
@@ -163,7 +163,7 @@ class ObjectStore:
 
     @contextlib.contextmanager
     def translate_errors(self, operation: str, key: str) -> Iterator[None]:
-        """Turn what botocore raises within into a TandemError that names the operation and the object."""
+        """Turn an error of botocore into a TandemError that names the operation and the object."""
         try:
             yield
         except S3_ERRORS as error:
@@ -171,7 +171,7 @@ class ObjectStore:
             raise convert_error(error, operation, self.bucket, key) from None
 
     def head(self, key: str) -> ObjectHead | None:
-        """Return what S3 knows of an object, None where there is none.
+        """Return the metadata of an object, None if there is none.
 
         Raises:
             TandemError: denied, unreachable and the like.
@@ -182,7 +182,7 @@ class ObjectStore:
         return ObjectHead(size=answer["ContentLength"], sha256=answer["Metadata"].get("sha256"))
 
     def read(self, key: str) -> ObjectContent | None:
-        """Return a small object, None where there is none.
+        """Return a small object, None if there is none.
 
         Raises:
             TandemError: denied, unreachable and the like.
@@ -199,7 +199,7 @@ class ObjectStore:
     def _call(
         self, operation: str, method: Callable[..., Any], key: str, accepts: Callable[[str, str], bool], **options: str
     ) -> Any:
-        """Return S3's answer about an object; None where it refuses with a code that is accepted for this key."""
+        """Return S3's answer about an object; None if S3 refuses with a code that `accepts` allows for this key."""
         with self.translate_errors(operation, key):
             try:
                 return method(Bucket=self.bucket, Key=key, **options)
@@ -209,15 +209,15 @@ class ObjectStore:
         return None
 
     def _is_absent(self, key: str, code: str) -> bool:
-        """Tell a missing object from a denied one.
+        """Return whether an error code means a missing object, not a denied one.
 
-        S3 answers 403 for both where the identity may list under a prefix only, since the right to list is judged
-        without a prefix then.
+        S3 answers 403 for both if the identity may list only under a prefix, because S3 then checks the right to list
+        without a prefix.
         """
         return code in MISSING_CODES or (code in DENIAL_CODES and all(row.key != key for row in self.list(key)))
 
     def create(self, key: str, body: bytes) -> bool:
-        """Write a small object unless there is one; whether ours is there, also when the answer was lost.
+        """Write a small object unless there is one; return whether ours is there, even if the answer was lost.
 
         Raises:
             TandemError: denied, unreachable and the like.
@@ -225,10 +225,10 @@ class ObjectStore:
         return self.write_if(key, body, None) is not None
 
     def write_if(self, key: str, body: bytes, etag: str | None) -> str | None:
-        """Write a small object where the one with `etag` (None: no object) is there; our ETag, or None.
+        """Write a small object if the object with `etag` (None: no object) is there; return our ETag, or None.
 
-        A write whose answer was lost is sent again by the SDK and then meets itself: what is there is compared
-        with what was to be written before a refusal is believed.
+        The SDK repeats a write whose answer was lost, and S3 then refuses the repetition: so after a refusal the
+        stored bytes are compared with ours.
         """
 
         def plan_wait(_error: WriteConflictError, number: int) -> float:
@@ -281,20 +281,20 @@ class ObjectStore:
                 yield ObjectSummary(key=row["Key"], size=row["Size"], modified_at=row["LastModified"].astimezone(UTC))
 
     def list_uploads(self, prefix: str) -> Iterator[OpenUpload]:
-        """Yield the uploads below a prefix that were begun and not ended.
+        """Yield the unfinished uploads below a prefix.
 
         Raises:
-            TandemError: they cannot be listed.
+            TandemError: the uploads cannot be listed.
         """
         with self.translate_errors("ListMultipartUploads", prefix):
             for row in self._list_pages("list_multipart_uploads", prefix, "Uploads"):
                 yield OpenUpload(key=row["Key"], id=row["UploadId"], initiated_at=row["Initiated"].astimezone(UTC))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete objects, DELETE_BATCH at most; those that are not there are no error. There is no order.
+        """Delete objects in any order, DELETE_BATCH at most; absent ones are no error.
 
         Raises:
-            TandemError: S3 did not delete one of them; it is named.
+            TandemError: S3 did not delete an object; the error names that object.
         """
         objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         with self.translate_errors("DeleteObjects", keys[0]):
@@ -304,7 +304,7 @@ class ObjectStore:
             raise convert_error(error, "DeleteObjects", self.bucket, row["Key"])
 
     def delete_if(self, key: str, etag: str) -> bool:
-        """Delete the object that has this ETag; whether it was there.
+        """Delete the object with this ETag; return whether it was there.
 
         Raises:
             TandemError: S3 failed.
@@ -314,7 +314,7 @@ class ObjectStore:
         return self._call("DeleteObject", method, key, lambda _, code: code in codes, IfMatch=etag) is not None
 
     def abort_upload(self, upload: OpenUpload) -> None:
-        """Abort an upload; one that is no more is no error.
+        """Abort an upload; an absent one is no error.
 
         Raises:
             TandemError: S3 failed.
@@ -325,7 +325,7 @@ class ObjectStore:
         )
 
     def now(self) -> datetime:
-        """Return S3's own time, to the second; ages and expiries are never judged by this machine's clock."""
+        """Return S3's time, to the second; this machine's clock never decides on ages and expiries."""
         with self.translate_errors("ListObjectsV2", "artifacts/"):
             answer = self.client.list_objects_v2(Bucket=self.bucket, Prefix="artifacts/", MaxKeys=1)
         return read_response_time(answer)
@@ -347,9 +347,9 @@ def open_store(bucket: str) -> ObjectStore:
             connect_timeout=CONNECT_TIMEOUT_S,
             read_timeout=READ_TIMEOUT_S,
             tcp_keepalive=True,
-            max_pool_connections=CONCURRENCY + 8,  # data, and what controls it
+            max_pool_connections=CONCURRENCY + 8,  # data, and its control requests
             retries={"mode": "standard", "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS))},
-            # every body goes with its SHA-256 in a signed header, which S3 holds against what it got
+            # every body goes with its SHA-256 in a signed header, which S3 compares with the received bytes
             s3={"payload_signing_enabled": False},
             request_checksum_calculation="when_required",
             # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`

@@ -1,7 +1,7 @@
-"""What S3 or the way to it refused, as a fault that says what to do.
+"""Faults of S3 and of the connection to S3, each with advice.
 
-Invariant: whatever botocore raises becomes a TandemError that names the object, so no command ends in a
-traceback because of S3.
+Invariant: every error of botocore becomes a TandemError that names the object, so no command ends in a traceback
+because of S3.
 
 Sources: the error codes of the S3 API reference ("Error responses"), the messages of access denied errors (S3 user
 guide, "Troubleshoot access denied (403 Forbidden) errors"), botocore.exceptions.
@@ -18,7 +18,7 @@ from urllib3.exceptions import SSLError as BrokenTlsError
 from tandem.aws.faults import FaultKind, describe_error, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
-# operation of the API -> the action that IAM must allow (service authorization reference of S3)
+# operation of the API -> action that IAM must allow (service authorization reference of S3)
 ACTIONS = {
     **dict.fromkeys(("HeadObject", "GetObject"), "s3:GetObject"),
     **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
@@ -27,10 +27,10 @@ ACTIONS = {
     "ListObjectsV2": "s3:ListBucket",
     "DeleteObjects": "s3:DeleteObject",
 }
-# what botocore raises; TLS that breaks within a body it lets through as urllib3 says it
+# errors of botocore; for broken TLS within a body botocore lets urllib3's error through
 S3_ERRORS = (boto.ClientError, boto.BotoCoreError, ResponseParserError, BrokenTlsError)
 RETRY_ADVICE = "run the same command again: what was finished is kept"
-# within the data of an object; what ends before it is out of reach
+# errors within the data of an object; an earlier end counts as unreachable
 _PARTIAL_BODY_ERRORS = (
     ResponseParserError,
     boto.IncompleteReadError,
@@ -42,7 +42,7 @@ _PARTIAL_BODY_ERRORS = (
 _CREDENTIALS_ADVICE = "in a pod: check its account's Pod Identity association and the node's eks-pod-identity-agent, "
 _CREDENTIALS_ADVICE += "restart the pod; by hand: log in (aws sts get-caller-identity shows who you are)"
 _DEFAULT_FAULT = (ExternalError, "see the S3 API reference for this code")
-# kind of the shared table -> the fault, and what to do
+# kind of the shared table -> the fault, and the advice
 _KIND_FAULTS: dict[FaultKind, tuple[type[TandemError], str]] = {
     "busy": (ExternalError, f"wait a minute, then {RETRY_ADVICE}"),
     "clock": (ExternalError, "set the clock (chronyc tracking on the node tells by how much), then run again"),
@@ -55,12 +55,12 @@ _KIND_FAULTS: dict[FaultKind, tuple[type[TandemError], str]] = {
 
 
 def convert_error(error: BaseException, operation: str, bucket: str, key: str) -> TandemError:
-    """Return the fault that an error of botocore means.
+    """Return the fault for an error of botocore.
 
     Args:
         error: of botocore, or a fault already.
         operation: as the API reference spells it.
-        bucket, key: what was asked for; the key may be a prefix, and is empty for the bucket itself.
+        bucket, key: of the request; the key may be a prefix, and is empty for the bucket itself.
     """
     if isinstance(error, TandemError):
         return error
@@ -68,9 +68,9 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
     if isinstance(error, _PARTIAL_BODY_ERRORS):
         return ExternalError(f"the connection ended within the data ({said})", where=where, change=RETRY_ADVICE)
     fault = explain_fault(error, operation)
-    if str(getattr(error, "operation_name", "")).startswith("AssumeRole"):  # of STS, before S3 was asked anything
+    if str(getattr(error, "operation_name", "")).startswith("AssumeRole"):  # of STS, before any request to S3
         return ExternalError(f"AWS does not accept these credentials ({said})", where=where, change=_CREDENTIALS_ADVICE)
-    if fault.kind == "denied":  # a key of KMS says its action, HEAD says nothing at all
+    if fault.kind == "denied":  # for a KMS key the message has the action; for HEAD there is no message
         kms_action = re.search(r"kms:\w+", said)
         action = kms_action[0] if kms_action else ACTIONS.get(operation, f"s3:{operation}")
         change = f"allow {action} for this identity, or run as a role that has it (docs/artifacts.md, Rights)"

@@ -1,7 +1,6 @@
-"""What stands in a bucket, compared with what experiments need of it: a row for each.
+"""Comparison of the sets in a bucket with the needs of experiments: a row for each.
 
-Invariant: every need has exactly one row, whether anything of it is stored or not, and so has every stored set
-that nobody needs.
+Invariant: every need, stored or not, has exactly one row, and so has every stored set that nobody needs.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ class SurveyRow:
 
     Args:
         kind, name, prefix: as of the need or of the stored set.
-        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `newer` has one of a newer release,
-            `unread` one that S3 did not give.
-        used_by: who needs it; empty for nobody.
+        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `newer` has a manifest of a newer
+            release, `unread` a manifest that S3 did not return.
+        used_by: variants that need the set; empty for none.
         size: bytes stored, 0 for nothing.
-        written: when something of it was last written, None for nothing stored.
-        why: in phrases: what is damaged, who holds it until when, or in what it differs from what is needed.
-        commands: what makes it, in order, where it is needed, not whole and nobody makes it now.
+        written: time of the last write, None for nothing stored.
+        why: in phrases: the damage, the holder and its end time, or the differences from the nearest need.
+        commands: make the set, in order; empty unless the set is needed, not whole and no job makes it.
     """
 
     kind: Literal["model", "artifact"]
@@ -47,7 +46,7 @@ class SurveyRow:
 
 
 def survey_bucket(bucket: str, needs: Sequence[BucketNeed], stored_sets: Iterable[StoredSet]) -> tuple[SurveyRow, ...]:
-    """Join needs and stored sets: first what is needed, models before artifacts, then what nobody needs."""
+    """Return a row for each need, in the given order, then for each unneeded set, models before artifacts."""
     by_prefix = {stored_set.prefix: stored_set for stored_set in stored_sets}
     rows = [_survey_need(bucket, need, by_prefix.pop(need.prefix, None)) for need in needs]
     extra_sets = sorted(by_prefix.values(), key=lambda stored_set: (stored_set.kind != "model", stored_set.name))
@@ -72,7 +71,7 @@ def _build_row(target: BucketNeed | StoredSet, stored_set: StoredSet | None, **d
 
 
 def _describe_state(stored_set: StoredSet | None) -> tuple[State, tuple[str, ...]]:
-    """Return what a set is, whoever needs it, and why it is not whole."""
+    """Return the state of a set, needed or not, and why it is not whole."""
     if stored_set is None or stored_set.condition == "whole":
         return "present" if stored_set else "missing", ()
     if stored_set.condition in {"newer", "unread"} and stored_set.fault is not None:
@@ -94,7 +93,7 @@ def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyR
 
 
 def _compare_with_needs(manifest: Manifest, needs: Sequence[BucketNeed]) -> tuple[str, ...]:
-    """Say in what a set that nobody needs differs from the nearest that somebody does."""
+    """Return the differences of an unneeded set from the nearest need."""
     needs = [need for need in needs if need.kind == manifest.kind]
     if manifest.kind == "model":
         needs = [need for need in needs if need.fields["id"] == manifest.fields.get("id")]

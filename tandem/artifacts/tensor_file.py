@@ -1,6 +1,6 @@
-"""The header of a safetensors file: which tensors it holds, and how long the file must be.
+"""The header of a safetensors file: the names of its tensors, and the file's length.
 
-Invariant: a file that was cut off, or that something was appended to, is told from its header alone.
+Invariant: the header alone shows that a file was cut off or got further bytes.
 
 Source of the form: huggingface/safetensors README, "Format": 8 bytes of little-endian length, that many bytes of
 JSON, then the tensors' bytes without holes.
@@ -18,10 +18,10 @@ _MAX_HEADER_BYTES = 100_000_000  # bytes of JSON, the format's own limit
 
 
 def read_tensor_file(path: Path) -> frozenset[str]:
-    """Return the names of the tensors in a file whose length is what its header asks for.
+    """Return the names of the tensors in a file, if the file has the length of its header.
 
     Raises:
-        InputError: it is no safetensors file, or is cut off or too long.
+        InputError: the file is no safetensors file, or is cut off or too long.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -39,7 +39,7 @@ def read_tensor_file(path: Path) -> frozenset[str]:
 
 
 def _parse_header(header: bytes) -> tuple[frozenset[str], int]:
-    """Return the tensors, and where the last of them ends."""
+    """Return the names of the tensors, and the offset at which the last one ends."""
     fields = json.loads(header)
     fields.pop("__metadata__", None)
     offsets = [(0, 0), *(tensor["data_offsets"] for tensor in fields.values())]

@@ -1,12 +1,12 @@
-"""`upload`: after a compile, verify the artifact, store it, write its manifest last; or end as the compile failed.
+"""`upload`: after a compile, verify the artifact, store it, write its manifest last; or return the compile's failure.
 
-Invariant: what a manifest names has passed the local inspection against its key, and what has not is kept without
-one; the first whole artifact of a key wins, whoever comes second says so and ends well; a run that was killed goes on
-and ends in the same bytes; however this ends but by a kill, the lease that `fetch` took is free.
+Invariant: an artifact with a manifest has passed the local inspection against its key, and a refused one is stored
+without a set manifest; the first whole artifact of a key wins, and a second writer logs that and ends well; a killed
+run continues and ends with the same bytes; after any end except a kill, the lease of `fetch` is free.
 
-An artifact's folder is named after its Job, its pod and the driver's outcome: no two writers ever write one object, not
-even two pods of one Job, of which one was thought dead, and a container that is started again goes on where it was. The
-content takes no part in the name, so sending need not wait for all hashes.
+An artifact's folder is named after its Job, its pod and the driver's outcome: two writers never write the same object,
+not even two pods of one Job, of which one seemed dead, and a restarted container continues its own folder. The
+name does not depend on the content, so uploads need not wait for all hashes.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
 WAIT_S = 600.0
-OUTCOME_NAME = "outcome.json"  # what the driver says of the compile, in the work folder
+OUTCOME_NAME = "outcome.json"  # the driver's record of the compile, in the work folder
 CACHE_NAME = "compiler-cache"
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
-DIGEST_CHARACTERS = 12  # at the end of the name that a pod's compile is stored under
+DIGEST_CHARACTERS = 12  # at the end of the stored folder's name of a compile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,24 +50,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Store one compiled artifact; the exit code, which is the driver's where it gave the compile up.
+    """Store one compiled artifact; return the exit code: the driver's if it gave up the compile.
 
     Raises:
         InputError: a variable is malformed, or nothing was compiled.
-        StaleError: the artifact is not its key's or not whole, or what is stored under the key is something else.
+        StaleError: the artifact is not its key's or not whole, or the stored set of the key's name has another key.
         ExternalError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
     key, holder = read_artifact_key(), read_holder()
     upload = ArtifactUpload(open_store(options.bucket), key, holder, options)
     try:
         return retry_upload(upload.finish, options.patience_s)
-    except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
+    except BaseException:  # a restart takes the lease back; a new Job would wait in vain
         upload.release()
         raise
 
 
 class ArtifactUpload:
-    """One upload; what was compiled is inspected and hashed once, however often S3 fails."""
+    """One upload; the artifact is inspected and hashed once, for any number of S3's failures."""
 
     def __init__(self, store: ObjectStore, key: ArtifactKey, holder: str, options: argparse.Namespace) -> None:
         self.store, self.key, self.holder, self.options = store, key, holder, options
@@ -80,10 +80,10 @@ class ArtifactUpload:
 
     @cached_property
     def inspection(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the artifact's faults, and what of it is unproven.
+        """Return the artifact's faults, and its unproven facts.
 
         Raises:
-            InputError: it is a link: the compiler may have made one that leads to what is not its own.
+            InputError: the folder is a link: the compiler may have made a link to files that are not its own.
         """
         folder = self.options.artifact
         if folder.is_symlink():
@@ -92,7 +92,7 @@ class ArtifactUpload:
         return inspect_artifact(folder, self.key, cache=self.options.work / CACHE_NAME)
 
     def finish(self) -> int:
-        """Say what is to be said, or store; the exit code."""
+        """Store the artifact, unless it is stored or the compile was given up; return the exit code."""
         if sets.find_stored_set(self.store, self.key):
             self.release()
             return 0
@@ -105,7 +105,7 @@ class ArtifactUpload:
         return 0
 
     def release(self) -> None:
-        """Release our lease, if it is ours; a failure to do so hides nothing else that is to be said."""
+        """Release the lease, if it is ours; log a failure, so that it hides no other error."""
         try:
             release_lease(self.store, self.lease_key, self.holder)
         except TandemError as error:
@@ -117,7 +117,7 @@ class ArtifactUpload:
         faults, run_name = self.inspection[0], choose_run_name(options.work, self.holder)
         folder = f"{key.prefix}/{run_name}"
         with hold_lease(store, self.lease_key, self.holder, options.lease_s, options.wait_s) as lease:
-            if sets.find_stored_set(store, key):  # written by whoever held the lease before us
+            if sets.find_stored_set(store, key):  # written by the holder before us
                 return
             made = self._describe_provenance(outcome) | ({sets.FAULTS_FIELD: list(faults)} if faults else {})
             files = upload_files(store, self.files, folder, check=lease.check)
@@ -137,9 +137,9 @@ class ArtifactUpload:
         log_event("stored", object=where, files=len(manifest.files), size=manifest.size)
 
     def _describe_provenance(self, outcome: CompileOutcome) -> dict[str, Any]:
-        """Return how the artifact came to be: a run that goes on after a kill says the same."""
+        """Return the origin of the artifact: a run that continues after a kill returns the same."""
         notes = read_json_variable(UNPROVEN_VARIABLE, list, "[]")
-        models: dict[str, str | None] = {}  # to the SHA-256 of its manifest, None where it has none any more
+        models: dict[str, str | None] = {}  # name -> SHA-256 of its manifest, None if that is gone
         for name in filter(None, (self.key.target, self.key.draft)):
             manifest_object = self.store.read(sets.manifest_key(f"models/{name.replace('@', '/')}"))
             models[name] = hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
@@ -155,18 +155,18 @@ class ArtifactUpload:
 def choose_run_name(work: Path, holder: str) -> str:
     """Return the name of the folder below the artifact: one for each compile of a pod, the same at every start.
 
-    The outcome says to the microsecond when the compile began; two pods of one Job have two host names. It is hashed:
-    whatever the compile container left there, no name leads out of its own Job's folders.
+    The outcome has the begin of the compile to the microsecond; two pods of one Job have two host names. Both are
+    hashed: no content that the compile container left there can make a name outside its own Job's folders.
     """
     digest = hashlib.sha256(f"{node()} {compute_sha256(work / OUTCOME_NAME)}".encode())
     return f"{holder}-{digest.hexdigest()[:DIGEST_CHARACTERS]}"
 
 
 def _require_outcome(work: Path) -> CompileOutcome:
-    """Return what the driver says of a compile that ended well or was given up.
+    """Return the driver's record of a compile that ended well or was given up.
 
     Raises:
-        InputError: it says nothing, or that the compile has not ended.
+        InputError: there is no record, or the compile has not ended.
     """
     outcome = read_outcome(work / OUTCOME_NAME)
     if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):

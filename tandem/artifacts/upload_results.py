@@ -1,9 +1,9 @@
-"""`keep`: store a folder of results below a run's own prefix, and end as the run that made it ended.
+"""`keep`: store a folder of results below a run's prefix, and return the exit code of that run.
 
 Invariant: every file of the folder is in the bucket, whole, before this ends well; no run writes another's objects.
 
-It stands behind a container that holds no credential and ends with 0 whatever happened (`--defer`), so that what a
-failed run left is kept too; the exit code that it deserved is in outcome.json and becomes this one's.
+The container before this one has no credentials and always ends with 0 (`--defer`), so that the results of a failed
+run are stored too; outcome.json has the run's real exit code, which this command returns.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Store the folder; the exit code of the run that made it, 0 where that left none.
+    """Store the folder; return the exit code of its run, 0 if the run left none.
 
     Raises:
-        InputError: the folder is empty or holds what cannot be stored, a variable is malformed, or the outcome is.
+        InputError: the folder is empty or has a file that cannot be stored, or a variable or the outcome is malformed.
         ExternalError: S3 failed for longer than the patience.
     """
     try:
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise InputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
     files = LocalFiles(options.folder)
-    files.hash_all()  # before S3 is asked: what cannot be read is refused
+    files.hash_all()  # before any call to S3: refuse unreadable files
     exit_code, outcome_path = 0, options.folder / OUTCOME
     if outcome_path.exists():
         try:

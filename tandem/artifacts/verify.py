@@ -1,7 +1,7 @@
-"""`verify`: hold a stored set against its manifest byte by byte, or a local artifact against its key.
+"""`verify`: compare a stored set with its manifest byte by byte, or a local artifact with its key.
 
-Invariant: a set is called right only when every byte that its manifest names was read and hashed, and the manifest
-itself is the one that was written.
+Invariant: a stored set is called right only if every byte of the manifest's files was read and hashed, and the
+manifest itself is unchanged since it was written.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Verify one set; 0 where it is right, 1 where a file differs.
+    """Verify one set; return 0 if it is right, 1 if a file differs.
 
     Raises:
-        InputError: what to verify is not named well, or there is nothing of that name.
-        StaleError: the manifest is of something else, or the local artifact is not its key's.
+        InputError: an option is missing or malformed, or there is no set of that name.
+        StaleError: the manifest is of another set or was changed, or the local artifact is not its key's.
         ExternalError: S3 failed.
     """
     if options.folder is not None:
@@ -64,11 +64,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str) -> sets.Manifest:
-    """Return the manifest, which is of what it should be and as it was written.
+    """Return the manifest, checked: it is of this set and unchanged since it was written.
 
     Raises:
-        InputError: there is none, or it cannot be read.
-        StaleError: it is of something else, or was changed since it was written.
+        InputError: there is no manifest, or it cannot be read.
+        StaleError: the manifest is of another set, or was changed since it was written.
     """
     key = sets.manifest_key(prefix)
     where, manifest_object = store.url(key), store.read(key)
@@ -86,7 +86,7 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
 
 
 def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> dict[str, TandemError]:
-    """Read every object of a set; return what is wrong, by the path of the file.
+    """Read every object of a set; return the faults, by the path of the file.
 
     Args:
         store: the bucket.
@@ -94,7 +94,7 @@ def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> di
         manifest: of the set.
 
     Raises:
-        ExternalError: S3 failed, so that nothing can be said.
+        ExternalError: S3 failed, so there is no result.
     """
     files_root, faults = sets.files_prefix(prefix, manifest), dict[str, TandemError]()
 

@@ -1,4 +1,4 @@
-"""Measuring: one record per request, and everything else derived from records.
+"""The benchmark: one record per request; everything else is derived from records.
 
-Invariant: knows neither AWS nor Kubernetes; no figure is stored that the records do not give again.
+Invariant: the package knows neither AWS nor Kubernetes; every stored figure can be computed again from the records.
 """

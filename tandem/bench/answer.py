@@ -1,14 +1,14 @@
-"""The meaning of a reply: events, text, tokens, or the one word for what was wrong with it.
+"""The meaning of a reply: events, text, tokens, or one error word.
 
-Invariant: read after the request has ended, from stored bytes alone, so that the same reply always gives the same
-answer; nothing a server sends raises. What arrived before a fault is kept.
+Invariant: parsing begins after the end of the request and reads only stored bytes, so the same reply always gives the
+same answer; nothing a server sends raises. The record keeps all that arrived before a fault.
 
-Tokens of a chunk are the growth of the running `usage.completion_tokens`, where every chunk with text has one
-(vLLM's `continuous_usage_stats`), else the number of its `token_ids`, else unknown. Where usage and token ids
-contradict each other, the ids count: they are the output itself; the contradiction stands in `error_detail`.
+Tokens of a chunk are the growth of the running `usage.completion_tokens`, if every chunk with text has one (vLLM's
+`continuous_usage_stats`), else the number of its `token_ids`, else unknown. If usage and token ids contradict each
+other, the ids count, because they are the output itself; `error_detail` names the contradiction.
 
-Which fault is told: a time-out, an interruption or a status first; then what the bytes say; then `closed`. After
-[DONE] an answer is whole, whatever the connection does then.
+Order of faults: a status, an interruption, too many tokens, a time-out before [DONE], another fault in the bytes, and
+last `closed`. After [DONE] an answer is complete, whatever the connection does then.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from tandem.bench.reply import ServerReply, describe_foreign_body, describe_refu
 from tandem.bench.sse import EventSplitter
 
 OK = 200
-ABORT_REASONS = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: no end that an answer may have
-ENDLESS_FACTOR, ENDLESS_EXTRA = 2, 64  # more tokens than this many times what was asked, and some, is endless
+ABORT_REASONS = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: not a valid end of an answer
+ENDLESS_FACTOR, ENDLESS_EXTRA = 2, 64  # more tokens than factor * max_tokens + extra is endless
 OUTPUT_KINDS = {"text", "reasoning"}
-DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a name's dated snapshot, as OpenAI answers
+DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
 
 
 def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collection[str] = ()) -> RequestRecord:
-    """Return the record of what `reply` holds, without its place in a run. Pure; never raises for what a server sent.
+    """Return the record of `reply`, without its place in a run. Pure; never raises for a server's bytes.
 
     Args:
-        reply: a reply that has ended.
-        request: what was asked.
+        reply: a complete reply.
+        request: the request of the reply.
         models: names the server may give its model, `ProbeResult.models`; empty: any.
     """
     record = RequestRecord(
@@ -75,15 +75,15 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
 
 
 def has_tokens(reply: ServerReply) -> bool:
-    """Return whether what has come so far holds an event with tokens.
+    """Return whether the bytes so far hold an event with tokens.
 
-    For the first token's time-out: it looks once the time is up, so that nothing is parsed while reads come in.
+    The first token's time-out calls this once the time is up, so nothing is parsed while reads come in.
     """
     return any(chunk.bears_tokens for chunk in _parse_events(reply).build_chunks())
 
 
 def has_running_usage(reply: ServerReply) -> bool:
-    """Return whether the server put a running usage into every event with text."""
+    """Return whether every event with text has a running usage."""
     return _parse_events(reply).has_running_usage
 
 
@@ -93,7 +93,7 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerPa
         parser.add_event(at_s, event)
     tail = splitter.end()
     if tail is not None:
-        with contextlib.suppress(EventError):  # a tail that is cut is no event
+        with contextlib.suppress(EventError):  # a cut tail is no event
             if tail.strip() != DONE:
                 decode_event(tail)
             parser.add_event(reply.since_start_s(reply.reads[-1][0]), tail)
@@ -103,11 +103,11 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerPa
 
 
 class _StreamEvent(NamedTuple):
-    """One event, before it is known whether the server counts in every one."""
+    """One event; whether the server counts tokens in every event is not known yet."""
 
     at_s: float
     kind: ChunkKind | None  # None: a choice without text, end or role
-    running_tokens: int | None = None  # usage.completion_tokens that stood next to a choice
+    running_tokens: int | None = None  # usage.completion_tokens next to a choice
     id_count: int | None = None
 
 
@@ -126,7 +126,7 @@ class _AnswerParser:
     fault: EventError | None = None
 
     def add_event(self, at_s: float, event: bytes) -> None:
-        """Take one event; a bad one is blamed and passed over."""
+        """Add one event; skip a bad event and keep the first fault."""
         if event.strip() == DONE:
             self.is_done = True
             return
@@ -175,7 +175,7 @@ class _AnswerParser:
 
     @property
     def has_running_usage(self) -> bool:
-        """Whether the server counts in every chunk: each with text has a count, and no count falls."""
+        """Whether the server counts in every chunk: each chunk with text has a count, and no count falls."""
         counts = [event.running_tokens for event in self.events if event.running_tokens is not None]
         lacks_count = any(event.running_tokens is None for event in self.events if event.kind in OUTPUT_KINDS)
         return bool(counts) and not lacks_count and counts[-1] > 0 and counts == sorted(counts)
@@ -186,7 +186,7 @@ class _AnswerParser:
         return max((event.running_tokens or 0 for event in self.events), default=0)
 
     def build_chunks(self) -> Iterator[Chunk]:
-        """Yield each event with its tokens, None where the server does not say; without any it is as good as a role."""
+        """Yield each event with its tokens, None if unknown; an event without kind and tokens is a `role`."""
         has_ids = self.has_all_ids
         counts_running = self.has_running_usage and not (has_ids and self.running_tokens != len(self.ids))
         previous = 0
@@ -213,7 +213,7 @@ def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:
 def _find_fault(
     parser: _AnswerParser, reply: ServerReply, request: CompletionRequest, tokens: int
 ) -> tuple[str | None, str | None]:
-    """Return the word and the detail of what is wrong; None for nothing."""
+    """Return the error word and its detail; None if nothing is wrong."""
     if reply.error == "interrupted":
         return reply.error, reply.error_detail
     if tokens > ENDLESS_FACTOR * request.max_tokens + ENDLESS_EXTRA:

@@ -1,7 +1,7 @@
-"""What happens when an arm fails again and again: it is paused until it is well, and the run ends if it stays ill.
+"""The pause of an arm after repeated failures: the run ends if the arm does not recover.
 
-Invariant: a failure is recorded before it is counted here; no request is sent while the gate is shut, and nothing is
-ever asked twice for it.
+Invariant: a failure is recorded before it is counted here; no request is sent to a paused arm, and no request is sent
+again because of a pause.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from tandem.bench.metrics_scraper import is_alive
 from tandem.errors import ExternalError
 
 MAX_FAILURES = 5  # in a row, over all workers of the arm
-MAX_WAIT_S = 300.0  # a pod that is started again loads its model in minutes
-POLL_S = 1.0  # between two looks at a paused arm
-MESSAGE_INTERVAL_S = 30.0  # between two sentences about the same wait
+MAX_WAIT_S = 300.0  # a restarted pod loads its model in minutes
+POLL_S = 1.0  # between two checks of a paused arm
+MESSAGE_INTERVAL_S = 30.0  # between two messages about the same wait
 
 
 @dataclass(slots=True)
 class CircuitBreaker:
-    """Lets an arm's requests through, or holds them back.
+    """Pause of one arm's requests.
 
     Args:
         client: of the arm's server.
-        stop: ended with 3 when the arm stays ill.
-        notify: says a sentence to the operator.
-        wait_s: how long a paused arm is waited for.
+        stop: gets an ExternalError if the arm does not recover.
+        notify: shows a sentence to the operator.
+        wait_s: longest wait for a paused arm, in seconds.
     """
 
     client: CompletionClient
@@ -48,16 +48,16 @@ class CircuitBreaker:
             self.trip(f"{MAX_FAILURES} requests in a row failed ({error})")
 
     def trip(self, reason: str) -> None:
-        """Shut the gate and look at the arm: it opens again as soon as the arm answers.
+        """Pause the arm until /health answers.
 
         Args:
-            reason: what speaks against the arm, for the operator.
+            reason: of the pause, for the operator.
         """
         if self._check_task is None:
             self._check_task = asyncio.create_task(self._wait_for_recovery(reason))
 
     async def wait_until_closed(self) -> None:
-        """Wait until the arm may be asked, or the run is to end."""
+        """Wait until the arm may get requests, or the run must end."""
         while self._check_task is not None and not self.stop.is_requested:
             await asyncio.shield(self._check_task)
 

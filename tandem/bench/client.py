@@ -1,19 +1,19 @@
-"""One request on the wire, measured right.
+"""The client: one measured request on the wire.
 
-Invariant: a request is sent once, but for the one case below, and its read loop keeps (time, bytes), counts the bytes
-and does nothing else; what a server does never raises, it is a word in the reply. No redirect is followed, and no
-answer is read beyond its limit, which holds for the bytes after decompression; docs/bench.md has the limits as a table.
+Invariant: a request is sent once, except in the one case below, and its read loop keeps (time, bytes), counts the bytes
+and does nothing else; a server's fault never raises, it is a word in the reply. The client follows no redirect and
+reads no answer beyond its limit, which holds for the bytes after decompression; docs/bench.md lists the limits.
 
-How the times are taken: `start_ns` in the moment the body is handed to the transport (headers and body leave in one
-write), so that waiting for a connection is not in it; each read when the event loop hands its bytes over. How long
-after a server's write that is, by load, stands in docs/measurement.md. Run it on uvloop, parse after the request.
+Times: `start_ns` is the moment at which the transport gets the body (headers and body leave in one write), so the wait
+for a connection is not included; each read has the moment at which the event loop delivers its bytes.
+docs/measurement.md gives the delay after a server's write, by load. Run on uvloop; parse after the request.
 
-The one case: a connection that had carried a whole request dies before the head of the next answer (RFC 9112 9.3.1).
-llama.cpp's server closes after each stream although it says keep-alive, and a request may be on its way by then. It is
-asked once more, on a connection of its own, and the reply says so. aiohttp repeats only idempotent methods
-(`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so a page is repeated by aiohttp alone
-and a measured request by this module alone. Stale connections are avoided where a server keeps its word: idle ones are
-closed here after KEEP_ALIVE_S, before a vLLM closes them.
+The one case: a connection that had carried a complete request dies before the head of the next answer (RFC 9112 9.3.1).
+llama.cpp's server closes after each stream although it announces keep-alive, and the next request may be on its way by
+then. The client sends that request once more, on a new connection, and the reply says so. aiohttp repeats only
+idempotent methods (`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so only aiohttp
+repeats a page and only this module repeats a measured request. The client closes idle connections after KEEP_ALIVE_S,
+before a vLLM closes them, so stale connections are rare.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 
 KEEP_ALIVE_S = 4.0  # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
-READ_BYTES = 1 << 18  # what may wait unread before the socket is paused
-PAGE_BYTES = 1 << 20  # most of a page such as /v1/models, /version or /health
-ERROR_BODY_BYTES = 64 << 10  # most of the body of an answer whose status is not 200
-STREAM_BYTES = 1 << 20  # most of a stream, and more for each token and each byte of its request
+READ_BYTES = 1 << 18  # unread bytes at which the socket is paused
+PAGE_BYTES = 1 << 20  # limit of a page such as /v1/models, /version or /health
+ERROR_BODY_BYTES = 64 << 10  # limit of the body of an answer whose status is not 200
+STREAM_BYTES = 1 << 20  # limit of a stream, plus the next two for each token and each byte of its request
 STREAM_BYTES_PER_TOKEN = 4096  # an event with running usage, ids and a few log-probabilities has under 2,000
 STREAM_BYTES_PER_REQUEST_BYTE = 8  # prompt_token_ids: at most one id a byte, seven characters each
 OK = 200
@@ -61,12 +61,12 @@ CERTIFICATE_CHANGE = (
 
 
 class CompletionClient:
-    """Asks one server. An async context manager; one per arm.
+    """Client of one server. An async context manager; one per arm.
 
     Args:
-        arm: whom to ask, for which model.
-        limit: connections at most, the concurrency; 0 for no limit (an open loop).
-        api: which of the two streaming APIs.
+        arm: has the server's URL and model.
+        limit: most connections, the concurrency; 0 for no limit (an open loop).
+        api: one of the two streaming APIs.
         api_key: sent as a bearer token; never logged or recorded.
     """
 
@@ -103,10 +103,10 @@ class CompletionClient:
         await self._fresh_session.close()
 
     async def open_connections(self, count: int) -> int:
-        """Open connections until `count` are open and idle; return how many are. Never raises for a server.
+        """Open connections until `count` are open and idle; return their number. Never raises for a server's fault.
 
-        They are opened by as many requests at the same moment: none of them can use another's connection. Idle ones
-        are used first. They are gone again after KEEP_ALIVE_S without a request.
+        `count` simultaneous requests open the connections: no request can use the connection of another. Idle
+        connections are used first. All close after KEEP_ALIVE_S without a request.
 
         Args:
             count: at most the client's limit.
@@ -117,28 +117,28 @@ class CompletionClient:
     async def get(
         self, path: str, timeouts: Timeouts = PAGE_TIMEOUTS, *, limit_bytes: int = PAGE_BYTES, apart: bool = False
     ) -> ServerReply:
-        """Get `path` of the server, as models, version or metrics; never raises for what the server does.
+        """Get `path` of the server, such as models, version or metrics; never raises for a server's fault.
 
         Args:
             path: after the server's root.
-            timeouts: how long it may take.
-            limit_bytes: how many bytes the page may have; more is the error `endless`.
-            apart: over a connection of its own, whatever requests are under way.
+            timeouts: of the request.
+            limit_bytes: most bytes of the page; more is the error `endless`.
+            apart: use a new connection, whatever requests are in flight.
         """
         reply = ServerReply(time.monotonic_ns(), url=self.arm.root + path, limit_bytes=limit_bytes)
 
         async def send(deadline: RequestDeadline) -> None:
-            deadline.is_sent = True  # no body will tell; what is not measured may be timed from its beginning
+            deadline.is_sent = True  # a GET has no body that sets this; a page is not measured
             session = self._fresh_session if apart else self._session
             await _send(session, "GET", reply, timeouts, headers={"Accept": "*/*"})
 
         return await self._exchange(reply, timeouts, math.inf, send)
 
     async def send_request(self, request: CompletionRequest, timeouts: Timeouts) -> ServerReply:
-        """Send one request and return its reply; never raises for what the server does.
+        """Send one request and return its reply; never raises for a server's fault.
 
-        It is sent twice where a reused connection dies before the answer's head; then `ServerReply.reconnects` is 1 and
-        every time of the reply is that of the second sending.
+        If a reused connection dies before the answer's head, the client sends the request twice; then
+        `ServerReply.reconnects` is 1 and every time of the reply belongs to the second sending.
         """
         content = completion_request.encode_body(request, self.arm.model, self.api)
         limit_bytes = STREAM_BYTES + STREAM_BYTES_PER_TOKEN * request.max_tokens
@@ -161,9 +161,9 @@ class CompletionClient:
         return await self._exchange(reply, timeouts, request.max_tokens, send)
 
     def interrupt(self) -> None:
-        """Cut every request in flight: each returns at once with the error `interrupted` and what it has.
+        """Cut every request in flight: each returns at once with the error `interrupted` and its bytes so far.
 
-        So does every later request, without sending anything.
+        Every later request returns the same error and sends nothing.
         """
         self._is_interrupted = True
         for deadline in self._deadlines:
@@ -190,14 +190,14 @@ class CompletionClient:
 
 
 class _StampedBody(aiohttp.BytesPayload):
-    """A body that takes the time in the moment it goes to the transport."""
+    """Request body that stores the time at which the transport gets the body."""
 
     def __init__(self, content: bytes, reply: ServerReply, deadline: RequestDeadline) -> None:
         super().__init__(content, content_type="application/json")
         self._reply, self._deadline = reply, deadline
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """Stamp, then write."""
+        """Store the time, then write."""
         self._deadline.is_sent = True
         self._reply.start_ns = time.monotonic_ns()
         await super().write_with_length(writer, content_length)
@@ -206,7 +206,7 @@ class _StampedBody(aiohttp.BytesPayload):
 async def _send(
     session: aiohttp.ClientSession, method: str, reply: ServerReply, timeouts: Timeouts, **options: Any
 ) -> None:
-    """Keep each read of the body; stop where it exceeds its limit, and keep no more of it."""
+    """Keep each read of the body; stop at the body's limit and keep no byte beyond it."""
     timeout = aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s)
     options |= {"allow_redirects": False, "timeout": timeout, "trace_request_ctx": reply}
     async with session.request(method, reply.url, **options) as response:
@@ -238,7 +238,7 @@ def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
 def _describe_failure(
     error: Exception, reply: ServerReply, deadline: RequestDeadline, timeouts: Timeouts
 ) -> tuple[str, str | None]:
-    """Return the error's word and what a person should know; a status that came stays the word."""
+    """Return the error's word and a detail for a person; if a status other than 200 came, it is the word."""
     if reply.status not in {None, OK}:
         return f"status_{reply.status}", reply.error_detail
     if deadline.word is not None:
@@ -249,7 +249,7 @@ def _describe_failure(
         case TimeoutError():
             word, detail = "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
         case aiohttp.ClientConnectorError():
-            number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
+            number = error.os_error.errno or 0  # a failed name lookup has a negative number, from another list
             cause = os.strerror(number) if number > 0 else error.strerror
             word, detail = "connect", f"{error.host}:{error.port}: {cause}"
         case aiohttp.ClientHttpProxyError() | aiohttp.InvalidURL():
@@ -266,10 +266,9 @@ def _describe_failure(
 
 
 def describe_tls_error(error: aiohttp.ClientSSLError) -> tuple[str, str]:
-    """Return the error's word, `certificate` or `connect`, and what a person should know and change.
+    """Return the error's word, `certificate` or `connect`, and its cause and remedy for a person.
 
-    The system's error number is never shown: OpenSSL's own numbers are no errno, and 1 reads as "Operation not
-    permitted".
+    The text omits the system's error number: OpenSSL's numbers are no errno, and 1 reads as "Operation not permitted".
     """
     address, cause = f"{error.host}:{error.port}", error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):

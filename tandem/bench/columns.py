@@ -1,4 +1,4 @@
-"""The chunks of many records as columns of numbers: when, what, how many tokens."""
+"""The chunks of many records as columns of numbers: arrival time, kind, tokens."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ChunkTable:
     """All chunks of a sequence of records, end to end.
 
     Args:
-        record_count: how many records there are.
-        owner: of each chunk, the place of its record.
-        at_s: when each arrived, in seconds after its record's start_s.
-        kind: what each was, by KIND_CODES.
-        tokens: how many each carried; NaN where the server did not say.
+        record_count: number of records.
+        owner: index of each chunk's record.
+        at_s: arrival of each chunk, in seconds after its record's start_s.
+        kind: kind of each chunk, by KIND_CODES.
+        tokens: number of tokens of each chunk; NaN if the server did not report it.
     """
 
     record_count: int
@@ -39,29 +39,29 @@ class ChunkTable:
     tokens: Values
 
     def find_ends(self, mask: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return the places of each record's first and last chunk of `mask`; -1 where it has none."""
+        """Return the indexes of each record's first and last chunk in `mask`; -1 for a record without one."""
         first, last = np.full(self.record_count, -1), np.full(self.record_count, -1)
         places = np.flatnonzero(mask)
         owners = self.owner[places]
-        first[owners[::-1]] = places[::-1]  # of places with one owner the one that is written last stays
+        first[owners[::-1]] = places[::-1]  # of several values for one owner, numpy keeps the last
         last[owners] = places
         return first, last
 
     def find_end_times_s(self, mask: BoolArray) -> tuple[Values, Values]:
-        """Return the times of each record's first and last chunk of `mask`; NaN where it has none."""
+        """Return the times of each record's first and last chunk in `mask`; NaN for a record without one."""
         times_s = np.append(self.at_s, np.nan)
         first, last = self.find_ends(mask)
         return times_s[first], times_s[last]
 
     def sum_by_record(self, mask: BoolArray, weights: Values | None = None) -> Values:
-        """Return, for each record, how many of its chunks are of `mask`, or the sum of their weights."""
+        """Return, for each record, the number of its chunks in `mask`, or the sum of their weights."""
         weights = None if weights is None else weights[mask]
         sums: Values = np.bincount(self.owner[mask], weights, minlength=self.record_count).astype(float)
         return sums
 
 
 def collect_column(records: Sequence[RequestRecord], name: str, dtype: Any = float) -> NDArray[Any]:
-    """Return one field of `records` as a column; None is NaN among numbers."""
+    """Return one field of `records` as a column; None becomes NaN in a column of numbers."""
     return np.array(list(map(attrgetter(name), records)), dtype)
 
 

@@ -1,9 +1,9 @@
-"""What goes over the wire: one request to a server.
+"""One request to a server, as sent over the wire.
 
-Invariant: a request asks for nothing that the server did not take when it was probed; the same request makes the same
-bytes, so that two arms given the same one differ in their model's name alone.
+Invariant: a request uses only extras that the server accepted in the probe; the same request makes the same bytes, so
+the bodies for two arms differ only in the model's name.
 
-Fields of the body are OpenAI's, and these of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
+Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
 `chat_template_kwargs` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
 """
 
@@ -29,13 +29,13 @@ class CompletionRequest:
 
     Args:
         request_id: sent as X-Request-Id.
-        prompt: for the completions API; without messages, one user message for the chat API.
+        prompt: for the completions API; for the chat API without messages, one user message.
         messages: for the chat API.
-        max_tokens: at most so many output tokens.
+        max_tokens: most output tokens.
         temperature: 0.0 is greedy.
         seed: the sampler's; None leaves it out.
         thinking: chat_template_kwargs.enable_thinking; None leaves it out.
-        offers: which extras to ask for: those the server took and the user wants.
+        offers: extras to request: those the server accepted and the user wants.
     """
 
     request_id: str

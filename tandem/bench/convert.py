@@ -1,6 +1,7 @@
-"""Runs that an earlier Tandem recorded, in the form that this one reads.
+"""Conversion of an earlier Tandem's records to the current schema.
 
-Invariant: a reader sees the old file or the new one; the old one stays next to it; every figure stays the same.
+Invariant: a reader sees the complete old or the complete new file; the old file stays next to the new one; every
+figure stays the same.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ def convert_run(folder: Path) -> list[Path]:
     """Rewrite the records of a run of schema 1 in schema 2.
 
     Returns:
-        the files that were rewritten; each old one is kept as `<name>-schema1.jsonl`.
+        the rewritten files; each old file is kept as `<name>-schema1.jsonl`.
 
     Raises:
-        InputError: there are no records, a line is no record, a run is writing to the folder, or a file of that name
-            is there already.
-        ExternalError: the disk took no more.
+        InputError: there are no records, a line is no record, a run is writing to the folder, or the file for the old
+            records already exists.
+        ExternalError: the disk write failed.
     """
     if not (folder / RECORDS_FILE).is_file():
         change = "name the folder that a run wrote"
@@ -41,7 +42,7 @@ def convert_run(folder: Path) -> list[Path]:
 
 
 def _convert_file(path: Path) -> bool:
-    """Rewrite one file; return whether a line of it was of schema 1. A torn last line stays as it is."""
+    """Rewrite one file; return whether it had a line of schema 1. A torn last line is unchanged."""
     new_path, old_path = path.with_name(f"{path.name}.new"), path.with_name(f"{path.stem}-schema{OLD_SCHEMA}.jsonl")
     has_old_line = False
     try:
@@ -65,10 +66,10 @@ def _convert_file(path: Path) -> bool:
 
 
 def _convert_line(line: bytes, where: str) -> bytes:
-    """Return a line of schema 1 in schema 2, any other as it is.
+    """Return a line of schema 1 in schema 2, any other line unchanged.
 
     Raises:
-        InputError: it is no record.
+        InputError: the line is no record.
     """
     try:
         record: dict[str, Any] = msgspec.json.decode(line, type=dict[str, Any])

@@ -1,17 +1,17 @@
-"""What a server counted itself: its /metrics page before and after a turn, and what the difference says.
+"""The server's own counters: its /metrics page before and after a turn, and the figures of the difference.
 
-Invariant: a difference is never negative: counters that fell, or that began anew, mean that the server restarted, and
-the pair is named and dropped. A figure is given only where the page can carry it; else the reason is given.
+Invariant: a difference is never negative: counters that fell or restarted mean that the server restarted, and the pair
+is named and dropped. A figure is given only if the page has its counters; else a reason is given.
 
-How pages differ, by runtime (vLLM 0.9.1's V0 engine and vLLM 0.11 to 0.32's V1 engine):
+Pages by runtime (vLLM 0.9.1's V0 engine and vLLM 0.11 to 0.32's V1 engine):
 
-- V1, live: spec_decode_num_drafts and the rest count. Acceptance length = 1 + accepted / drafts.
-- V1, flat (NxD Inference below the plug-in drafts inside its compiled graph, where the scheduler sees no drafts):
+- V1, live: spec_decode_num_drafts and the related counters count. Acceptance length = 1 + accepted / drafts.
+- V1, flat (NxD Inference below the plug-in drafts inside its compiled graph, so the scheduler sees no drafts):
   inter_token_latency_seconds is observed once an engine step of a request, so decode steps = its count, and tokens a
   step = (generation_tokens - time_to_first_token_seconds_count) / that count.
-- V0, flat: generation_tokens counts one a step of a request, prefill's last included; the tokens themselves stand in
-  request_generation_tokens_sum when a request ends. Tokens / steps is their ratio; without each answer's first token,
-  which no draft brought, it is the acceptance length. Both scrapes must see an idle server.
+- V0, flat: generation_tokens counts one a step of a request, including prefill's last step; the server adds the tokens
+  to request_generation_tokens_sum when a request ends. Tokens / steps without each answer's first token, which no
+  draft brought, is the acceptance length. Both scrapes must see an idle server.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
 
-# our key -> the sample that means it
+# our key -> the page's sample
 _SAMPLES = {
     "prompt_tokens": "vllm:prompt_tokens_total",
     "generation_tokens": "vllm:generation_tokens_total",
@@ -60,24 +60,24 @@ _STATES = {  # not counters: their difference means nothing
     "waiting": "vllm:num_requests_waiting",
     "began_s": "process_start_time_seconds",
 }
-_CREATED = "vllm:generation_tokens_created"  # when the process began, where the page does not say so itself
+_CREATED = "vllm:generation_tokens_created"  # start of the process, if the page does not report it
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
 _V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
 _V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
-_PLAIN_TOKENS_PER_STEP = 1.001  # more tokens a step than plain decoding can commit
+_PLAIN_TOKENS_PER_STEP = 1.001  # plain decoding commits fewer tokens a step
 
 
 class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     """One reading of an arm's /metrics.
 
     Args:
-        at_s: when, on the records' monotonic clock.
-        class_: class of the turn's prompts; None where a turn mixes classes.
+        at_s: time in seconds on the records' monotonic clock.
+        class_: class of the turn's prompts; None if a turn mixes classes.
         when: before the turn's first request or after its last.
-        counters: what `parse_page` kept; None where the page could not be had.
-        error: why not, for a person.
+        counters: result of `parse_page`; None if the page could not be read.
+        error: the reason, for a person.
     """
 
     at_s: float
@@ -93,25 +93,25 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def turn(self) -> TurnKey:
-        """The turn that it was read before or after."""
+        """The turn of the scrape."""
         return TurnKey(self.arm, self.class_, self.concurrency, self.rate_per_s, self.round, self.slot)
 
     @property
     def start(self) -> str | None:
-        """Which start of the server's process this was; None where the page does not tell."""
+        """Start time of the server's process as text; None if the page has none."""
         began_s = (self.counters or {}).get("began_s")
         return None if began_s is None else f"{began_s:.2f}"
 
 
 @dataclass(frozen=True)
 class CounterChange:
-    """What counted up between two scrapes, and the state at both; keys are those of `parse_page`."""
+    """Growth of the counters between two scrapes, and the state at both; keys are those of `parse_page`."""
 
     counts: Mapping[str, float]
     is_idle: bool = True
 
     def __add__(self, addend: CounterChange) -> CounterChange:
-        """Sum two turns; a counter that one of them lacks is lacking in the sum."""
+        """Return the sum of two turns; it lacks each counter that one turn lacks."""
         shared = self.counts.keys() & addend.counts.keys()
         return CounterChange(
             {key: self.counts[key] + addend.counts[key] for key in shared}, self.is_idle and addend.is_idle
@@ -120,7 +120,7 @@ class CounterChange:
 
 @dataclass(frozen=True)
 class AcceptanceRates:
-    """Figures of one change, by metric name, and why others are absent."""
+    """Figures of one change, by metric name, and the reasons for absent figures."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     absence_reasons: tuple[str, ...] = ()
@@ -128,15 +128,15 @@ class AcceptanceRates:
 
 
 def parse_page(page: str) -> dict[str, float]:
-    """Keep the few counters of a Prometheus text page, summed over their labels (engines, models).
+    """Return the needed counters of a Prometheus text page, summed over their labels (engines, models).
 
     Args:
         page: the body of /metrics.
 
     Raises:
-        InputError: the page is no Prometheus text, for instance HTML.
+        InputError: the page is no Prometheus text, e.g. HTML.
     """
-    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 0.1 s that reading needs not
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - import takes 0.1 s
 
     samples: dict[str, float] = {}
     try:
@@ -156,10 +156,10 @@ def parse_page(page: str) -> dict[str, float]:
 
 
 def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) -> CounterChange | str:
-    """Return what counted up, or the reason why the pair says nothing.
+    """Return the growth of the counters, or the reason why the pair gives none.
 
     Args:
-        before, after: what `parse_page` gave; a counter that is missing before started at 0.
+        before, after: results of `parse_page`; a counter absent from `before` started at 0.
     """
     if "began_s" in before and "began_s" in after and before["began_s"] != after["began_s"]:
         return "the server restarted between the two scrapes"
@@ -176,9 +176,9 @@ def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, fail
 
     Args:
         change: the difference over one turn, or a sum of several.
-        arm: whose runtime tells how its page is read (nxdi-v0: as V0's; None: a page with every counter of V0's form
-            is read as V0's), and whose window bounds the tokens that one step commits. None: only the page is asked.
-        failure_count: requests of the turn that failed: V0 counts their steps and not their tokens.
+        arm: its runtime decides the form of the page (nxdi-v0: V0; None: V0 if the page has every counter of V0's
+            form), and its window limits the tokens of one step. No arm: the page alone decides.
+        failure_count: failed requests of the turn: V0 counts their steps and not their tokens.
     """
     counts, runtime, speculation = change.counts, arm.runtime if arm else None, arm.speculation if arm else None
     window = speculation.num_speculative_tokens if speculation else None
@@ -231,10 +231,10 @@ def _compute_live_rates(
 
 
 def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
-    """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
+    """Yield the scrapes of `path`; none if the file does not exist. A torn last line is skipped.
 
     Raises:
-        InputError: a line that is no scrape, or a file that cannot be read.
+        InputError: a line is no scrape, or the file cannot be read.
     """
     if path.exists():
         change = "restore it from a copy, or remove it: acceptance is then absent"
@@ -245,7 +245,7 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
     """Pair the scrapes before and after each turn.
 
     Returns:
-        the change of each turn that has one, and a sentence for each arm and reason for which others have none.
+        the change of each turn that has one, and a sentence for each arm and reason of dropped turns.
     """
     scrapes_before: dict[TurnKey, MetricsScrape] = {}
     turn_changes: list[tuple[TurnKey, CounterChange]] = []

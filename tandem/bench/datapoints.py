@@ -1,10 +1,10 @@
-"""From a run's requests to what is published of it: the values behind every cell, round by round and minute by minute.
+"""The published values of a run: the values behind every cell, by round and by minute.
 
-Invariant: all values of a cell over all rounds are exactly those that summary.json's cell is spread over, for they come
-from the same table; nothing is rounded here, nothing is NaN, and what a summary leaves out is left out here.
+Invariant: the values of a cell over all rounds are exactly the values behind summary.json's cell, because both come
+from the same table; nothing is rounded here, nothing is NaN, and this module omits the same values as a summary.
 
-A value stands at the calendar minute in which its request was begun; a turn's in which the turn began; a round's count
-in which the first request of its cell began.
+A request's value belongs to the calendar minute in which the request began; a turn's value to the minute in which the
+turn began; a round's count to the minute in which the first request of its cell began.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
 
 
 def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = ()) -> Iterator[RoundFigures]:
-    """Yield what is published of each round, in order; a folder that is still written to gives what it holds by now.
+    """Yield the published values of each round, in order; a folder of a live run gives its rounds so far.
 
     Args:
-        folder: what a run wrote.
+        folder: of a run.
         experiment: the dimension.
-        skip_numbers: numbers of rounds that are not wanted.
+        skip_numbers: numbers of the rounds to skip.
 
     Raises:
-        InputError: a file is missing, or a line is not what it must be; it is named.
+        InputError: a file is missing or a line is invalid; the error names it.
     """
     table = read_request_table(folder)
     run = table.run
@@ -55,7 +55,7 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
     for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
         mask, values = table.round == number, defaultdict[SeriesMinute, list[Values]](list)
         rows, round_table = np.flatnonzero(mask), table.select(mask)
-        parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # lines that follow each other
+        parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # consecutive lines
         points = chain(
             _list_request_points(round_table, minutes[mask]),
             _count_requests(round_table, minutes[mask]),
@@ -75,7 +75,7 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
 
 
 def _name_load(load: ArmLoad | None) -> tuple[str, str]:
-    """Return the dimensions of class and load; None is every class at every load."""
+    """Return the dimensions of class and load; None means every class at every load."""
     if load is None:
         return ALL_VALUES, ALL_VALUES
     level = f"rate-{load.rate_per_s:g}" if load.rate_per_s is not None else str(load.concurrency or ALL_VALUES)
@@ -90,7 +90,7 @@ def _find_minutes(run: RunManifest, start_s: Values, end_s: Values) -> IntArray:
 def _find_first_turn_minutes(
     table: RequestTable, minutes: IntArray, scrapes: Sequence[MetricsScrape]
 ) -> dict[TurnKey, int]:
-    """Return the minute of each turn's first request, or scrape where it has no request; of all classes too."""
+    """Return the minute of each turn's first request, or first scrape if it has no request; also for all classes."""
     scrape_minutes = _find_minutes(table.run, *[np.array([scrape.at_s for scrape in scrapes])] * 2)
     turn_minutes: dict[TurnKey, int] = {}
     for scrape, minute in zip(scrapes, scrape_minutes.tolist(), strict=True):
@@ -125,11 +125,11 @@ def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) ->
 
 
 _Point = tuple[int, str, ArmLoad | None, str, Values]
-"""Minute, arm, load and metric of some values, and the values; load None is every load of the arm."""
+"""Minute, arm, load and metric of some values, and the values; load None means every load of the arm."""
 
 
 def _list_request_points(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
-    """Yield the values of requests that were begun in one minute, and of their gaps."""
+    """Yield the values of the requests that began in each minute, and of their gaps."""
     turns = table.turn_groups
     loads = [turns.keys[code].load for code in turns.codes.tolist()]
     groups = RowGroups(range(len(loads)), np.arange(len(loads))).rename(zip(minutes.tolist(), loads, strict=True))
@@ -143,7 +143,7 @@ def _list_request_points(table: RequestTable, minutes: IntArray) -> Iterator[_Po
 
 
 def _count_requests(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
-    """Yield how many requests there were and how many failed, of each load, its classes together, and each arm."""
+    """Yield the numbers of requests and failures of each load, of its classes together, and of each arm."""
     turns = table.turn_groups
     loads = [turn.load for turn in turns.keys]
     cells: Sequence[Sequence[ArmLoad | None]] = [loads, [load.pool_classes() for load in loads], [None] * len(loads)]

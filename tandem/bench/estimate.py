@@ -1,6 +1,6 @@
-"""How long a run will take and what it will cost: a stated guess.
+"""The estimated duration of a run.
 
-Invariant: an estimate never decides what is done; every printed one says what it rests on.
+Invariant: no estimate decides an action; every printed estimate states its basis.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import math
 from tandem.bench.plan import PlanTurn, RunPlan
 
 FIRST_TOKEN_S = 0.5
-TOKEN_S = 0.045  # what the post gives for a token without a gain (docs/measurement.md); an answer may end before
+TOKEN_S = 0.045  # the post's time per token without a gain (docs/measurement.md); an answer may end earlier
 
 
 def estimate_turn_s(turn: PlanTurn) -> float:
-    """Return how long a turn takes: as many requests at once as the load holds."""
+    """Return the duration of a turn, in seconds; requests run at the concurrency of the load."""
     mean_s = sum(estimate_request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
     if turn.arrivals_s:
         return turn.arrivals_s[-1] + mean_s
@@ -22,8 +22,8 @@ def estimate_turn_s(turn: PlanTurn) -> float:
 
 
 def estimate_run_s(plan: RunPlan) -> float:
-    """Return how long all rounds take, control rounds included; one round where the clock decides."""
-    round_s = sum(map(estimate_turn_s, plan.round(plan.first_round)))  # the others of its kind ask as much
+    """Return the duration of all rounds, in seconds, with control rounds; of one round if time limits the run."""
+    round_s = sum(map(estimate_turn_s, plan.round(plan.first_round)))  # other rounds of this kind have as many requests
     if plan.rounds is None or not plan.manifest.control_rounds:
         return (plan.rounds or 1) * round_s
     control_s = sum(map(estimate_turn_s, plan.round(plan.control_round_numbers[0])))
@@ -31,12 +31,12 @@ def estimate_run_s(plan: RunPlan) -> float:
 
 
 def estimate_request_s(max_tokens: int) -> float:
-    """Return the guess for one request that gives all its tokens."""
+    """Return the estimated seconds of one request that gives all its tokens."""
     return FIRST_TOKEN_S + TOKEN_S * max_tokens
 
 
 def format_duration(seconds: float) -> str:
-    """Return `45 s`, `3 min 20 s`, `2 h 05 min`."""
+    """Return a duration as text: `45 s`, `3 min 20 s`, `2 h 05 min`."""
     total_s = round(seconds)
     if total_s < 60:  # noqa: PLR2004 - seconds
         return f"{total_s} s"

@@ -1,10 +1,9 @@
-"""One event of a stream: its JSON, and what stands where in it.
+"""One event of a stream: its JSON and its fields.
 
-Invariant: nothing a server sends raises anything but EventError, whose word is one of
-`tandem.bench.record.ERROR_WORDS`.
+Invariant: a server's bytes raise only EventError, whose word is one of `tandem.bench.record.ERROR_WORDS`.
 
-The forms are OpenAI's, with what vLLM adds and renames: `token_ids`, `reasoning` for what was `reasoning_content`, an
-error object in the middle of a stream (protocol.py of chat_completion and completion in vllm/entrypoints/openai).
+The forms are OpenAI's, with vLLM's additions: `token_ids`, `reasoning` (the former `reasoning_content`), an error
+object in the middle of a stream (protocol.py of chat_completion and completion in vllm/entrypoints/openai).
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ import msgspec
 from tandem.bench.record import JSON_NULL
 
 DONE = b"[DONE]"
-DETAIL_CHARACTERS = 300  # characters of what a server said that a record keeps
-MAX_ERROR_DEPTH = 4  # how deep in error objects a message may stand
-COUNT_LIMIT = 2**53  # a count beyond is no count
+DETAIL_CHARACTERS = 300  # characters of a server's message that a record keeps
+MAX_ERROR_DEPTH = 4  # deepest nesting of a message in error objects
+COUNT_LIMIT = 2**53  # a larger number is no count
 
 
 class EventError(Exception):
-    """What is wrong with what a server sent.
+    """Fault in a server's bytes.
 
     Args:
         word: the error's word.
-        detail: what was seen, for a person; cut to DETAIL_CHARACTERS characters.
+        detail: the fault, for a person; cut to DETAIL_CHARACTERS characters.
     """
 
     def __init__(self, word: str, detail: str) -> None:
@@ -38,7 +37,7 @@ def decode_event(data: bytes) -> Any:
     """Return an event's JSON.
 
     Raises:
-        EventError: `decode` for what is no UTF-8, `not_json` for what is no JSON.
+        EventError: `decode` for bytes that are no UTF-8, `not_json` for text that is no JSON.
     """
     try:
         return msgspec.json.decode(data)
@@ -49,11 +48,11 @@ def decode_event(data: bytes) -> Any:
 
 
 def read_event(data: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return an event's object and its first choice; None where it has usage and no choice.
+    """Return an event's object and its first choice; None if it has usage and no choice.
 
     Raises:
-        EventError: as of `decode_event`; `api_error` where the event says that something failed; `no_choices` for
-            what has neither choices nor usage.
+        EventError: those of `decode_event`; `api_error` if the event reports an error; `no_choices` if the event has
+            neither choices nor usage.
     """
     message = decode_event(data)
     if not isinstance(message, dict):
@@ -70,7 +69,7 @@ def read_event(data: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
 
 
 def describe_error(error: Any) -> str:
-    """Return what an error object says, in the forms of OpenAI, vLLM and FastAPI."""
+    """Return the message of an error object, in the forms of OpenAI, vLLM and FastAPI."""
     for _ in range(MAX_ERROR_DEPTH):
         if isinstance(error, dict):
             error = next((error[key] for key in ("message", "error", "detail") if error.get(key)), format_json(error))
@@ -78,7 +77,7 @@ def describe_error(error: Any) -> str:
 
 
 def read_texts(choice: dict[str, Any]) -> tuple[str, str, str]:
-    """Return text, reasoning (`reasoning` is vLLM's newer name) and finish reason of a choice; empty where absent."""
+    """Return text, reasoning (`reasoning` is vLLM's newer name) and finish reason of a choice; empty if absent."""
     delta = choice.get("delta") or choice.get("message")
     texts = [choice.get("text"), "", choice.get("finish_reason")]
     if isinstance(delta, dict):
@@ -88,23 +87,23 @@ def read_texts(choice: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def count_or_none(value: Any) -> int | None:
-    """Return a count as it is, None for what is none."""
+    """Return `value` if it is a count, else None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
 
 
 def encode_raw(value: Any) -> msgspec.Raw:
-    """Return a value as JSON to keep."""
+    """Return a value as raw JSON for a record."""
     try:
         return msgspec.Raw(msgspec.json.encode(value))
-    except RecursionError:  # nested as deeply as no server means
+    except RecursionError:  # deeper nesting than any valid answer
         return JSON_NULL
 
 
 def format_json(value: Any) -> str:
-    """Return a value as JSON for a person, cut."""
+    """Return a value as JSON for a person, cut to DETAIL_CHARACTERS bytes."""
     return bytes(encode_raw(value))[:DETAIL_CHARACTERS].decode(errors="replace")
 
 
 def format_bytes(data: bytes) -> str:
-    """Return bytes for a person, cut."""
+    """Return bytes as text for a person, cut to DETAIL_CHARACTERS bytes."""
     return repr(data[:DETAIL_CHARACTERS].decode(errors="replace"))

@@ -1,7 +1,7 @@
-"""The output folder of a run: when it may be used, and by one run at a time.
+"""The output folder of a run, used by one run at a time.
 
-Invariant: a folder that exists is never written to unless the user said --resume; a run that could not begin leaves
-none behind, so that the same command can be given again.
+Invariant: a run writes to a folder with files only with --resume; a run that could not begin removes its folder, so the
+user can repeat the same command.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ RECORDS_FILE, WARM_UP_FILE = "records.jsonl", "warmup.jsonl"
 
 @contextlib.contextmanager
 def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
-    """Make the folder, or take it up again; nobody else writes to it meanwhile.
+    """Make the folder, or reuse it, and lock it against other runs.
 
     Raises:
-        InputError: it cannot be made, it holds something without `resume`, or another run is writing to it.
+        InputError: the folder cannot be made, it has files and `resume` is false, or another run is writing to it.
     """
     with convert_os_errors("it cannot be made", folder, "name a new folder, in a place that you may write to"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
         finally:
             if not (folder / manifest.FILE).exists():  # the run could not even write its manifest
                 (folder / f"{manifest.FILE}.new").unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # it is not empty, so it is somebody's
+                with contextlib.suppress(OSError):  # the folder is not empty, so the files are the user's
                     folder.rmdir()
     finally:
         os.close(descriptor)

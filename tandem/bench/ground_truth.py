@@ -1,9 +1,9 @@
-"""Each figure next to what the server itself logged, and next to what a count of chunks makes of it.
+"""Each figure next to the figure from the server's log, and next to llmperf's figure by a count of chunks.
 
-Invariant: the truth is counted from the server's own log by arithmetic of this module, never by `request_metrics`, so
-that a mistake there shows as a difference. A request counts on both sides or on neither: one that failed, or that its
-server did not log or spoiled on purpose, is left out of truth and measurement alike, and counted. Server and client
-must share a monotonic clock: one machine, two processes.
+Invariant: this module computes the truth from the server's log itself, never with `request_metrics`, so a mistake there
+shows as a difference. A request counts on both sides or on neither: a request that failed, or that its server did not
+log or faulted on purpose, is left out of truth and measurement, and counted. Server and client must share a monotonic
+clock: one machine, two processes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from tandem.bench.terminal_text import wrap_text
 
 
 class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as its server logged it.
+    """One request in its server's log.
 
     Args:
-        request_id: what the client sent as X-Request-Id.
-        accepted_s: when the request's body had been read, on the monotonic clock.
-        bursts: of every chunk with tokens: when it was written, on the same clock, and how many tokens it held.
-        fault: what the server was told to do wrong; None for an honest answer.
+        request_id: the client's X-Request-Id.
+        accepted_s: time in seconds on the monotonic clock at which the request's body was read.
+        bursts: of every chunk with tokens: the time of its write, on the same clock, and its number of tokens.
+        fault: the injected fault; None for an honest answer.
     """
 
     request_id: str = ""
@@ -42,7 +42,7 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return its figures by metric, chunk_gap_ms as the mean; NaN where one burst, token or moment has none."""
+        """Return the figures by metric, chunk_gap_ms as the mean; NaN if one burst, token or moment gives none."""
         times_s, sizes = zip(*self.bursts, strict=True)
         tokens = sum(sizes)
         ttft_ms, e2e_ms = 1000 * (times_s[0] - self.accepted_s), 1000 * (times_s[-1] - self.accepted_s)
@@ -58,13 +58,13 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_log(path: Path) -> dict[str, ServerLogEntry]:
-    """Return what a server logged, by request id; requests that got no token at all are left out.
+    """Return the entries of a server's log, by request id, without requests that got no token.
 
     Args:
-        path: JSON lines; those without a `request_id` (the log's head) are passed over.
+        path: JSON lines; lines without a `request_id` (the log's head) are skipped.
 
     Raises:
-        InputError: the file cannot be read, or a line of it is no such JSON.
+        InputError: the file cannot be read, or a line is no such JSON.
     """
     change = "name the file that the server was started to log to"
     entries = json_file.read_json_lines(path, ServerLogEntry, label="the server's log", change=change)
@@ -72,7 +72,7 @@ def read_log(path: Path) -> dict[str, ServerLogEntry]:
 
 
 LLMPERF_ITL = "llmperf_inter_token_latency_ms"
-# metric, which the log has too, to the heading of its two columns
+# metric that the log has too -> heading of its two columns
 _COLUMNS = {"ttft_ms": "TTFT ms", "tpot_ms": "TPOT ms", "e2e_ms": "E2E ms", "tokens_per_chunk": "tok/chunk"}
 
 
@@ -89,7 +89,7 @@ class GroundTruthRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:
-    """What was compared, how many requests could not be, and whether an arm is a simulated server."""
+    """Compared medians, the number of requests left out, and whether an arm is a simulated server."""
 
     rows: tuple[GroundTruthRow, ...]
     left_out: int
@@ -100,11 +100,11 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     """Return the medians of a run next to those of its servers' logs.
 
     Args:
-        folder: what `tandem bench run` wrote.
-        logs: what its servers wrote, on the same machine.
+        folder: of a run of `tandem bench run`.
+        logs: logs of its servers, from the same machine.
 
     Raises:
-        InputError: a file is missing or is not what it must be.
+        InputError: a file is missing or invalid.
     """
     log_entries = {
         digest: entry
@@ -142,7 +142,7 @@ def _finite_median(values: Values) -> float:
 
 
 def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield the table, and what a reader should see in it, in lines of at most so many columns."""
+    """Yield the table and its conclusions, in lines of at most `width` columns."""
     if comparison.simulated:
         yield SIMULATED_BAND
     rows = comparison.rows

@@ -1,11 +1,10 @@
-"""The measuring machine: how busy it was, and whether the client itself was the bottleneck.
+"""The load of the measuring machine, and whether the client itself was the bottleneck.
 
-Invariant: nothing here waits for anything; a figure that this system does not give is None.
+Invariant: nothing here blocks; a figure that this system does not give is None.
 
-The lag of the event loop is measured by a sleeper: how much later than asked it wakes is how late a chunk's time may
-have been taken. Times of chunks carry this error, so it stands in the manifest, and round by round in rounds.jsonl: one
-line when a round ends, or is cut; a round that was gone on with has a line for each part. Whoever judges reads the
-figures (`tandem.judge.controls`).
+A sleeping task measures the lag of the event loop: the delay of its wake-up is the possible delay of a chunk's time.
+The times of chunks have this error, so the manifest has the lag of the run, and rounds.jsonl the lag of each round: one
+line when a round ends or is cut; a resumed round has a line for each part. `tandem.judge.controls` reads the figures.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from tandem.errors import convert_os_errors
 
 FILE = "rounds.jsonl"
 
-LAG_INTERVAL_S = 0.02  # how often the lag is measured
+LAG_INTERVAL_S = 0.02  # between two measurements of the lag
 LAG_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 MAX_LAG_S = 0.005  # at p99; a token of a fast server takes 10 ms
-MAX_CLIENT_CPU = 0.8  # of one CPU: an event loop has no more than one
+MAX_CLIENT_CPU = 0.8  # of one CPU: an event loop uses at most one
 PROC_STAT = Path("/proc/stat")
 IDLE = slice(3, 5)  # idle and iowait (proc_stat(5))
-FIRST_GUEST = 8  # guest time is part of user time already
+FIRST_GUEST = 8  # user time already includes guest time
 
 
 def list_warnings(host: HostInfo) -> list[str]:
-    """Return what a reader of a run's figures must know of the machine that measured them, in sentences."""
+    """Return warnings about the measuring machine, as sentences for a reader of the run's figures."""
     warnings, load_1m, lag_p99_s, client_cpu = [], host.load_1m_start or 0, host.lag_p99_s or 0, host.client_cpu or 0
     if load_1m > host.cpus:
         load = f"load {load_1m:.1f} on {host.cpus} CPUs"
@@ -55,12 +54,12 @@ class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
     """The measuring machine during one round, or one part of it.
 
     Args:
-        round: its number, from 0.
-        wall_s: how long it was watched.
-        cpu_busy: share of all CPUs that worked, 0 to 1.
-        client_cpu: what the measuring process took of one CPU.
-        lag_p50_s, lag_p90_s, lag_p99_s, lag_max_s: how much later than asked its event loop woke.
-        wakes: how many of these lags there are.
+        round: number of the round, from 0.
+        wall_s: length of the watch.
+        cpu_busy: busy share of all CPUs, 0 to 1.
+        client_cpu: CPUs used by the measuring process; 1 is one whole CPU.
+        lag_p50_s, lag_p90_s, lag_p99_s, lag_max_s: delay of the event loop's wake-ups.
+        wakes: number of these wake-ups.
     """
 
     round: int
@@ -75,18 +74,18 @@ class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostWatch:
-    """Watches the rounds of a run, and nothing between them, inside the event loop that sends the requests."""
+    """Watch on the rounds of a run, without the time between rounds, in the event loop that sends the requests."""
 
     def __init__(self) -> None:
         self._total_times, self._total_lags = [0.0] * 4, array("d")
 
     def begin_round(self) -> None:
-        """Begin to watch."""
+        """Start the watch of a round."""
         self._lags, self._start_times = array("d"), _read_times()
         self._sleeper = asyncio.create_task(self._sleep())
 
     def end_round(self, number: int) -> RoundLoad:
-        """Stop watching, and return what round `number` showed."""
+        """Stop the watch and return the load of round `number`."""
         self._sleeper.cancel()
         times = [after - before for before, after in zip(self._start_times, _read_times(), strict=True)]
         self._total_times = [total + part for total, part in zip(self._total_times, times, strict=True)]
@@ -94,7 +93,7 @@ class HostWatch:
         return _summarize_load(number, times, self._lags)
 
     def complete_host(self, host: HostInfo) -> HostInfo:
-        """Return `host` with what all rounds showed."""
+        """Return `host` with the figures of all rounds."""
         figures = msgspec.structs.asdict(_summarize_load(0, self._total_times, self._total_lags))
         figures = {name: value for name, value in figures.items() if name in HostInfo.__struct_fields__}
         return msgspec.structs.replace(host, load_1m_end=read_load_1m(), **figures)
@@ -118,9 +117,9 @@ def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) 
 
 
 def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
-    """Yield what was kept; a run without the file has none, and a torn line is passed over.
+    """Yield the recorded loads; none if the file does not exist. A torn line is skipped.
 
-    An older Tandem wrote on behind a line that a kill had torn: the line that both make is passed over too.
+    An older Tandem appended the next line to a torn line: this combined line is skipped too.
 
     Raises:
         InputError: the file cannot be read.
@@ -135,7 +134,7 @@ def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
 
 
 def read_load_1m() -> float | None:
-    """Return the one-minute load average."""
+    """Return the one-minute load average; None if the system gives none."""
     try:
         return round(os.getloadavg()[0], 2)
     except OSError:
@@ -143,13 +142,13 @@ def read_load_1m() -> float | None:
 
 
 def read_host() -> HostInfo:
-    """Return what is known of this machine before anything is measured on it; of its CPUs those that may be used."""
+    """Return the facts of this machine before a run; `cpus` counts the CPUs that this process may use."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return HostInfo(cpus=cpus, python=platform.python_version(), load_1m_start=read_load_1m())
 
 
 def _read_times() -> tuple[float, float, int, int]:
-    """Return the monotonic clock, this process's CPU time, and busy and all jiffies of all CPUs, 0 where unknown."""
+    """Return the monotonic clock, this process's CPU time, and busy and all jiffies of all CPUs, 0 if unknown."""
     jiffies = [0]
     with contextlib.suppress(OSError, ValueError):
         jiffies = [int(value) for value in PROC_STAT.read_text().split("\n", 1)[0].split()[1:][:FIRST_GUEST]]

@@ -1,7 +1,7 @@
-"""Stopping a run: asked once, seen by everybody who waits, and never by raising through a request.
+"""The stop of a run: one request, visible to every waiting task; the stop never raises an exception in a request.
 
-Invariant: after `ask` nothing new is sent; what is running ends by itself within the grace or is cut and recorded as
-`interrupted`. A second signal ends the process at once: every record before it is on disk already.
+Invariant: after `StopSignal.request` nothing new is sent; a request in flight ends within the grace period, or is cut
+and recorded as `interrupted`. A second signal ends the process at once: every earlier record is already on disk.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Literal
 
 from tandem.errors import INTERRUPT_EXIT_CODE, TandemError
 
-GRACE_S = 5.0  # of the 30 s that Kubernetes leaves between SIGTERM and SIGKILL
+GRACE_S = 5.0  # of the 30 s that Kubernetes gives between SIGTERM and SIGKILL
 
 StopReason = Literal["interrupted", "failed"]
 
 
 class StopSignal:
-    """Whether and why a run shall end before its plan does."""
+    """Request to end a run before the end of its plan, with the reason."""
 
     def __init__(self) -> None:
         self.reason: StopReason | None = None
@@ -38,11 +38,11 @@ class StopSignal:
         return self._event.is_set()
 
     def add_callback(self, callback: Callable[[], None]) -> None:
-        """Add what cuts requests in flight once the grace is over."""
+        """Add a function that cuts requests in flight after the grace period."""
         self._callbacks.append(callback)
 
     def request(self, reason: StopReason, fault: TandemError | None = None, *, grace_s: float = GRACE_S) -> None:
-        """Ask the run to end; the first who asks says why."""
+        """Request the end of the run; the first request gives the reason."""
         if self.is_requested:
             return
         self.reason, self.fault = reason, fault
@@ -51,9 +51,9 @@ class StopSignal:
             asyncio.get_running_loop().call_later(grace_s, callback)
 
     async def sleep(self, seconds: float) -> None:
-        """Sleep and never less, or return at once when the run is asked to end.
+        """Sleep for at least `seconds`, or return at once when the end of the run is requested.
 
-        uvloop rounds what it waits to whole milliseconds, so a timer may ring half a millisecond early.
+        uvloop rounds a wait to whole milliseconds, so a timer may fire half a millisecond early.
         """
         end_s = time.monotonic() + seconds
         while not self.is_requested and (remaining_s := end_s - time.monotonic()) > 0:
@@ -63,9 +63,9 @@ class StopSignal:
 
 @contextlib.contextmanager
 def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM ask `stop`; the second one ends the process. Only a main thread hears signals.
+    """Let SIGINT and SIGTERM request `stop`; the second signal ends the process. Only a main thread gets signals.
 
-    What heard them before hears them again afterwards.
+    The earlier signal handlers are restored afterwards.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -74,12 +74,12 @@ def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[N
 
     def stop_run() -> None:
         if stop.reason == "interrupted":
-            with contextlib.suppress(OSError):  # nobody may read any more
+            with contextlib.suppress(OSError):  # the reader may be gone
                 sys.stderr.write("ended at once; what is recorded is kept\n")
                 sys.stderr.flush()
             os._exit(INTERRUPT_EXIT_CODE)
         stop.request("interrupted")
-        stop.reason = "interrupted"  # also where a fault was faster: who presses twice wants out
+        stop.reason = "interrupted"  # also after an earlier fault: a second signal must end the process
         notify(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
 
     earlier_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -1,7 +1,7 @@
-"""The JSON files next to a run's records: one value written whole, or a line at a time.
+"""The JSON files next to a run's records: one value in a file, or one value a line.
 
-Invariant: a reader of a file that is written whole sees the old one or the new one, also after a power cut; a line is
-appended whole or not at all, and behind a line that a kill tore none is appended.
+Invariant: a reader of a file with one value sees the complete old or the complete new file, also after a power cut; a
+line is appended completely or not at all, and never to a line that a kill tore.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import msgspec
 
 from tandem.errors import ExternalError, InputError, convert_os_errors
 
-# what a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end
+# errors of a decoder for bytes that are not the expected JSON; the last one for too deep nesting
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 Line = TypeVar("Line")
 
 
 def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
-    """Write `value`, indented, in place of what is there.
+    """Write `value`, indented; it replaces the file.
 
     Args:
         path: of the file.
-        value: what it says.
-        label: the file is to a user, such as "the verdict".
+        value: content of the file.
+        label: the user's name for the file, such as "the verdict".
 
     Raises:
         ExternalError: the folder cannot be written to.
@@ -46,16 +46,16 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
 
 
 def append_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
-    """Write `value` as one more line of a run that goes on; arguments and errors as of `save_json`."""
+    """Append `value` as a line during a run; arguments and errors as for `save_json`."""
     change = "make room, then run again with --resume; what was recorded is kept"
     with convert_os_errors(f"{label} cannot be written", path, change, ExternalError), open_lines(path) as file:
         append_line(file, msgspec.json.encode(value))
 
 
 def open_lines(path: Path) -> FileIO:
-    """Open a file to append lines to.
+    """Open a file to append lines.
 
-    A torn last line of an earlier run is moved to `<name>.torn`, so that what follows starts on a line of its own.
+    This moves a torn last line of an earlier run to `<name>.torn`, so the next line begins at the start of a line.
 
     Raises:
         OSError: the file cannot be opened.
@@ -72,29 +72,29 @@ def open_lines(path: Path) -> FileIO:
 
 
 def append_line(file: FileIO, line: bytes) -> None:
-    """Append a line whole, or none of it.
+    """Append a complete line or nothing.
 
     Raises:
-        OSError: the disk took no more.
+        OSError: the write failed.
     """
     part, end_offset = memoryview(line + b"\n"), file.seek(0, os.SEEK_END)
     try:
         while part:
-            part = part[file.write(part) :]  # a nearly full disk takes a part and says so the next time
+            part = part[file.write(part) :]  # a nearly full disk takes a part; the next write fails
     except OSError:
-        with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
+        with contextlib.suppress(OSError):  # else half a line would stay in the middle of the file
             file.truncate(end_offset)
         raise
 
 
 def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) -> Iterator[Line]:
-    """Yield the lines of a file; a torn last one is passed over, because a killed program may have left half a line.
+    """Yield the lines of a file; skip a torn last line, because a killed program may have left half a line.
 
     Args:
         path: of the file.
         kind: of each line.
-        label: what the file is to a user, such as "the counters".
-        change: what a user does about a file that cannot be read.
+        label: the user's name for the file, such as "the counters".
+        change: the user's remedy for an unreadable file.
 
     Raises:
         InputError: the file cannot be read, or a line is not of this kind.

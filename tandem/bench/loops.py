@@ -1,9 +1,9 @@
 """The two loops that send a turn's requests.
 
-Invariant: closed: `concurrency` workers, each of which asks, writes its record, and only then asks again. Open:
-requests start when they are due, whatever became of those before; how late each really started stands in its record
-(start_s - due_s), so a client that cannot keep up shows. Nothing is asked twice here; the client alone asks again where
-a reused connection dies (`client.py`).
+Invariant: in the closed loop, each of `concurrency` workers sends a request, waits for its record, and only then sends
+the next. In the open loop, requests start when they are due, whatever the earlier requests do; each record shows its
+delay (start_s - due_s), so a client that is too slow is visible. Nothing here repeats a request; only the client sends
+a request again, after a reused connection dies (`client.py`).
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Prompt
 from tandem.errors import TandemError
 
-STAGGER_S = 0.02  # between the first requests of two workers: their connections do not all begin in one moment
-MAX_RETRY_AFTER_S = 60.0  # a worker waits as told, but no longer: a page of a proxy may ask for hours
+STAGGER_S = 0.02  # between the first requests of two workers, so their connections do not all open at once
+MAX_RETRY_AFTER_S = 60.0  # limit for Retry-After: a proxy may ask for hours
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmSession:
-    """One arm as the loops see it.
+    """One arm, with the facts that the loops need.
 
     Args:
-        name: its name.
-        client: asks it.
-        offers: the extras that are asked of it.
-        models: names it may give its model.
-        breaker: shut while the arm is down.
-        placement: which part of a host its server runs on; None where it is not known.
-        start: which start of its server's process answers; None where its page does not tell.
+        name: of the arm.
+        client: of its server.
+        offers: the extras to request.
+        models: names the server may give its model.
+        breaker: pauses requests while the arm is down.
+        placement: the server's part of a host; None if unknown.
+        start: the current start of the server's process; None if its page does not show it.
     """
 
     name: str
@@ -63,14 +63,14 @@ class ArmSession:
 
 @dataclass(frozen=True, slots=True)
 class RequestLoops:
-    """What both loops share.
+    """The closed and the open loop.
 
     Args:
-        settings: how requests are made.
-        write_record: takes what makes a record.
+        settings: of the run.
+        write_record: takes a function that makes a record.
         stop: ends the loops early.
-        attempts: request id to how often an interrupted run asked it before.
-        on_record: told of every record.
+        attempts: request id to number of earlier attempts, in interrupted parts of the run.
+        on_record: called with every record.
     """
 
     settings: RunSettings
@@ -80,7 +80,7 @@ class RequestLoops:
     on_record: Callable[[RequestRecord], None]
 
     async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
-        """Send what of a turn is still missing to one arm; return when all of it is recorded, or the run is to end."""
+        """Send a turn's missing `items` to one arm; return when all are recorded, or the run must end."""
         if turn.arrivals_s:
             await self._run_open_loop(arm, turn, items)
             return
@@ -101,7 +101,7 @@ class RequestLoops:
     async def _run_open_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
         offsets_s = dict(zip((item.index for item in turn.items), turn.arrivals_s, strict=True))
         first_offset_s = min((offsets_s[item.index] for item in items), default=0.0)
-        start_s = time.monotonic() - first_offset_s  # what a run before this one has sent is not waited for again
+        start_s = time.monotonic() - first_offset_s  # no second wait for requests that an earlier part of the run sent
 
         async def send_when_due(worker: int, item: PlanItem, due_s: float) -> None:
             await arm.breaker.wait_until_closed()
@@ -119,9 +119,9 @@ class RequestLoops:
     async def _send_item(
         self, arm: ArmSession, turn: PlanTurn, item: PlanItem, worker: int, due_s: float | None = None
     ) -> float:
-        """Send one request and record it; return how many seconds the server asks its worker to wait.
+        """Send one request and record it; return the server's Retry-After for the worker, in seconds, else 0.
 
-        Two arms are sent the same, but for the extras that their servers offer.
+        Two arms get the same request, except for the extras that their servers offer.
         """
         entry, load, manifest = item.entry, turn.block.load, self.settings.manifest
         request_id = turn.request_id(arm.name, item)

@@ -1,7 +1,8 @@
-"""The manifest of a run: what was asked of which servers, and on which machine.
+"""The manifest of a run: its settings, servers and measuring machine.
 
-Invariant: written whole or not at all; everything a record does not say of itself and a reader needs stands here.
-Raised as the records' schema is: schema 2 says whether servers are simulated, which an older reader would miss.
+Invariant: the manifest is written completely or not at all; it has every fact that a reader needs and a record lacks.
+SCHEMA rises by the rule of the records' schema: schema 2 says whether servers are simulated; an older reader would
+miss that.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ FILE = "manifest.json"
 
 RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]  # as --control-rounds takes
-"""How many there may be: more than any run has, and few enough to number each."""
+"""Limits: more rounds than any run has, and few enough to number each."""
 
 
 class ServerOffers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server took when it was probed."""
+    """Extras that a server accepted in the probe."""
 
     include_usage: bool = False
     continuous_usage: bool = False
@@ -37,28 +38,28 @@ class ServerOffers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Speculation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an arm's speculation; `method` None is plain decoding."""
+    """Known settings of an arm's speculation; `method` None is plain decoding."""
 
     method: str | None
     num_speculative_tokens: int | None = None
 
 
 class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
-    """One server. What is not known is None.
+    """One server. An unknown value is None.
 
     Args:
         name: the NAME given on the command line.
         role: baseline, or a variant of it.
         url: root of the server; "/v1" and "/" at its end are accepted.
-        model: model asked for.
-        artifact_key: key of the compiled artifact it serves.
+        model: the requested model.
+        artifact_key: key of the compiled artifact that the server runs.
         image: container image, by digest.
-        server_version, owned_by, server_header: what /version, /v1/models and the Server header said of it.
-        simulated: whether the server announced that it is simulated; None of an older run, where nobody asked.
-        runtime: nxdi-v0, nxdi-v1 or native, as its environment declares it: how its counters are to be read.
-        speculation: None where it is not known; it is never guessed.
-        offers: what the probe found.
-        placement: which part of a host it ran on, as --placement said at the last beginning; each record has its own.
+        server_version, owned_by, server_header: from /version, /v1/models and the Server header.
+        simulated: whether the server announced that it is simulated; None in an older run without this check.
+        runtime: nxdi-v0, nxdi-v1 or native, from the environment; decides how the counters are read.
+        speculation: None if unknown; never guessed.
+        offers: result of the probe.
+        placement: the server's part of a host, from --placement at the last start of the run; each record has its own.
     """
 
     name: str
@@ -83,7 +84,7 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One suite, by content: name, SHA-256 of its file, number of prompts, classes in their order."""
+    """One suite: name, SHA-256 of its file, number of prompts, classes in their order."""
 
     name: str
     sha256: str
@@ -92,12 +93,12 @@ class SuiteEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
-    """How long one request may take, in seconds; each has its own error word.
+    """Time limits of one request, in seconds; each has its own error word.
 
     Args:
-        connect_s: until the connection stands (name, TCP, TLS); the clock of the others starts after it.
+        connect_s: until the connection is open (name, TCP, TLS); the other limits start after it.
         first_token_s: from the request's bytes to the first event that bears tokens.
-        gap_s: after the first token, the longest silence; comment lines do not break it.
+        gap_s: longest silence after the first token; comment lines do not end a silence.
         whole_s: from the request's bytes to the end of the stream.
     """
 
@@ -108,7 +109,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The clock of the records, and one moment on it and on the calendar."""
+    """The clock of the records, and the same moment on it and on the calendar."""
 
     source: str
     resolution_s: float
@@ -119,8 +120,8 @@ class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
 class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The measuring machine.
 
-    Loads are one-minute averages; cpu_busy is the share of all CPUs, 0 to 1; client_cpu what the measuring process
-    took of one CPU; the lags are how much later than asked its event loop woke, which chunks' times may be off by.
+    Loads are one-minute averages; cpu_busy is the busy share of all CPUs, 0 to 1; client_cpu is the number of CPUs
+    used by the measuring process; the lags are delays of its event loop, and the possible error of chunks' times.
     """
 
     cpus: int
@@ -135,9 +136,9 @@ class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """What was to be done before it began; `requests` None where the clock decided.
+    """Planned work of the run; `requests` is None if time limits the run.
 
-    `requests_per_round` counts all arms; None where a round has no fixed number. A control round has two arms.
+    `requests_per_round` counts all arms; None if a round has no fixed number. A control round has two arms.
     """
 
     requests: int | None
@@ -145,7 +146,7 @@ class PlanTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarmUpEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked of an arm before the first record; `stable` None where a fixed number was asked."""
+    """Warm-up requests of an arm before the first record; `stable` is None if their number was fixed."""
 
     requests: int
     failed: int = 0
@@ -157,7 +158,7 @@ EndReason = Literal["done", "interrupted", "failed", "duration", "paused"]
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run ended; a run that is still going, or was killed, has none. `paused`: it has rounds to measure yet."""
+    """End of the run; absent for a live or killed run. `paused`: the run still has rounds to measure."""
 
     reason: EndReason
     utc: str
@@ -166,14 +167,13 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
-    `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
-    the clock decides; `control_rounds` are not among them, and `control_round_numbers` tells their numbers; `mixed`
-    says that a turn
-    held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
-    know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `flags` holds the options of
-    the command that began it, each with its values. `environment` and `experiment` are the declared ones whose servers
-    were asked, `instance_type` that of the environment's nodes; None where servers were named by address. `run` is the
-    id that the run was asked for by, as by `tandem run`; None where nobody gave it one.
+    `goodput` has the limit of each metric for goodput_per_s, in that metric's unit; `rounds` is 0 if time limits the
+    run; `rounds` excludes `control_rounds`, and `control_round_numbers` returns the numbers of those; `mixed` says
+    that a turn has all classes; `resumed` has one clock for each --resume; `notes` are sentences for a reader of the
+    figures. `simulated` says whether an arm is simulated; None if an older Tandem did not check. `flags` has the
+    options of the first command, each with its values. `environment` and `experiment` are the declared ones of the
+    servers, `instance_type` that of the environment's nodes; None if the user gave addresses of servers. `run` is the
+    given id of the run, e.g. by `tandem run`; None without one.
     """
 
     schema: int = SCHEMA
@@ -218,8 +218,8 @@ def read_manifest(folder: Path) -> RunManifest:
     """Read the manifest of `folder`.
 
     Raises:
-        InputError: there is none, it is no manifest, its schema is newer than this version knows, or it began at no
-            moment.
+        InputError: there is no manifest, the file is no manifest, its schema is newer than this version reads, or its
+            start is no valid time.
     """
     path = folder / FILE
     with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
@@ -237,20 +237,20 @@ def read_manifest(folder: Path) -> RunManifest:
 
 
 def control_round_numbers(manifest: RunManifest) -> frozenset[int]:
-    """Return the numbers of a run's control rounds, in which its baseline was asked as its own variant."""
+    """Return the numbers of a run's control rounds, which measure the baseline against itself."""
     rounds = None if manifest.duration_s is not None else manifest.rounds
     return frozenset(control_numbers(rounds, manifest.control_rounds))
 
 
 def run_id(manifest: RunManifest) -> str:
-    """Return the name of a run wherever runs of many machines lie together, such as a bucket.
+    """Return the name of a run among runs of many machines, e.g. in a bucket.
 
-    It is the id that the run was given. Without one it depends on nothing that a later part of the run changes, so a
-    resumed run keeps its name; two runs share one only if they began in the same millisecond, at the same moment of the
-    same clock, against the same servers.
+    The name is the run's given id. Without an id, the name depends only on values that no resume changes, so a resumed
+    run keeps its name; two runs share a name only if they began in the same millisecond, at the same moment of the
+    same clock, against the same servers, with the same seed.
 
     Raises:
-        InputError: created_utc is no moment.
+        InputError: created_utc is no valid time.
     """
     if manifest.run is not None:
         return manifest.run
@@ -260,10 +260,10 @@ def run_id(manifest: RunManifest) -> str:
 
 
 def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
-    """Return a moment of the manifest `where`, in UTC; one that names no zone is UTC.
+    """Return a time of the manifest `where`, in UTC; a time without a zone is UTC.
 
     Raises:
-        InputError: the text is no moment.
+        InputError: the text is no valid time.
     """
     try:
         parsed_moment = dt.datetime.fromisoformat(utc)
@@ -274,19 +274,19 @@ def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
 
 
 def read_clock() -> ClockReading:
-    """Return the records' clock, and this moment on it and on the calendar."""
+    """Return the records' clock, with the current time on it and on the calendar."""
     info = time.get_clock_info("monotonic")
     now_s, resolution_s = time.monotonic(), info.resolution
     return ClockReading(source=info.implementation, resolution_s=resolution_s, monotonic_s=now_s, utc=utc_now())
 
 
 def utc_now() -> str:
-    """Return this moment as ISO 8601 in UTC, to the millisecond."""
+    """Return the current time as ISO 8601 in UTC, to the millisecond."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
 
 def write_manifest(folder: Path, manifest: RunManifest) -> None:
-    """Write the manifest of `folder` whole: a reader sees the old one or the new one.
+    """Write the manifest of `folder`: a reader sees the complete old or the complete new file.
 
     Raises:
         ExternalError: the folder cannot be written to.

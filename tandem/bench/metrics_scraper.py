@@ -1,12 +1,13 @@
-"""The pages of a server next to its API: whether it is alive, what it counted, and which start of its process that was.
+"""A server's pages outside its API: its health, its counters, and the start of its process.
 
-Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run. A page is read by
-the client of the requests, over a connection of its own; it has a limit, and no redirect is followed. Two words for a
-start differ only where the server was started between them, as far as its page can tell.
+Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run. The client of the
+requests reads a page over a new connection; a page has a limit, and no redirect is followed. Two start words differ
+only if the server was restarted between them, as far as its page shows.
 
-A vLLM with one API server states `process_start_time_seconds`. One whose processes share their counters in files does
-not (PROMETHEUS_MULTIPROC_DIR: vLLM's V0 front end, several API servers, and vLLM's Neuron package, which sets it when
-it is imported). Every start begins its counters at 0, so there a start is a number, raised where a counter fell.
+A vLLM with one API server gives `process_start_time_seconds`. A vLLM whose processes share their counters in files
+does not (PROMETHEUS_MULTIPROC_DIR: vLLM's V0 front end, several API servers, and vLLM's Neuron package, which sets the
+variable on import). Counters begin at 0 after every start, so for such a server the start is a number that rises when
+a counter falls.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from tandem.errors import TandemError
 
 
 class ServerRestarts:
-    """Tells the start of every scrape, which come in the order they were made.
+    """Start of the server's process for every scrape; scrapes come in the order of their times.
 
     Args:
-        folder: of the run; what it has scraped before is gone on from.
+        folder: of the run; its earlier scrapes are read first.
 
     Raises:
-        InputError: a line of its scrapes is none.
+        InputError: a line of the file of scrapes is no scrape.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,7 +45,7 @@ class ServerRestarts:
             self.identify_start(scrape)
 
     def identify_start(self, scrape: MetricsScrape) -> str | None:
-        """Return a word for the start that this scrape saw; None where the page could not be had."""
+        """Return a word for the server's start at this scrape; None if the page gives none."""
         server, counters_page = scrape.arm.removesuffix(CONTROL_SUFFIX), scrape.counters
         if counters_page is None or not (counters_page or self._last_counters.get(server)):
             return None  # V0 shows nothing before its first request
@@ -56,14 +57,14 @@ class ServerRestarts:
         return str(self._start_numbers.get(server, 1))
 
 
-PAGE_TIMEOUT_S = 5.0  # vLLM gives either page in milliseconds; one that cannot in seconds is not well
+PAGE_TIMEOUT_S = 5.0  # vLLM gives either page in milliseconds; a server that needs seconds is unhealthy
 PAGE_TIMEOUTS = Timeouts(**dict.fromkeys(Timeouts.__struct_fields__, PAGE_TIMEOUT_S))
 SERVER_ERROR_STATUS = 500
-METRICS_BYTES = 8 << 20  # most of a page: a vLLM with all its histograms gives less than 1 MiB
+METRICS_BYTES = 8 << 20  # limit of a page: a vLLM with all its histograms gives less than 1 MiB
 
 
 async def is_alive(client: CompletionClient) -> bool:
-    """Return whether the server answers /health; one that has no such page answers too."""
+    """Return whether the server answers /health; a status below 500 counts, e.g. 404."""
     reply = await client.get("/health", PAGE_TIMEOUTS, apart=True)
     return reply.status is not None and reply.status < SERVER_ERROR_STATUS
 
@@ -71,7 +72,7 @@ async def is_alive(client: CompletionClient) -> bool:
 async def scrape_metrics(
     client: CompletionClient, arm: str, turn: PlanTurn, when: Literal["before", "after"]
 ) -> MetricsScrape:
-    """Read the server's /metrics for `arm`; what cannot be read is a scrape with its reason."""
+    """Read the server's /metrics for `arm`; return a scrape with the reason if the page cannot be read."""
     page, error, block = None, None, turn.block
     reply = await client.get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES, apart=True)
     try:

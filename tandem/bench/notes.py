@@ -1,6 +1,6 @@
-"""What a reader of a summary must know next to its figures: what is absent and why, what was left out, what is odd.
+"""The notes of a summary: absent figures with their reasons, omitted values, and anomalies.
 
-Invariant: one sentence for each fact, with the arm and the number it holds for; nothing is left out in silence.
+Invariant: one sentence for each fact, with the arm and the number; every omission has a note.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def collect_notes(
     """Return every note of a run.
 
     Args:
-        table: its requests.
-        main: those in no control round; the others are in no figure.
-        sentences: what the counters and the turns had to say.
-        arms_with_counters: arms of which a turn has counters.
+        table: requests of the run.
+        main: requests outside control rounds; the others are in no figure.
+        sentences: notes on the counters and the turns.
+        arms_with_counters: arms with counters for at least one turn.
     """
     arms_without_counters = [arm for arm in _count_by_arm(main) if arm not in arms_with_counters]
     return [
@@ -71,7 +71,7 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
 
 
 def _count_by_arm(table: RequestTable, mask: BoolArray | None = None) -> dict[str, int]:
-    """Return how many requests of each arm `mask` names, in the order of names; arms without one are left out."""
+    """Return the number of requests in `mask` by arm, in the order of names, without arms that have none."""
     numbers = np.bincount(table.arm if mask is None else table.arm[mask], minlength=len(table.arms)).tolist()
     return {arm: number for arm, number in sorted(zip(table.arms, numbers, strict=True)) if number}
 
@@ -79,7 +79,7 @@ def _count_by_arm(table: RequestTable, mask: BoolArray | None = None) -> dict[st
 def _note_requests(table: RequestTable) -> Iterator[str]:
     totals, is_answer = _count_by_arm(table), ~table.failed
     reconnect = "asked again on a fresh connection, because the reused one died before any byte"
-    rows: list[tuple[str, str, BoolArray]] = [  # what is said before and after the number, of which requests
+    rows: list[tuple[str, str, BoolArray]] = [  # text before and after the number, and the requests
         *((f"failed with {word}", "requests; in no latency", table.error == n) for n, word in enumerate(table.errors)),
         ("asked more than once", "requests", table.retried),
         (reconnect, "requests; their times are those of the second asking", table.reconnected),

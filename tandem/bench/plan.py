@@ -1,20 +1,20 @@
-"""What will be asked, of whom and in which order: a pure function of the settings and their seed.
+"""The plan of a run, its requests, arms and order: a pure function of the settings and their seed.
 
-Invariant: all arms are asked the same prompts, in the same order, with the same seeds; the same settings give the
-same plan, so a run that was cut short knows what is missing.
+Invariant: all arms get the same prompts, in the same order, with the same seeds; the same settings give the same
+plan, so a resumed run can find the missing requests.
 
-The words. A *block* is one class at one load (a concurrency or an arrival rate), or all classes mixed. A *round* asks
-every block once of every arm, the blocks in an order drawn anew for each round. What a block asks in a round is one
-list: each prompt `repeats` times (or as many requests as its suite states), each repeat in an order of its own. A
-*turn* is one arm's go at the list, or at a half of it.
+Terms. A *block* is one class at one load (a concurrency or an arrival rate), or all classes mixed. A *round* sends
+every block once to every arm; each round draws a new order of the blocks. The requests of a block in a round are one
+list: each prompt `repeats` times (or as many requests as its suite states), with a new order for each repeat. A *turn*
+sends the list, or half of it, to one arm.
 
-`interleaved`: the list is cut in two halves; the first is asked of A, then of B, the second of B, then of A. So the
-four turns of a block are A B B A in one round, B A A B in the next (`tandem.bench.schedule`; with n arms there are 2n
-turns), and each arm is asked each request of the list once. A list too short for its halves to fill the concurrency
-stays whole: then the turns are A B in one round and B A in the next. `simultaneous`: one turn, all arms at once.
+`interleaved`: the list has two halves; the first goes to A, then to B, the second to B, then to A. So the four turns of
+a block are A B B A in one round, B A A B in the next (`tandem.bench.schedule`; n arms have 2n turns), and each arm gets
+each request of the list once. A list is not cut if its halves are too short to fill the concurrency: then the turns are
+A B in one round and B A in the next. `simultaneous`: one turn, all arms at once.
 
-A *control round* asks the baseline against itself: as itself and as the arm `<baseline>#2`, A B B A like any pair, one
-at a time whatever the schedule, because both are one server. The other rounds are the same with and without them.
+A *control round* measures the baseline against itself: as itself and as the arm `<baseline>#2`, A B B A like any pair,
+one at a time in every schedule, because both are one server. Control rounds do not change the other rounds.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import Suite
 
 ALL_CLASSES = "all"
-SEED_LIMIT = 1 << 31  # vLLM takes 64 bits, other servers 32 with a sign
+SEED_LIMIT = 1 << 31  # vLLM accepts 64 bits, other servers 32 with a sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptEntry:
-    """One prompt, the suite it is from, and how its suite asks it."""
+    """One prompt, its suite, and its token limit."""
 
     suite: str
     prompt: Prompt
@@ -49,11 +49,11 @@ class PlanBlock:
     """One class at one load.
 
     Args:
-        number: its place among all blocks, before any order is drawn.
-        class_: the class, `all` where classes are mixed.
-        load: how hard it presses.
-        entries: its prompts.
-        requests: how many one repeat asks; more than there are prompts asks them again, in turn.
+        number: index among all blocks, before any order is drawn.
+        class_: the class; `all` if classes are mixed.
+        load: of the block.
+        entries: prompts of the block.
+        requests: number of requests in one repeat; if there are fewer prompts, they are sent again, in turn.
     """
 
     number: int
@@ -68,10 +68,10 @@ class PlanItem:
     """One request of a turn, the same for every arm.
 
     Args:
-        index: place in the block's list of this round, from 0.
-        entry: what is asked.
-        repeat: how often this arm was asked this prompt in this round and block before.
-        seed: the sampling seed it carries.
+        index: in the block's list of this round, from 0.
+        entry: prompt of the request.
+        repeat: number of earlier requests with this prompt to this arm in this round and block.
+        seed: sampling seed of the request.
     """
 
     index: int
@@ -82,16 +82,16 @@ class PlanItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanTurn:
-    """One go at a block.
+    """One pass over a block, or over half of it.
 
     Args:
         round: from 0.
-        slot: place among the block's turns of this round, from 0 (A B B A: 0 to 3).
-        block: what it is a go at.
-        arms: who is asked; more than one at the same time.
-        items: what is asked, in the order it is sent.
-        arrivals_s: open loop: when each is due, in seconds from the turn's start; empty in a closed loop.
-        is_warm_up: whether it warms up and is never summarized.
+        slot: index among the block's turns of this round, from 0 (A B B A: 0 to 3).
+        block: of the turn.
+        arms: that get the requests; several arms get them at the same time.
+        items: requests, in the order of sending.
+        arrivals_s: open loop: due time of each request, in seconds from the turn's start; empty in a closed loop.
+        is_warm_up: whether the turn warms up and is in no summary.
     """
 
     round: int
@@ -103,7 +103,7 @@ class PlanTurn:
     is_warm_up: bool = False
 
     def request_id(self, arm: str, item: PlanItem) -> str:
-        """Return the id of one request: unique in the run, plain ASCII, the same whenever it is planned again."""
+        """Return the id of one request: unique in the run, plain ASCII, the same in every plan of the run."""
         return f"{arm}.{'w' if self.is_warm_up else 'r'}{self.round}.b{self.block.number}.{item.index}"
 
     def request_ids(self) -> Iterator[str]:
@@ -112,7 +112,7 @@ class PlanTurn:
 
     @property
     def request_count(self) -> int:
-        """How many requests it has, over all its arms."""
+        """Number of requests, over all arms of the turn."""
         return len(self.arms) * len(self.items)
 
 
@@ -121,8 +121,8 @@ class RunPlan:
     """Every turn of a run, made round by round.
 
     Args:
-        manifest: says arms, schedule, seed, repeats, rounds and control rounds.
-        blocks: what a round asks.
+        manifest: has arms, schedule, seed, repeats, rounds and control rounds.
+        blocks: of a round.
     """
 
     manifest: RunManifest
@@ -135,22 +135,22 @@ class RunPlan:
 
     @property
     def rounds(self) -> int | None:
-        """None where the clock decides; control rounds are not in it."""
+        """Number of rounds without control rounds; None if time limits the run."""
         return self.manifest.rounds or None
 
     @property
     def round_total(self) -> int | None:
-        """How many rounds there are, control rounds among them; None where the clock decides."""
+        """Number of rounds with control rounds; None if time limits the run."""
         return None if self.rounds is None else self.rounds + self.manifest.control_rounds
 
     @property
     def control_arm(self) -> str:
-        """The baseline's name in a control round, where it is asked as its own variant."""
+        """Name of the baseline as its own variant, in a control round."""
         return f"{self.arms[0]}{CONTROL_SUFFIX}"
 
     @cached_property
     def control_round_numbers(self) -> tuple[int, ...]:
-        """Numbers of the control rounds, rising."""
+        """Numbers of the control rounds, in rising order."""
         return control_numbers(self.rounds, self.manifest.control_rounds)
 
     @property
@@ -160,12 +160,12 @@ class RunPlan:
 
     @cached_property
     def requests_per_round(self) -> int:
-        """How many requests a round has, over all arms; a control round has two arms."""
+        """Number of requests of a round, over all arms; a control round has two arms."""
         return len(self.arms) * self.manifest.repeats * sum(block.requests for block in self.blocks)
 
     @property
     def request_count(self) -> int | None:
-        """How many requests there are in all; None where the clock decides."""
+        """Number of all requests; None if time limits the run."""
         if self.rounds is None:
             return None
         return (
@@ -175,18 +175,18 @@ class RunPlan:
         )
 
     def turns(self) -> Iterator[PlanTurn]:
-        """Yield every turn in order, without end where the clock decides."""
+        """Yield every turn in order; endless if time limits the run."""
         return itertools.chain.from_iterable(self.rounds_of_turns())
 
     def rounds_of_turns(self) -> Iterator[tuple[PlanTurn, ...]]:
-        """Yield the turns of each round, without end where the clock decides."""
+        """Yield the turns of each round; endless if time limits the run."""
         return map(self.round, itertools.count() if self.round_total is None else range(self.round_total))
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""
         earlier_controls = bisect_left(self.control_round_numbers, number)
         is_control = number in self.control_round_numbers
-        earlier_rounds = earlier_controls if is_control else number - earlier_controls  # of its kind
+        earlier_rounds = earlier_controls if is_control else number - earlier_controls  # of the same kind
         name = f"control{earlier_rounds}" if is_control else str(earlier_rounds)
         arms = first_order((self.arms[0], self.control_arm) if is_control else self.arms, self.manifest.seed)
         is_simultaneous = self.manifest.schedule == "simultaneous" and not is_control
@@ -210,7 +210,7 @@ class RunPlan:
 
     def _draw_items(self, name: str, block: PlanBlock) -> tuple[PlanItem, ...]:
         count, size = block.requests, len(block.entries)
-        cycles = -(-count // size)  # how often one repeat asks the first ones
+        cycles = -(-count // size)  # most uses of one prompt in a repeat
         items: list[PlanItem] = []
         for repeat in range(self.manifest.repeats):
             generator = self._create_generator("items", name, block.number, repeat)
@@ -230,9 +230,9 @@ def plan_blocks(
     """Return the blocks of a round.
 
     Args:
-        manifest: says the arrival rate, how many prompts of a class, the most tokens and whether classes are mixed.
-        suites: what is asked.
-        concurrency: of the closed loops; None for what each suite states.
+        manifest: has the arrival rate, the prompts per class, the token limit and whether classes are mixed.
+        suites: of the run.
+        concurrency: of the closed loops; None for each suite's own.
     """
     blocks: list[PlanBlock] = []
     for suite in suites:

@@ -1,11 +1,11 @@
-"""What a server offers, asked before anything is measured.
+"""The probe: a test before the measurement of the extras that a server offers.
 
-Invariant: what is offered has been seen in an answer, not read in a list of versions; a server that cannot be measured
-is named here, with what to do, before the first request is counted.
+Invariant: an offered extra was in an answer, not in a list of versions; if a server cannot be measured, the probe names
+the server and the remedy before the first measured request.
 
-All extras are asked for in one tiny request. Where the server refuses it (400, or 422 as FastAPI says it), the same
-request is made without any, then with one more each time, and what is refused is left out. A server that takes a field
-and does nothing with it offers nothing: only what stood in the answer counts.
+One tiny request uses all extras. If the server refuses the request (400, or FastAPI's 422), the probe sends the same
+request without extras, then with one more each time, and omits each refused extra. A server that accepts a field and
+ignores it offers nothing: only the answer counts.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What the probe found.
+    """Result of the probe.
 
     Args:
-        arm: the arm with what its server says of itself, and the extras that were asked for and seen in the answer.
-        models: the names the server may give the model that was asked for, for `answer.parse_answer`.
+        arm: the arm with its server's facts, and the extras that were requested and present in the answer.
+        models: the names the server may give the requested model, for `answer.parse_answer`.
     """
 
     arm: ManifestArm
@@ -68,15 +68,15 @@ class ProbeResult:
 async def probe_server(
     client: CompletionClient, *, thinking: bool | None = None, seed: int | None = None
 ) -> ProbeResult:
-    """Ask a server for its models, its version and one tiny request with every extra.
+    """Request a server's models, its version and one tiny answer with every extra.
 
     Args:
-        client: an open client of the arm, as it is known without its server.
-        thinking, seed: as the run will ask; a server that refuses one of them is a fault.
+        client: an open client of the arm; the arm has no facts of its server yet.
+        thinking, seed: values of the run; if the server refuses one, the probe raises.
 
     Raises:
-        InputError: the server has no such model, or refuses what the run needs.
-        ExternalError: nothing answers, or what answers is no such server.
+        InputError: the server has no such model, or refuses a setting of the run.
+        ExternalError: nothing answers, or the answer is not from such a server.
     """
     arm = client.arm
     cards, page = await _read_model_cards(client)
@@ -111,10 +111,10 @@ async def probe_server(
 async def _try_offers(
     client: CompletionClient, plain: CompletionRequest, names: frozenset[str], model_ids: tuple[str, ...]
 ) -> tuple[ServerOffers, ServerReply, RequestRecord]:
-    """Return what the server offers, and its last answer."""
+    """Return the server's offers and its last answer."""
 
     async def send_trial(offers: ServerOffers) -> tuple[ServerOffers, ServerReply, RequestRecord] | None:
-        """Return what came of asking with `offers`; None where the server refuses them."""
+        """Return the result of a request with `offers`; None if the server refuses them."""
         request = replace(plain, offers=offers)
         reply = await client.send_request(request, Timeouts())
         server_answer = answer.parse_answer(reply, request, names)
@@ -142,7 +142,7 @@ async def _try_offers(
 
 
 async def _read_model_cards(client: CompletionClient) -> tuple[dict[str, dict[str, Any]], ServerReply]:
-    """Return by name the models that /v1/models lists, none where the server has no such page, and its reply."""
+    """Return the models of /v1/models by name, none if the server has no such page, and the reply."""
     reply = await client.get("/v1/models")
     if reply.error in PAGE_ERROR_WORDS:
         return {}, reply
@@ -158,7 +158,7 @@ def _decode_page(reply: ServerReply) -> dict[str, Any]:
     """Return a page's JSON object.
 
     Raises:
-        EventError: as `read_page` says; `not_sse` for what is no JSON object.
+        EventError: those of `read_page`; `not_sse` if the page is no JSON object.
     """
     body = read_page(reply)
     try:
@@ -171,7 +171,7 @@ def _decode_page(reply: ServerReply) -> dict[str, Any]:
 def _probe_error(
     client: CompletionClient, word: str, detail: str | None, model_ids: tuple[str, ...] = ()
 ) -> TandemError:
-    """Return the fault of a server that cannot be measured, with what to do."""
+    """Return the fault of a server that cannot be measured, with its remedy."""
     _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
     problem = problem.format(path=API_PATHS[client.api], model=client.arm.model)
     problem += f" ({word}: {detail})" if detail else f" ({word})"

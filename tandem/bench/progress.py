@@ -1,7 +1,7 @@
-"""What the operator sees while a run goes on, on standard error.
+"""Progress of a run for the operator, on standard error.
 
-Invariant: nothing of it is needed to read the results; a terminal has one line that is written anew, anything else a
-plain line every few seconds, fit for a log.
+Invariant: no result depends on this output; a terminal gets one line that is rewritten, any other output gets a plain
+line every few seconds, fit for a log.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from tandem.bench.terminal_text import PrintableStream, wrap_text
 
 TERMINAL_S, LOG_S = 0.5, 5.0
 BAR_COLUMNS = 20
-LOG_COLUMNS = 100  # where no terminal and no COLUMNS says another width
+LOG_COLUMNS = 100  # if neither a terminal nor COLUMNS gives a width
 CLEAR_LINE = "\r\x1b[K"
 
 
 class RunProgress:
-    """Counts records and says how long it will still take.
+    """Count of records and remaining time of a run.
 
     Args:
-        out: where it is written.
-        requests: of the whole run; None where the clock decides.
-        expected_s: of the whole run, or how long it may take where the clock decides; a better figure may be set.
+        out: stream for the output.
+        requests: of the whole run; None if time limits the run.
+        expected_s: duration of the whole run, or its time limit; a better figure may be set later.
     """
 
     def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
@@ -43,12 +43,12 @@ class RunProgress:
         self._is_warm_up = False
 
     def notify(self, sentence: str) -> None:
-        """Write a sentence of its own."""
+        """Write a sentence on a separate line."""
         columns = shutil.get_terminal_size((LOG_COLUMNS, 0)).columns
         self._replace_line("\n".join(wrap_text(sentence, columns, indent="    ")) + "\n")
 
     def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
-        """Say which turn begins, and how many of its requests an earlier run has recorded."""
+        """Set the current turn; exclude its requests that an earlier part of the run recorded."""
         if self._is_warm_up or self._start_s is None:
             self._begin_count(is_warm_up=False)
         block = turn.block
@@ -63,7 +63,7 @@ class RunProgress:
         self._failure_count += record.error is not None
 
     def begin_warm_up(self, names: str) -> None:
-        """Say which arms are warmed up from now on."""
+        """Set the arms of the current warm-up and show them."""
         self._begin_count(is_warm_up=True)
         self._turn_name = f"warm-up of {names}"
         self.notify(self._turn_name)
@@ -73,7 +73,7 @@ class RunProgress:
         self._done_count = self._failure_count = 0
 
     def status_line(self) -> str:
-        """Return where the run stands."""
+        """Return the progress of the run as text."""
         now_s = time.monotonic()
         elapsed_s, total = now_s - (self._start_s or now_s), ""
         failure_text = f", {self._failure_count} failed" if self._failure_count else ""
@@ -89,7 +89,7 @@ class RunProgress:
 
     @contextlib.contextmanager
     def show_line(self) -> Iterator[None]:
-        """Write the line again and again; leave the terminal's line empty for what comes after."""
+        """Rewrite the line at intervals; at the end, clear the terminal's line."""
         task = asyncio.create_task(self._write_lines())
         try:
             yield
@@ -104,13 +104,13 @@ class RunProgress:
                 self._replace_line(self._draw_bar() if self._terminal else f"{self.status_line()}\n")
 
     def _draw_bar(self) -> str:
-        """Return the line of a terminal, which is no wider: how far the run is, then where it stands."""
+        """Return the line of a terminal, cut to its width: a bar, then the status line."""
         share = self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
         bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
         return f"{bar}{self.status_line()}"[: shutil.get_terminal_size().columns - 1]
 
     def _replace_line(self, text: str) -> None:
-        """Write `text` where the line stands; a run goes on when nobody reads any more."""
+        """Write `text` in place of the line; a closed output does not stop the run."""
         with contextlib.suppress(OSError):
             if self._terminal:
                 self._out.write_control(CLEAR_LINE)

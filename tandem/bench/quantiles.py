@@ -1,8 +1,8 @@
-"""Quantiles, in one way everywhere.
+"""Quantiles, with one definition everywhere.
 
-Invariant: linear interpolation between order statistics (numpy's default, Hyndman and Fan's type 7, the one of pandas
-and so of llmperf): p50 of an even number is the mean of the middle two, and a p99 of fewer than 100 values lies
-between the two largest.
+Invariant: linear interpolation between order statistics (numpy's default, Hyndman and Fan's type 7, also used by pandas
+and so by llmperf): p50 of an even number is the mean of the middle two, and a p99 of fewer than 100 values is between
+the two largest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Values = NDArray[np.float64]
 
 
 class ValueSpread(NamedTuple):
-    """How many values there were, and where they lie."""
+    """Number, quantiles and mean of some values."""
 
     n: int
     p50: float
@@ -26,10 +26,10 @@ class ValueSpread(NamedTuple):
 
 
 def compute_spread(values: Values) -> ValueSpread | None:
-    """Return the spread of `values`, which it may leave in another order; None of no values.
+    """Return the spread of `values`, and possibly reorder them; None if there are no values.
 
     Raises:
-        ValueError: a value that is not a finite number, which no metric may have.
+        ValueError: a value is not a finite number; no metric may have one.
     """
     if not len(values):
         return None

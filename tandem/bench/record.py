@@ -1,12 +1,11 @@
-"""One record per request: what arrived, when, and what the server said of it.
+"""One record per request: its chunks, their times, and the server's counts.
 
-Invariant: a record is written whole, in one write, before its worker asks again; what is unknown is null, never a
-guess; a file of another schema is refused, never half understood. Times are seconds of a monotonic clock.
+Invariant: a record is written completely, in one write, before its worker sends the next request; an unknown value is
+null, never a guess; a file of another schema is refused, never read in part. Times are seconds of a monotonic clock.
 
-Schema 2. A file holds one JSON object a line; the chunks of a stream are three arrays of one length, so that a decoder
-reads them as numbers. (Schema 1 had one array for each chunk: `tandem bench convert` rewrites it.) A change that an
-older reader would misread raises SCHEMA; a new field with a default does not, because readers pass over keys they do
-not know.
+Schema 2. A file has one JSON object a line; the chunks of a stream are three arrays of one length, so a decoder reads
+them as numbers. (Schema 1 had one array for each chunk: `tandem bench convert` rewrites it.) A change that an older
+reader would misread raises SCHEMA; a new field with a default does not, because readers skip unknown keys.
 """
 
 from __future__ import annotations
@@ -24,36 +23,36 @@ from tandem.errors import ExternalError, InputError, convert_os_errors
 from tandem.shell_command import quote_command
 
 SCHEMA = 2
-BLOCK_BYTES = 1 << 21  # read at once: enough for numpy to pay, and no more than these records are held as objects
+BLOCK_BYTES = 1 << 21  # read at once: enough to make numpy fast, and few enough records in memory as objects
 JSON_NULL = msgspec.Raw(b"null")
 
-# What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
-# carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all.
+# Kinds of an SSE data event: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice with
+# tokens (or an unknown number) but no text; `end` a finish_reason and no text; `usage` no choice.
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
 
-# every word of `RequestRecord.error`, next to `status_<code>`
+# every word of `RequestRecord.error` except `status_<code>`
 ERROR_WORDS = frozenset({
     "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
     "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",
 })  # fmt: skip
 
-# a number of tokens: whole in a float64 too; a negative one is kept, because it shows that a server's count fell
+# a number of tokens: exact in a float64; negative numbers are kept, because they show that a server's count fell
 TokenCount = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
-# a number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each
+# a number that counts from 0, such as a round's: 16 million are more than any run has, and few enough for a mask
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 
-# a time: three centuries, so that no sum of times can leave the finite numbers
+# a time: at most three centuries, so every sum of times is finite
 Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
 
 
 class Chunk(NamedTuple):
-    """One SSE data event, as it arrived.
+    """One SSE data event.
 
     Args:
         at_s: seconds after the record's start_s; the time of the read that completed the event.
-        kind: what it was.
-        tokens: tokens it carried, by running usage or token ids; None where the server does not say.
+        kind: of the event.
+        tokens: tokens of the event, by running usage or token ids; None if the server does not report them.
     """
 
     at_s: float
@@ -62,51 +61,51 @@ class Chunk(NamedTuple):
 
     @property
     def bears_tokens(self) -> bool:
-        """Whether it carried output: by count where the server counts, else by its kind; a usage chunk never does."""
+        """Whether the chunk has output: by its count if the server counts, else by its kind; a usage chunk has none."""
         if self.kind == "usage":
             return False
         return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request. Every field is written, null where it is not known.
+    """One request. Every field is written; an unknown value is null.
 
     Args:
         schema: version of this form.
         request_id: sent as X-Request-Id; unique in its file.
-        generator: which program measured it.
+        generator: program that measured the request.
         arm: the NAME given to the server.
         class_: class of the prompt; "class" in the file.
-        suite, prompt_id: name of the suite the prompt is from, and its id there.
+        suite, prompt_id: name of the prompt's suite, and the prompt's id there.
         round: round of the schedule, from 0.
-        repeat: which repeat of the same prompt inside the round, from 0.
-        slot: place of this arm's turn inside the round (ABBA: 0 to 3).
-        concurrency: requests held in flight; None in an open loop.
+        repeat: repeat of the same prompt inside the round, from 0.
+        slot: index of this arm's turn inside the round (ABBA: 0 to 3).
+        concurrency: requests in flight; None in an open loop.
         rate_per_s: requests started each second; None in a closed loop.
-        worker: which of the concurrent workers asked.
-        due_s: open loop: when it should have started, on start_s's clock.
-        start_s: when the request was begun, absolute on the monotonic clock.
-        headers_s: seconds from start_s to the response's headers; None when none came.
+        worker: number of the concurrent worker.
+        due_s: open loop: planned start, on start_s's clock.
+        start_s: start of the request, absolute on the monotonic clock.
+        headers_s: seconds from start_s to the response's headers; None if no headers came.
         end_s: seconds from start_s to the end of the stream, or to the failure.
-        chunk_s, chunk_kind, chunk_tokens: every SSE data event but [DONE]; see `Chunk`.
-        prompt_tokens, completion_tokens: the server's usage.
-        cached_tokens: tokens of the prompt that the server had in its prefix cache.
-        counted_by: where completion_tokens and the chunks' tokens come from.
-        text, reasoning: what was streamed, joined.
-        token_ids: ids of the output, where the server gave them.
-        logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
-        model: the model the server named.
+        chunk_s, chunk_kind, chunk_tokens: every SSE data event except [DONE]; see `Chunk`.
+        prompt_tokens, completion_tokens: from the server's usage or, for completion_tokens, from token ids.
+        cached_tokens: tokens of the prompt in the server's prefix cache.
+        counted_by: source of completion_tokens.
+        text, reasoning: the streamed text, joined.
+        token_ids: ids of the output, if the server sent them.
+        logprobs: the server's log-probabilities as raw JSON; `null` if it sent none.
+        model: model name in the server's answer.
         status: HTTP status.
         finish_reason: the server's word.
         error: None, or one word of ERROR_WORDS or `status_<code>`.
-        error_detail: what was seen, for a person; without an error, what the server's usage contradicts.
-        attempts: how often it was asked, 1 when the first attempt stands.
-        reconnected: 1 where a reused connection died before any byte and a fresh one was asked; the times are those of
-            the second asking.
-        retry_after_s: what a Retry-After header asked for; null too where that is no finite number.
-        placement: which part of a host the server ran on, such as a half of its devices.
-        start: which start of the server's process answered; anything that differs between two starts.
-        content: the content check's word; None for a failed request or where nothing was checked.
+        error_detail: the fault, for a person; without an error, a contradiction in the server's counts.
+        attempts: number of attempts, 1 for a first attempt.
+        reconnected: 1 if a reused connection died before any byte and the client sent the request again on a new
+            connection; the times are those of the second sending.
+        retry_after_s: seconds in the Retry-After header; null also if they are no finite number.
+        placement: the server's part of a host, such as a half of its devices.
+        start: current start of the server's process; any text that differs between two starts.
+        content: word of the content check; None for a failed request or an unchecked answer.
     """
 
     schema: int = SCHEMA
@@ -150,7 +149,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     content: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not belong together."""
+        """Refuse arrays of different lengths."""
         if not len(self.chunk_s) == len(self.chunk_kind) == len(self.chunk_tokens):
             raise ValueError("chunk_s, chunk_kind and chunk_tokens differ in length")
 
@@ -175,7 +174,7 @@ def _warn_torn_line(sentence: str) -> None:
 
 
 class RecordBlock(NamedTuple):
-    """Records that stand behind each other in a file: where the first begins, and the bytes of each line."""
+    """Consecutive records of a file: the offset of the first, and the number of bytes of each line."""
 
     records: list[RequestRecord]
     offset: int
@@ -183,14 +182,14 @@ class RecordBlock(NamedTuple):
 
 
 def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line) -> Iterator[RecordBlock]:
-    """Yield the records of `path` in the order they were written, some thousands at a time.
+    """Yield the records of `path` in the order of the file, some thousands at a time.
 
     Args:
         path: a records file.
-        on_torn_line: takes a sentence on a last line without its end, which is no record; by default it is a warning.
+        on_torn_line: gets a sentence about a torn last line, which is no record; the default writes a warning.
 
     Raises:
-        InputError: a line that is no record, another schema, a file that cannot be read.
+        InputError: a line is no record or has another schema, or the file cannot be read.
     """
     decoder = msgspec.json.Decoder(RequestRecord)
     line_count = offset = 0
@@ -210,18 +209,18 @@ def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_lin
             line_count += len(lines)
             offset += len(text)
             if tail:
-                place = f"{path.name}:{line_count + 1}"  # alike wherever the folder lies
+                place = f"{path.name}:{line_count + 1}"  # without the folder, so the text is the same for every folder
                 on_torn_line(f"{place}: the last line is torn after {len(tail)} bytes and was skipped")
 
 
 def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line) -> Iterator[RequestRecord]:
-    """Yield the records of `path`; arguments and errors as of `read_blocks`."""
+    """Yield the records of `path`; arguments and errors as for `read_blocks`."""
     for block in read_blocks(path, on_torn_line):
         yield from block.records
 
 
 def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> InputError:
-    """Return the fault of a whole line that is no record of this schema."""
+    """Return the fault of a complete line that is no record of this schema."""
     try:
         schema = msgspec.json.decode(line, type=_SchemaHeader).schema
     except DECODE_ERRORS:
@@ -238,10 +237,10 @@ def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | Non
 
 
 class RecordWriter:
-    """Appends records to one file; a context manager, for one process.
+    """Writer that appends records to one file; a context manager, for one process.
 
-    Each record goes to the kernel in one write, so a process that dies loses none of those before; a machine that
-    loses power may lose what its disk had not yet taken.
+    Each record goes to the kernel in one write, so a process that dies loses no earlier record; a machine that loses
+    power may lose records that are not yet on its disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -254,18 +253,18 @@ class RecordWriter:
             raise self._write_error(error) from error
 
     def __enter__(self) -> Self:
-        """Return itself, open since it was made."""
+        """Return the writer; its file is already open."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the file; what was written stays."""
+        """Close the file; the records stay."""
         self._file.close()
 
     def write(self, record: RequestRecord) -> None:
         """Append `record`.
 
         Raises:
-            ExternalError: the disk took no more. The file then ends with the record before.
+            ExternalError: the write failed. The file then ends with the previous record.
         """
         try:
             append_line(self._file, self._encoder.encode(record))

@@ -1,8 +1,8 @@
-"""From a reply to a line on disk, away from the event loop.
+"""The recorder: it turns replies into lines on disk, outside the event loop.
 
-Invariant: one thread parses and writes, so records never mingle; a worker waits for its record before it asks again.
-Parsing some hundred events takes milliseconds, which on the event loop would be added to the times of every other
-stream; in a thread it costs them no more than a switch of the interpreter.
+Invariant: one thread parses and writes, so records never mix; a worker waits for its record before the next request.
+Parsing some hundred events takes milliseconds; on the event loop, parsing would add them to the times of every other
+stream; in a thread, it costs the streams at most one switch of the interpreter.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from pathlib import Path
 
 from tandem.bench.record import RecordWriter, RequestRecord
 
-SWITCH_S = 0.0005  # how long the parsing thread may hold the interpreter; 5 ms is Python's own
+SWITCH_S = 0.0005  # longest hold of the interpreter by the parsing thread; Python's default is 5 ms
 
 
 WriteRecord = Callable[[Callable[[], RequestRecord]], Awaitable[RequestRecord]]
-"""Writes the record that its argument makes and returns it; both happen in the thread.
+"""Function that writes the record its argument makes, and returns the record; both happen in the thread.
 
-It raises ExternalError where the disk took no more.
+The function raises ExternalError if the write fails.
 """
 
 
 @contextmanager
 def open_recorder(path: Path) -> Iterator[WriteRecord]:
-    """Open the records of a run, to be appended to.
+    """Open the records file of a run for appending.
 
     Raises:
         ExternalError: the file cannot be opened.

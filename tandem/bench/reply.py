@@ -1,7 +1,7 @@
-"""What came back for one request, as it came: bytes and their times; and the events and pages that the bytes hold.
+"""The raw reply to one request: bytes and their times, and the events and pages in the bytes.
 
-Invariant: every read of the body stands here in order with the time it was taken from the socket; every event has the
-time of the read that completed it. `tandem.bench.answer` gives the events their meaning after the request has ended.
+Invariant: a reply has every read of the body, in order, with the time of the read; every event has the time of the read
+that completed it. `tandem.bench.answer` parses the events after the end of the request.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class ServerReply:
     """One request's reply. Times are nanoseconds of CLOCK_MONOTONIC.
 
     Args:
-        start_ns: just before the request's bytes went to the socket; where none did, when the request was begun.
-        headers_ns: when the response's headers had come; None where none came.
-        reads: time and bytes of each read of the body, codings taken off.
-        end_ns: when the stream ended, or failed, or was cut.
-        status: HTTP status; None where none came.
-        headers: the response's, found by names in any case; empty where none came.
-        error: what went wrong on the wire, one word of `tandem.bench.record.ERROR_WORDS` or `status_<code>`; None for
-            nothing. What the bytes say is judged by `answer.parse_answer`.
-        error_detail: what was seen, for a person.
-        had_open_connection: whether the connection was open before the request; None where there was none.
-        reconnects: 1 where it was asked again on a fresh connection, because the reused one died before the answer's
-            head; all times are then those of the second asking.
-        url: what was asked, for messages.
-        limit_bytes: how many bytes the body may have, after decompression.
+        start_ns: just before the request's bytes went to the socket; if none did, the creation of the request.
+        headers_ns: arrival of the response's headers; None if none came.
+        reads: time and bytes of each read of the body, after decoding of content codings.
+        end_ns: end, failure or cut of the stream.
+        status: HTTP status; None if none came.
+        headers: of the response; names ignore case; empty if none came.
+        error: fault on the wire, one word of `tandem.bench.record.ERROR_WORDS` or `status_<code>`, or None.
+            `answer.parse_answer` finds faults in the bytes.
+        error_detail: the fault, for a person.
+        had_open_connection: whether the connection was open before the request; None without a connection.
+        reconnects: 1 if the client sent the request again on a new connection, because the reused one died before the
+            answer's head; all times are then those of the second sending.
+        url: of the request, for messages.
+        limit_bytes: most bytes of the body, after decompression.
     """
 
     start_ns: int
@@ -53,7 +53,7 @@ class ServerReply:
 
     @property
     def start_s(self) -> float:
-        """Seconds of CLOCK_MONOTONIC, as a record has it."""
+        """Start in seconds of CLOCK_MONOTONIC, as in a record."""
         return self.start_ns / NS_PER_S
 
     @property
@@ -68,17 +68,17 @@ class ServerReply:
 
     @property
     def body(self) -> bytes:
-        """All bytes that came."""
+        """All bytes of the body so far."""
         return b"".join(piece for _, piece in self.reads)
 
     @property
     def content_type(self) -> str:
-        """The response's, lower case, without parameters; empty for none."""
+        """Content type of the response, lower case, without parameters; empty if absent."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
     def retry_after_s(self) -> float | None:
-        """The seconds that a Retry-After header asks for."""
+        """Seconds in the Retry-After header; None if absent or no number of seconds."""
         value = self.headers.get("Retry-After", "").strip()
         return float(value) if value.isdecimal() else None
 
@@ -106,7 +106,7 @@ def read_page(reply: ServerReply) -> bytes:
 
 
 def describe_foreign_body(reply: ServerReply) -> EventError:
-    """Return what a body that is no event stream is."""
+    """Return the fault of a body that is no event stream."""
     body = reply.body.strip()
     if body[:1] not in {b"{", b"["} and "json" not in reply.content_type:
         kind = reply.content_type or "of no type"
@@ -119,7 +119,7 @@ def describe_foreign_body(reply: ServerReply) -> EventError:
 
 
 def describe_refusal(reply: ServerReply) -> str | None:
-    """Return what the body of a refusal says; None for nothing."""
+    """Return the message in the body of a refusal; None if there is none."""
     body = reply.body.strip()
     if body == b"{}":
         return None

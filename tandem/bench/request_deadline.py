@@ -1,17 +1,16 @@
-"""What ends a request that does not end by itself: time-outs, an endless answer, an interruption.
+"""The forced end of a request: time-outs, an endless answer, an interruption.
 
-Invariant: a request is never longer than its time-outs allow by more than LOOK_S, and its read loop does nothing but
-keep what it reads. All that has to be judged while a request runs is judged here, by a timer that looks a few times
-a second at what has been kept. A look that comes late is put off once: where this process was held up, what the
-server sent meanwhile is read before the server is blamed.
+Invariant: a request exceeds its time-outs by at most CHECK_INTERVAL_S, and its read loop only keeps reads. All checks
+during a request are here: a timer looks at the reads a few times a second. A late check is postponed once: if this
+process was delayed, the check comes after the reads of the meantime, so the server is not blamed.
 
-- First token: reads cannot be told from tokens without parsing (a role chunk and comment lines come before). When
-  the time is up the watch parses what came so far, once; in time, nothing is parsed. A silence as long as the gap's
-  time-out is judged the same way: before the first token it is no gap.
-- Gap: the time since the last read that holds more than comment lines, which proxies send to keep connections open.
-- Endless: more events than the request can have asked for. A text may itself hold `data:`, at most once a token, and
-  an event holds a token or more, so EVENTS_FACTOR times max_tokens is never reached by an answer that keeps to them.
-  Bytes are counted where they are read (`client.py`).
+- First token: only parsing shows whether a read has tokens (a role chunk and comment lines come first). When the time
+  is up, the check parses the reads so far, once; before that, it parses nothing. A silence as long as the gap's
+  time-out is checked the same way: before the first token it is no gap.
+- Gap: the time since the last read with more than comment lines, which proxies send to keep connections open.
+- Endless: more events than the request allows. A text may contain `data:`, at most once a token, and an event has a
+  token or more, so an answer within max_tokens never reaches EVENTS_FACTOR times max_tokens. `client.py` counts bytes
+  in its read loop.
 """
 
 from __future__ import annotations
@@ -30,35 +29,35 @@ EVENTS_FACTOR, EVENTS_EXTRA = 4, 256
 
 
 class RequestDeadline:
-    """Watches one request.
+    """Watch on the time and events of one request.
 
     Args:
-        reply: what the request keeps its reads in.
+        reply: gets the reads of the request.
         timeouts: of the request.
-        timeout: cancels the request and nothing else: `asyncio.timeout(None)` around it.
-        max_tokens: what the request allows; infinite for a page, which may hold any text.
+        timeout: cancels only the request: `asyncio.timeout(None)` around it.
+        max_tokens: of the request; infinite for a page, which may have any text.
     """
 
     def __init__(self, reply: ServerReply, timeouts: Timeouts, timeout: asyncio.Timeout, max_tokens: float = 0) -> None:
-        self.is_sent = False  # set once reply.start_ns is the time of the request's bytes
+        self.is_sent = False  # true once reply.start_ns is the time of the request's bytes
         self.word: str | None = None
         self.detail: str | None = None
         self._max_events = EVENTS_EXTRA + EVENTS_FACTOR * max_tokens
         self._reply, self._timeouts, self._timeout = reply, timeouts, timeout
         self._loop = asyncio.get_running_loop()
         self._read_count = self._event_count = self._last_read_ns = 0
-        self._token_check_reads = -1  # reads there were when the first token was last looked for
+        self._token_check_reads = -1  # number of reads at the last search for the first token
         self._has_first_token = self._is_late = False
         self._schedule_check(0.001)
 
     def cut(self, word: str, detail: str) -> None:
-        """End the request with `word`; the first word stays."""
+        """End the request with `word`, unless an earlier call ended it."""
         if self.word is None:
             self.word, self.detail = word, detail
             self._timeout.reschedule(self._loop.time())
 
     def stop(self) -> None:
-        """Look no more: the request has ended."""
+        """Stop the checks after the end of the request."""
         self._timer.cancel()
 
     def _schedule_check(self, after_s: float) -> None:
@@ -66,9 +65,9 @@ class RequestDeadline:
         self._timer = self._loop.call_at(self._due_s, self._check)
 
     def _check(self) -> None:
-        """Judge what came; look again when the next time is up, or after CHECK_INTERVAL_S."""
+        """Check the reads so far; check again at the next time limit, or after CHECK_INTERVAL_S."""
         if self._loop.time() - self._due_s > LATE_TOLERANCE_S and not self._is_late:
-            self._is_late = True  # the loop itself was held up: what has come meanwhile is read first
+            self._is_late = True  # the loop was delayed: it reads the waiting bytes first
             self._schedule_check(LATE_TOLERANCE_S)
             return
         self._is_late, limits, age_s = False, self._timeouts, 0.0

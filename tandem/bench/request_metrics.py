@@ -1,8 +1,8 @@
-"""From records to figures: one value a request of each metric that one request can have.
+"""Request metrics: one value of each metric for each record.
 
-Invariant: a failed request has no figure; a figure that a record cannot carry is absent (NaN), never 0; a record that
-contradicts itself is named, and the figures that its contradiction touches are absent. The definitions are those of
-`tandem.metrics`. Computed for many records at once, because a run has a million.
+Invariant: a failed request has no figure; a figure that a record cannot give is absent (NaN), never 0; a record that
+contradicts itself is named, and the affected figures are absent. `tandem.metrics` has the definitions. The module
+computes many records at once, because a run may have a million.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tandem.bench.record import RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
-# what can contradict itself in a record: the first two void every figure, the others those that count tokens
+# contradictions in a record: the first two void every figure, the others the figures that count tokens
 SUSPECTS = {
     "time_runs_backwards": "a chunk, the headers or the end came before what they follow",
     "chunk_after_end": "a chunk arrived after the request had ended",
@@ -31,7 +31,7 @@ SUSPECTS = {
 
 _COUNT_SUSPECTS = ("usage_below_chunks", "running_usage_fell", "usage_differs_from_chunks", "tokens_without_chunks")
 _TOKEN_METRICS = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")
-_LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # what a record of llmperf can carry
+_LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # possible in a record of llmperf
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ class RequestMetrics:
     """Figures of a sequence of records, in its order.
 
     Args:
-        values: by metric, one value a record; NaN where it has none.
-        gaps_ms: every gap between token-bearing chunks of the records that may be used.
-        gap_owners: for each gap, the place of its record.
-        suspects: by word of SUSPECTS, which records contradict themselves so.
-        failure_mask: which records have an error.
-        raw_completion_tokens: completion tokens as the record has them, contradicted or not; NaN where it has none.
+        values: by metric, one value a record; NaN if it has none.
+        gaps_ms: every gap between token-bearing chunks of the usable records.
+        gap_owners: for each gap, the index of its record.
+        suspects: by word of SUSPECTS, the mask of the records with this contradiction.
+        failure_mask: records with an error.
+        raw_completion_tokens: completion tokens of the record, contradicted or not; NaN if it has none.
     """
 
     values: dict[str, Values]
@@ -91,7 +91,7 @@ def _compute_values(
     first, (first_s, last_s) = chunks.find_ends(bears_tokens)[0], chunks.find_end_times_s(bears_tokens)
     ttft_ms, e2e_ms = 1e3 * first_s, 1e3 * chunks.find_end_times_s(is_choice)[1]
     later_tokens = chunks.sum_by_record(bears_tokens, chunks.tokens) - np.append(chunks.tokens, np.nan)[first]
-    # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage
+    # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks, without usage
     last_text_s = chunks.find_end_times_s(chunks.kind == KIND_CODES["text"])[1]
     return {
         "ttft_ms": ttft_ms,
@@ -110,7 +110,7 @@ def _compute_values(
 
 
 def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Values:
-    """Return the quotient where `mask` holds, else NaN."""
+    """Return the quotient for each true element of `mask`, else NaN."""
     result = np.full(len(mask), np.nan)
     np.divide(numerator, denominator, out=result, where=mask)
     return result
@@ -127,10 +127,10 @@ def _find_suspects(
     is_early = (end_s < 0) | (earliest_s < 0) | (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
     return {
         "time_runs_backwards": is_early | (chunks.sum_by_record(is_backwards) > 0),
-        "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier one is backwards
+        "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier chunk counts as backwards
         "usage_below_chunks": chunk_count > tokens,
         "running_usage_fell": chunks.sum_by_record(chunks.tokens < 0) > 0,
-        # one less is a stop token that was counted and never sent
+        # one token fewer is a stop token that was counted and never sent
         "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
         "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
         "usage_contradicts_stream": np.array([record.error_detail is not None for record in records], bool),

@@ -1,9 +1,9 @@
-"""All requests of a run as columns, one row a request: what the summary, the verdict and publishing are made from.
+"""All requests of a run as columns, one row a request: the source of the summary, the verdict and publishing.
 
-Invariant: every whole line of records.jsonl is a row, failed requests too; a figure that a record cannot have is NaN;
-names are codes into tuples of names, so that a hundred thousand requests are a few megabytes. Outputs stay in the file:
-a digest tells which are equal, and `read_outputs` reads those that are asked for. The order of the lines decides no
-code: what is resampled or summed in the order of codes is the same whichever request ended first.
+Invariant: every complete line of records.jsonl is a row, also for a failed request; a figure that a record cannot have
+is NaN; names are codes into tuples of names, so a hundred thousand requests need a few megabytes. Outputs stay in the
+file: digests show equal outputs, and `read_outputs` reads selected ones. The order of the lines decides no code, so
+resampling and sums in the order of codes do not depend on the order in which requests ended.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from tandem.errors import InputError
 from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
-UNKNOWN = -1  # the code of a placement or start that nobody recorded
-NO_DIGEST = np.uint64(0)  # of what is not there, such as the ids of a server that gives none
+UNKNOWN = -1  # the code of an unrecorded placement or start
+NO_DIGEST = np.uint64(0)  # of an absent value, such as the ids of a server that sends none
 
 _NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of codes: names, the name in a record
     "arm": ("arms", attrgetter("arm")),
@@ -53,7 +53,7 @@ NewKey = TypeVar("NewKey")
 
 
 class PromptKey(NamedTuple):
-    """What names a prompt over suites."""
+    """Key of a prompt across suites."""
 
     suite: str
     prompt_id: str
@@ -61,33 +61,33 @@ class PromptKey(NamedTuple):
 
 @dataclass(frozen=True)
 class RowGroups(Generic[Key]):
-    """Requests in groups, such as those of each turn or of each load.
+    """Requests in groups, e.g. by turn or by load.
 
     Args:
-        keys: what the requests of a group share.
-        codes: of each request, the place of its key.
+        keys: one for each group.
+        codes: of each request, the index of its key.
     """
 
     keys: Sequence[Key]
     codes: IntArray
 
     def rename(self, names: Iterable[NewKey]) -> RowGroups[NewKey]:
-        """Return the groups under other names, one for each of the present keys; equal ones are joined."""
+        """Return the groups under other names, one name for each present key; groups with equal names are joined."""
         places: dict[NewKey, int] = {}
         codes = [places.setdefault(name, len(places)) for name in names]
         return RowGroups(list(places), np.array(codes, np.intp)[self.codes])
 
     def sum(self, column: NDArray[Any]) -> Values:
-        """Sum a column of requests to one of groups."""
+        """Return the sum of a column of requests for each group."""
         sums: Values = np.bincount(self.codes, column, minlength=len(self.keys)).astype(float)
         return sums
 
     def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[Key, Values]]:
-        """Yield the values of each group that are no NaN.
+        """Yield the values of each group, without NaN.
 
         Args:
             values: of the requests.
-            rows: of each value, its request; None where each request has one.
+            rows: of each value, the row of its request; None if each request has one value.
         """
         codes = self.codes if rows is None else self.codes[rows]
         small_codes = codes.astype(np.min_scalar_type(len(self.keys)))  # numpy sorts 16 bits and fewer by radix
@@ -103,26 +103,26 @@ class RequestTable:
     Args:
         folder: of the run.
         run: its manifest.
-        arms: names: the baseline, its variants, then its control where there is one.
-        classes, loads, prompts, starts, placements: what their codes mean.
+        arms: names: the baseline, its variants, then its control if there is one.
+        classes, loads, prompts, starts, placements: names of the codes.
         arm, class_, load, prompt, start, placement: codes; start and placement may be UNKNOWN.
         round, slot, repeat: as in the records.
         start_s, end_s: absolute, on the monotonic clock of the records.
-        figures: by metric of the catalogue that one request can have; NaN where a record has none.
-        tokens: completion tokens as the server counted; NaN where unknown, or where the record contradicts itself.
+        figures: by metric of the catalogue that one request can have; NaN if a record has none.
+        tokens: completion tokens by the server's count; NaN if unknown, or if the record contradicts itself.
         errors, contents: words of RequestRecord.error and of the suite's content check. error, content: their codes,
-            UNKNOWN where there was no error, and where nothing was checked.
-        failed: which have an error.
-        hit_token_limit: which ended because of max_tokens (finish_reason length).
-        output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
-        line_offsets, line_ends: where in the file each line begins and ends, in bytes.
-        torn_lines: a sentence on a last line that was cut, and is no row.
-        raw_tokens: completion tokens as the record has them, contradicted or not.
-        suspects: by word of request_metrics.SUSPECTS, which records contradict themselves so.
-        retried, reconnected: which were asked more than once, by a resumed run and by the client.
-        by_llmperf: which llmperf measured.
+            UNKNOWN without an error, or without a check.
+        failed: whether the request has an error.
+        hit_token_limit: whether the answer ended because of max_tokens (finish_reason length).
+        output, ids: digests of text with reasoning, and of token ids; NO_DIGEST if absent.
+        line_offsets, line_ends: start and end of each line in the file, in bytes.
+        torn_lines: a sentence about a torn last line, which is no row.
+        raw_tokens: completion tokens of the record, contradicted or not.
+        suspects: by word of request_metrics.SUSPECTS, whether the record has this contradiction.
+        retried, reconnected: whether the request was sent again by a resumed run, or by the client.
+        by_llmperf: whether llmperf measured the request.
         request_digest: of the request's id.
-        gaps_ms, gap_owners: every gap between token-bearing chunks, and the row it is of.
+        gaps_ms, gap_owners: every gap between token-bearing chunks, and its row.
     """
 
     folder: Path
@@ -168,22 +168,22 @@ class RequestTable:
 
     @property
     def baseline(self) -> str:
-        """The arm that others are compared with."""
+        """The arm with which the others are compared."""
         return self.arms[0]
 
     @property
     def variants(self) -> tuple[str, ...]:
-        """The arms that are compared with it, its own control left out."""
+        """The arms that are compared with the baseline, without its control."""
         return tuple(arm for arm in self.arms[1:] if arm != self.control)
 
     @property
     def control(self) -> str | None:
-        """The baseline asked once more as its own control; None where the run has none."""
+        """The baseline as its own control; None if the run has none."""
         name = f"{self.baseline}{CONTROL_SUFFIX}"
         return name if name in self.arms else None
 
     def control_round_mask(self) -> BoolArray:
-        """Return which requests stand in rounds in which the control was asked, and no variant."""
+        """Return the mask of requests in rounds with the control and no variant."""
         if self.control is None:
             return np.zeros(len(self), bool)
         variants = np.isin(self.arm, [self.arms.index(name) for name in self.variants])
@@ -191,12 +191,12 @@ class RequestTable:
         return has_control & ~np.isin(self.round, self.round[variants])
 
     def arm_mask(self, arm: str) -> BoolArray:
-        """Return which requests an arm was asked."""
+        """Return the mask of an arm's requests."""
         mask: BoolArray = self.arm == self.arms.index(arm)
         return mask
 
     def limit_masks(self) -> tuple[BoolArray, BoolArray]:
-        """Return which requests kept every limit of the run's goodput, and which succeeded but lack a figure of one."""
+        """Return two masks: requests within every goodput limit, and successful requests that lack a limited figure."""
         good_mask, unknown_mask = ~self.failed, np.zeros(len(self), bool)
         is_short = np.isin(self.raw_tokens if len(self.raw_tokens) else self.tokens, (0, 1))
         for name, limit in (self.run.goodput or {}).items():
@@ -209,7 +209,7 @@ class RequestTable:
 
     @cached_property
     def turn_groups(self) -> RowGroups[TurnKey]:
-        """The requests of each turn that was taken."""
+        """The requests grouped by turn."""
         columns = np.stack([self.arm, self.class_, self.load, self.round, self.slot], axis=1)
         rows, codes = np.unique(columns, axis=0, return_inverse=True)
         turns = [
@@ -220,7 +220,7 @@ class RequestTable:
         return RowGroups(turns, codes)
 
     def select(self, mask: BoolArray) -> RequestTable:
-        """Return the requests that `mask` names, with their gaps."""
+        """Return the requests in `mask`, with their gaps."""
         is_kept, columns = mask[self.gap_owners], dict[str, Any]()
         for name, values in vars(self).items():
             if isinstance(values, np.ndarray):
@@ -231,15 +231,15 @@ class RequestTable:
         return replace(self, **columns)
 
     def __len__(self) -> int:
-        """How many requests there are."""
+        """Return the number of requests."""
         return len(self.arm)
 
 
 def read_request_table(folder: Path) -> RequestTable:
-    """Read a run.
+    """Return the requests of a run.
 
     Raises:
-        InputError: a file is missing, or a line is not what it must be; it is named.
+        InputError: a file is missing or a line is invalid; the error names it.
     """
     run, torn_lines = manifest.read_manifest(folder), list[str]()
     codes = {name: _number_names() for name in _NAMES}
@@ -271,9 +271,9 @@ def read_request_table(folder: Path) -> RequestTable:
 
 
 def _align_clocks(table: RequestTable) -> RequestTable:
-    """Return the table with all times on the run's first clock, where a part was measured by another machine or boot.
+    """Return the table with all times on the run's first clock, if parts come from several machines or boots.
 
-    Parts of one run may be measured by pods of several nodes: a drift over rounds is seen on one clock alone.
+    Pods of several nodes may measure parts of one run: a drift over rounds is visible only on one clock.
     """
     run = table.run
     if not run.resumed:
@@ -289,7 +289,7 @@ def _align_clocks(table: RequestTable) -> RequestTable:
 def _read_columns(
     block: RecordBlock, codes: Mapping[str, dict[Any, int]], row_count: int
 ) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the columns of one block, so that no more than one block's texts are held."""
+    """Return the columns of one block; memory then holds the texts of only one block."""
     records, metrics = block.records, compute_request_metrics(block.records)
     start_s = collect_column(records, "start_s")
     texts = (record.text if record.reasoning is None else f"{record.reasoning}\0{record.text}" for record in records)
@@ -321,7 +321,7 @@ def _read_columns(
 
 
 def _add_process_starts(table: RequestTable) -> RequestTable:
-    """Return the table with the start of the server's process, by its own page, where no record says which it was."""
+    """Return the table with the process starts of the server's page for records without a start."""
     scrapes = counters.read_scrapes(table.folder / counters.FILE)
     process_starts = {scrape.turn: scrape.start for scrape in scrapes if scrape.start is not None}
     if not process_starts or (table.start != UNKNOWN).all():
@@ -336,23 +336,23 @@ def _add_process_starts(table: RequestTable) -> RequestTable:
 def encode_names(
     names: Iterable[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
 ) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names that occur and the code of each; arguments and order as of `_sort_names`."""
+    """Return the names and the code of each entry; arguments and order as for `_sort_names`."""
     codes = _number_names()
     return _sort_names(codes, np.array([codes[name] for name in names], np.int32), first_names, required_names)
 
 
 def _number_names() -> defaultdict[Any, int]:
-    """Return what gives each new name the next number."""
+    """Return a mapping that gives each new name the next number."""
     return defaultdict(count().__next__)
 
 
 def _sort_names(
     numbers: Mapping[Any, int], column: IntArray, first_names: Sequence[Any], required_names: Sequence[Any]
 ) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names, `first_names` in their order and the others sorted behind them, and the codes for that.
+    """Return the names, `first_names` in their order and then the others sorted, and the column of their codes.
 
-    Those of `required_names`, part of `first_names`, need not occur: an arm without a record is still the baseline,
-    or a variant. None is no name: its code is UNKNOWN. In a tuple what is not known is sorted last.
+    Names in `required_names`, a part of `first_names`, need no record: an arm without a record is still the baseline
+    or a variant. None is no name: its code is UNKNOWN. In a tuple, None is sorted last.
     """
     leading_names = dict.fromkeys(name for name in first_names if name in numbers or name in required_names)
     others = [name for name in numbers if name is not None and name not in leading_names]
@@ -363,16 +363,16 @@ def _sort_names(
 
 
 def hash_texts(texts: Iterable[bytes]) -> Digests:
-    """Return 64 bits of each; NO_DIGEST of an empty one."""
+    """Return a 64-bit digest of each text; NO_DIGEST for an empty text."""
     digests = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
 def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestRecord]:
-    """Yield the records of the requests named, in the order asked.
+    """Yield the records of the given rows, in their order.
 
     Raises:
-        InputError: the file is no longer what the table was read from.
+        InputError: the file changed after the table was read.
     """
     decoder = msgspec.json.Decoder(RequestRecord)
     with (table.folder / RECORDS_FILE).open("rb") as file:

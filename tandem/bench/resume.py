@@ -1,8 +1,8 @@
-"""Going on with a run that was cut short: what it has, and whether it is still the same run.
+"""The resume of an interrupted run: its earlier records, and a check that it is the same run.
 
-Invariant: a request with a record is not asked again, except one that the interrupt itself cut; that one is asked
-anew under its id with `~2` behind it, so that no id stands twice in a file. A run whose settings differ from the
-manifest's is refused with the field.
+Invariant: a request with a record is not sent again, unless the interrupt cut it; such a request gets its id with `~2`
+(then `~3`, ...) at the end, so no id is twice in a file. A run whose settings differ from the manifest's is refused;
+the error names the field.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ ARM_FIELDS = ("simulated", "role", "url", "model", "artifact_key", "image", "ser
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHistory:
-    """What a run has already.
+    """Earlier records of a run.
 
     Args:
-        done_ids: ids of the requests that need not be asked again.
-        interrupt_counts: id to how often it was cut.
-        spent_s: how long its turns took.
+        done_ids: ids of the requests that are complete.
+        interrupt_counts: id to number of interrupted attempts.
+        spent_s: time in its turns so far, in seconds.
     """
 
     done_ids: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class RunHistory:
 
 
 def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
-    """Read what a run has recorded; a torn last line is told and its request asked again.
+    """Return the history of a run; notify of a torn last line, whose request is sent again.
 
     Raises:
         InputError: a line is no record.
@@ -70,10 +70,10 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
 
 
 def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> RunManifest:
-    """Return the manifest of a run that goes on: what it began with, and what servers say of themselves now.
+    """Return the manifest of a resumed run: its first settings, and the servers' current facts.
 
     Raises:
-        InputError: it is another run than the one the folder holds; the first field that differs is named with both
+        InputError: the run differs from the run in the folder; the error names the first different field and both
             values.
     """
     old_settings, new_settings = _list_settings(before), _list_settings(now)
@@ -101,9 +101,9 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
 
 
 def _list_settings(run: RunManifest) -> dict[str, Any]:
-    """Return what stays while a run goes on, by name."""
+    """Return the settings that a resume must not change, by name."""
     settings: dict[str, Any] = {"arms": [arm.name for arm in run.arms]}
     settings |= {f"arms[{arm.name}].{name}": getattr(arm, name) for arm in run.arms for name in ARM_FIELDS}
     settings |= {f"suites[{suite.name}].sha256": suite.sha256 for suite in run.suites}
     settings |= {name: getattr(run, name) for name in RUN_FIELDS}
-    return settings | ({} if run.duration_s is None else {"rounds": None})  # the clock counts them
+    return settings | ({} if run.duration_s is None else {"rounds": None})  # time decides their number

@@ -1,10 +1,10 @@
-"""Call a hook between rounds, such as publishing, while nothing is measured; wait for a limited time.
+"""The hook between rounds, e.g. for publishing, while nothing is measured; the run waits for a limited time.
 
-Invariant: the hook is called between rounds and at the end alone, one call at a time, and gets the time by which it
+Invariant: the hook is called only between rounds and at the end, one call at a time, and gets the time by which it
 must return; the run waits no longer. Whatever the hook does or raises, records and the outcome stay the same.
 
-No thread can be ended from outside. So a late call goes on next to the next turns: the manifest notes it, no other call
-begins until it returns, and the process does not wait for it at its end.
+Python cannot end a thread from outside. So a late call continues during the next turns: the manifest notes this, no
+other call begins before its return, and the process does not wait for it at the end.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from dataclasses import dataclass, field
 
 from tandem.bench.interrupt import StopSignal
 
-ROUND_WAIT_S = 10.0  # most that a measurement is held up between two rounds
-END_WAIT_S = 300.0  # at the end of a run nothing is held up but its command
-INTERRUPT_WAIT_S = 10.0  # at the end of an interrupted one: of the 30 s that Kubernetes leaves, the requests took 5
+ROUND_WAIT_S = 10.0  # longest delay of a measurement between two rounds
+END_WAIT_S = 300.0  # at the end of a run only its command waits
+INTERRUPT_WAIT_S = 10.0  # at the end of an interrupted run: Kubernetes gives 30 s, the requests used 5
 
 RoundHook = Callable[[int, float], None]
-"""Takes the number of the round that ended, from 0, and when it must have returned, on the monotonic clock.
+"""Function of the number of the ended round, from 0, and the time limit for its return, on the monotonic clock.
 
-At the end of a run it takes the last round's number, which it may have had before: files are final only then.
+At the end of a run it gets the last round's number, possibly again: files are final only then.
 """
 
 
 @dataclass(slots=True)
 class RoundCallback:
-    """Calls what is done between rounds.
+    """Caller of the hook between rounds.
 
     Args:
-        call: what is called; None for nothing.
+        call: the hook; None for no call.
         note: takes a sentence for the manifest.
-        stop: asked to end, the run waits no longer for a call between rounds.
+        stop: ends the wait for a call between rounds.
     """
 
     call: RoundHook | None
@@ -46,25 +46,25 @@ class RoundCallback:
     _future: asyncio.Future[BaseException | None] | None = field(default=None, init=False)
 
     async def call_between(self, number: int) -> None:
-        """Call once round `number` has ended; at most `ROUND_WAIT_S` later measuring goes on."""
+        """Call the hook after the end of round `number`; wait at most `ROUND_WAIT_S`."""
         is_done = await self._call_and_wait(number, ROUND_WAIT_S, stoppable=True)
         if not is_done and not self.stop.is_requested:
             delay = f"{ROUND_WAIT_S:g} s after a round"
             self.note(f"what is called between rounds was still busy {delay}: later turns ran beside it")
 
     async def call_at_end(self, number: int, *, after_interrupt: bool) -> None:
-        """Call once the run has ended and its files are final.
+        """Call the hook once the run has ended and its files are final.
 
         Args:
-            number: the last round that was begun.
-            after_interrupt: the run was interrupted, so that whoever did it waits.
+            number: of the last round that began.
+            after_interrupt: whether the run was interrupted; the wait is then short.
         """
         wait_s = INTERRUPT_WAIT_S if after_interrupt else END_WAIT_S
         if not await self._call_and_wait(number, wait_s, stoppable=not after_interrupt):
             self.note(f"what is called at the end was still busy after {wait_s:g} s and was left alone")
 
     async def _call_and_wait(self, number: int, wait_s: float, *, stoppable: bool) -> bool:
-        """Call once nothing is busy any more; return whether it returned in time."""
+        """Call the hook once the previous call has returned; return whether the new call returned in time."""
         end_s = time.monotonic() + wait_s
         if self.call is None:
             return True
@@ -86,7 +86,7 @@ class RoundCallback:
         if not self._future.done():
             return False
         error, self._future = self._future.result(), None
-        if error is not None and not self._has_failed:  # the next failures may differ in a time alone
+        if error is not None and not self._has_failed:  # later failures may differ only in a time
             self._has_failed = True
             self.note(f"what is called between rounds failed ({type(error).__name__}: {error}); records are whole")
         return True
@@ -96,7 +96,7 @@ def _run_call(call: RoundHook, number: int, end_s: float, future: asyncio.Future
     error: BaseException | None = None
     try:
         call(number, end_s)
-    except BaseException as exception:  # noqa: BLE001 - SystemExit of a careless callee ends no run either
+    except BaseException as exception:  # noqa: BLE001 - SystemExit of the hook must not end the run
         error = exception
-    with contextlib.suppress(RuntimeError):  # the run has ended without it
+    with contextlib.suppress(RuntimeError):  # the run has already ended
         future.get_loop().call_soon_threadsafe(future.set_result, error)

@@ -1,7 +1,7 @@
-"""One run: probe, connect, warm up, take every turn, summarize.
+"""One run: probe, connect, warm up, send every turn, summarize.
 
-Invariant: whatever ends it, what was recorded is on disk and readable, the manifest says how it ended, and nothing is
-sent that the plan does not hold.
+Invariant: whatever ends the run, its records are on disk and readable, the manifest has the reason of the end, and no
+measured request is outside the plan.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from tandem.bench.simulation import combine_simulated
 from tandem.bench.warm_up import warm_up_arm
 from tandem.errors import ExternalError, InputError, TandemError
 
-OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: asked where --record names them
-MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; it may open more while it runs
+OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: requested only with --record
+MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """How a run ended.
+    """End of a run.
 
     Args:
-        reason: as the manifest has it.
-        fault: what ended it, where something did.
+        reason: as in the manifest.
+        fault: that ended the run, if any.
     """
 
     reason: EndReason
@@ -62,19 +62,19 @@ class RunOutcome:
 
 @dataclass(kw_only=True)
 class MeasurementRun:
-    """A run under way.
+    """A live run.
 
     Args:
-        settings: what was asked.
-        folder: where it is written.
-        resume: whether it goes on with what the folder holds.
-        out: takes what the operator reads while it goes on.
-        wait_s: how long an arm that went down is waited for.
-        check: called with the manifest before anything is written; it raises InputError where the run must not begin.
-        on_round: called in a thread of its own between two rounds, and once at the end when every file is final;
-            `round_callback` says what it may do.
-        only_round: number of the one round that is measured; each other round is another process's, which goes on with
-            the folder. None measures all rounds.
+        settings: of the run.
+        folder: for the output.
+        resume: whether the run continues the run in the folder.
+        out: stream for the operator's messages.
+        wait_s: longest wait for an arm that went down, in seconds.
+        check: called with the manifest before the manifest is written; raises InputError if the run must not begin.
+        on_round: called in a separate thread between two rounds, and once at the end when every file is final;
+            `round_callback` has its rules.
+        only_round: number of the only round to measure; other processes resume the folder for the other rounds. None
+            measures all rounds.
     """
 
     settings: RunSettings
@@ -96,11 +96,12 @@ class MeasurementRun:
     asked_round: int | None = field(init=False, default=None)
 
     async def run(self) -> RunOutcome:
-        """Do all of it.
+        """Execute the run and return its end.
 
         Raises:
-            InputError: it could not begin: the folder, a server, settings that differ from the resumed run's, or a
-                round that the plan does not have.
+            InputError: the run could not begin, because of the folder, a server, settings that differ from the resumed
+                run's, or a round that the plan does not have.
+            ExternalError: a server does not answer the probe, or the manifest cannot be written.
         """
         settings, self.plan = self.settings, self.settings.plan()
         expected_s, request_count = settings.manifest.duration_s or estimate_run_s(self.plan), self.plan.request_count
@@ -128,10 +129,10 @@ class MeasurementRun:
             return await self._measure(arms, self._complete_manifest(probe_results))
 
     async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult]:
-        """Return what each arm offers; a run that is interrupted meanwhile does not read it.
+        """Return the probe result of each arm; an interrupted run ignores the results.
 
         Raises:
-            InputError: an arm cannot be measured; every further one is told.
+            TandemError: an arm cannot be measured; the fault of every further such arm is shown.
         """
         for client in clients:
             self.stop.add_callback(client.interrupt)
@@ -161,7 +162,7 @@ class MeasurementRun:
         )
 
     def _complete_manifest(self, probe_results: Sequence[ProbeResult]) -> RunManifest:
-        """Return the manifest of a run that is about to begin, with what plan and servers say."""
+        """Return the manifest of a run before its start, with the facts of plan and servers."""
         plan = self.plan
         suites = [
             manifest.SuiteEntry(name=suite.name, sha256=suite.sha256, prompts=len(suite.prompts), classes=suite.classes)
@@ -180,7 +181,7 @@ class MeasurementRun:
         if self.resume:
             earlier_manifest = manifest.read_manifest(self.folder)
             run_manifest = continue_manifest(earlier_manifest, run_manifest, self.folder)
-            placements = [arm.placement for arm in run_manifest.arms]  # as said now, else as before
+            placements = [arm.placement for arm in run_manifest.arms]  # the new value, else the earlier one
             arms = [dataclasses.replace(arm, placement=word) for arm, word in zip(arms, placements, strict=True)]
             self.history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
             if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
@@ -204,7 +205,7 @@ class MeasurementRun:
         if self.round_count and (self.folder / RECORDS_FILE).exists():
             await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
         if tuple(self.notes) != final_manifest.notes:
-            with contextlib.suppress(ExternalError):  # a full disk has been told of already
+            with contextlib.suppress(ExternalError):  # a full disk was already reported
                 manifest.write_manifest(self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes)))
         return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)  # a signal may have come meanwhile
 
@@ -214,17 +215,17 @@ class MeasurementRun:
         return not all(map(self._is_recorded, self._list_rounds()))
 
     def _list_rounds(self) -> Iterable[tuple[PlanTurn, ...]]:
-        """Return the turns of each round that is this process's."""
+        """Return the turns of each round of this process."""
         return self.plan.rounds_of_turns() if self.only_round is None else [self.plan.round(self.only_round)]
 
     def _is_recorded(self, turns: Sequence[PlanTurn]) -> bool:
-        """Return whether an earlier process recorded all of a round."""
+        """Return whether an earlier process recorded the complete round."""
         return all(self.history.done_ids.issuperset(turn.request_ids()) for turn in turns)
 
     async def _warm_up(self, arms: Sequence[ArmSession]) -> dict[str, WarmUpEntry]:
-        """Warm every arm up, and return what that showed."""
+        """Warm up every arm and return the results."""
         path = self.folder / WARM_UP_FILE
-        # windows are numbered on over resumptions
+        # a resumed run gives its windows higher numbers than the earlier windows
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
         with open_recorder(path) as write_record, self.progress.show_line():
             loops = RequestLoops(self.settings, write_record, self.stop, {}, self.progress.count_record)
@@ -248,12 +249,12 @@ class MeasurementRun:
         return entry
 
     async def _run_rounds(self, arms: Sequence[ArmSession], callback: RoundCallback) -> EndReason:
-        """Take every turn that is not recorded yet; where the clock decides, begin no block after its end."""
+        """Send every turn that is not recorded; if time limits the run, begin no block after the limit."""
         arms, end_s = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)], math.inf
         if self.settings.manifest.duration_s is not None:
             self.progress.expected_s = max(self.settings.manifest.duration_s - self.history.spent_s, 0.0)
             end_s = time.monotonic() + self.progress.expected_s
-        gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
+        gc.freeze()  # a full garbage collection would block the event loop for tens of milliseconds
         try:
             with open_recorder(self.folder / RECORDS_FILE) as write_record, self.progress.show_line():
                 attempts = self.history.interrupt_counts
@@ -274,7 +275,7 @@ class MeasurementRun:
     async def _run_round(
         self, turns: Sequence[PlanTurn], arms: Sequence[ArmSession], loops: RequestLoops, end_s: float
     ) -> EndReason | None:
-        """Take the turns of a round; return why the run ends with it, if it does."""
+        """Send the turns of a round; return the reason if the run ends in this round, else None."""
         self.watch.begin_round()
         try:
             for turn in turns:
@@ -287,17 +288,17 @@ class MeasurementRun:
         finally:
             load = self.watch.end_round(turns[0].round)
             if self.asked_round == turns[0].round:
-                with contextlib.suppress(ExternalError):  # a full disk is told of by what is written next
+                with contextlib.suppress(ExternalError):  # the next write reports a full disk
                     json_file.append_json(self.folder / host.FILE, load, label="the load of a round")
         return None
 
     def _is_over(self, turn: PlanTurn, end_s: float) -> bool:
-        """Return whether the clock lets `turn` not begin; a block that an earlier run began is still made whole."""
+        """Return whether it is too late to begin `turn`; a block with earlier records is still completed."""
         is_late = turn.slot == 0 and time.monotonic() >= end_s
         return is_late and self.history.done_ids.isdisjoint(turn.request_ids())
 
     async def _run_turn(self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops) -> None:
-        """Take what of a turn is missing."""
+        """Send the missing requests of a turn."""
         done_ids = self.history.done_ids
         missing = {
             arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids] for arm in turn.arms
@@ -316,11 +317,11 @@ class MeasurementRun:
             for arm in turn_arms:
                 arm_session = dataclasses.replace(arm, start=starts[arm.name])
                 group.create_task(loops.run(arm_session, turn, missing[arm.name]))
-        if not self.stop.is_requested:  # what was cut has tokens that no record holds
+        if not self.stop.is_requested:  # cut requests have tokens that no record has
             await self._scrape_arms(turn_arms, turn, "after")
 
     async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
-        """Open an arm's connections; wait for an arm that takes none, before any request is spent on it."""
+        """Open an arm's connections; if the arm accepts none, wait for it before the first request."""
         if not await arm.client.open_connections(_count_connections(turn)):
             arm.breaker.trip("no connection could be opened")
             await arm.breaker.wait_until_closed()
@@ -330,7 +331,7 @@ class MeasurementRun:
     async def _scrape_arms(
         self, arms: Sequence[ArmSession], turn: PlanTurn, when: Literal["before", "after"]
     ) -> dict[str, str | None]:
-        """Keep the counters of each arm, and return which start of its server each arm meets."""
+        """Record the counters of each arm, and return the start word of each arm's server."""
         scrapes = await asyncio.gather(*(scrape_metrics(arm.client, arm.name, turn, when) for arm in arms))
         for scrape in scrapes:
             json_file.append_json(self.folder / counters.FILE, scrape, label="the counters")
@@ -339,7 +340,7 @@ class MeasurementRun:
         return {scrape.arm: self.restarts.identify_start(scrape) for scrape in scrapes}
 
     async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
-        """Write how it ended, and the summary of what is there; a full disk may take neither."""
+        """Write the manifest with the run's end, and the summary; a full disk may prevent both."""
         host_info = run_manifest.host
         if self.asked_round is not None:
             host_info = self.watch.complete_host(host_info)
@@ -358,13 +359,13 @@ class MeasurementRun:
         try:
             manifest.write_manifest(self.folder, final_manifest)
             if (self.folder / RECORDS_FILE).exists():
-                await asyncio.to_thread(summary.write_summary, self.folder)  # a signal is still heard meanwhile
+                await asyncio.to_thread(summary.write_summary, self.folder)  # signals still arrive meanwhile
         except TandemError as fault:
             self.stop.fault = self.stop.fault or fault
         return final_manifest
 
     def _note(self, sentence: str) -> None:
-        """Tell a sentence once, and keep it for the manifest."""
+        """Show a sentence once, and keep it for the manifest."""
         if sentence not in self.notes:
             self.notes.append(sentence)
             self.progress.notify(f"note: {sentence}")

@@ -1,4 +1,4 @@
-"""What a run says before it starts: the plan, how long it will take, what that costs, and what to mind."""
+"""The text before a run: its plan, its expected duration and cost, and notes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HOUR_S = 3600
 
 
 def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
-    """Yield what will be done, how long it will take and what that costs."""
+    """Yield the lines of the plan, with expected duration, cost and notes."""
     entries, price = [entry for block in plan.blocks for entry in block.entries], settings.manifest.price_usd_per_hour
     prompts, classes = {(entry.suite, entry.prompt.id) for entry in entries}, {entry.prompt.class_ for entry in entries}
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
@@ -37,7 +37,7 @@ def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> It
 
 
 def note_thin_loads(plan: RunPlan) -> Iterator[str]:
-    """Yield a sentence for every load that a block has too few requests for."""
+    """Yield a sentence for every load that a block cannot reach, because it has too few requests."""
     loads = {(block.load.concurrency or 0, block.requests * plan.manifest.repeats) for block in plan.blocks}
     for concurrency, requests in sorted(loads):
         if requests < concurrency:

@@ -1,7 +1,7 @@
-"""How much a run asks where no flag says otherwise: the default, `--full` and `--quick`.
+"""The size of a run without other flags: the default, `--full` and `--quick`.
 
-Invariant: a size is chosen before any server is asked; every flag of its own stands before the size. Each has as many
-rounds as a verdict needs, and a control round.
+Invariant: the size is chosen before any request to a server; a more specific flag overrides the size. Each size has as
+many rounds as a verdict needs, and a control round.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ class RunSize:
     """Prompts, answers, load and rounds of a run.
 
     Args:
-        prompts_per_class: the first so many of each class; None for all.
-        max_tokens: most output tokens of an answer; None for what each suite and prompt states.
-        concurrency: requests held in flight, each value a load of its own; None for what each suite states.
-        classes: the only ones asked of a suite that has them; of another suite as many, its first. None for all.
-        shortens_files: whether `prompts_per_class` and `max_tokens` hold for a user's FILE.jsonl too.
+        prompts_per_class: number of first prompts of each class; None for all.
+        max_tokens: most output tokens of an answer; None for the limit of each suite and prompt.
+        concurrency: requests in flight, each value a separate load; None for each suite's own.
+        classes: the only ones of a suite that has them; other suites use the same number of first classes. None: all.
+        shortens_files: whether `prompts_per_class` and `max_tokens` also apply to a user's FILE.jsonl.
     """
 
     prompts_per_class: int | None = None
@@ -35,17 +35,17 @@ class RunSize:
     shortens_files: bool = True
 
     def select_names(self, names: Sequence[str]) -> Sequence[str]:
-        """Return which of an experiment's suites are asked: all, or `real` alone where the size names classes of it."""
+        """Return an experiment's suites for this size: all, or only `real` if the size names classes of `real`."""
         return ["real"] if self.classes and "real" in names else names
 
     def load_suites(
         self, names: Sequence[str], *, classes: Sequence[str] = (), llmperf_source: Path | None = None
     ) -> tuple[Suite, ...]:
-        """Return the suites that are asked, with the classes that are asked of each.
+        """Return the suites of the run, each with the selected classes.
 
         Args:
-            names: of suites, or files; `real` where there is none.
-            classes: the only ones; those of the size where none is named.
+            names: of suites, or files; `real` if empty.
+            classes: the only ones; if empty, those of the size.
             llmperf_source: checkout of llmperf, for the suite post's eighth case.
 
         Raises:
@@ -54,12 +54,12 @@ class RunSize:
         suites = [load_suite(name, llmperf_source=llmperf_source) for name in dict.fromkeys(names or DEFAULT_SUITES)]
         suite_names = [suite.name for suite in suites]
         name = next((name for name in suite_names if suite_names.count(name) > 1), None)
-        if name is not None:  # records could not tell them apart
+        if name is not None:  # records could not distinguish the suites
             raise InputError(f"two suites are named {name}", where="--suite", change="rename one of the files")
         return narrow_suites(suites, classes) if classes else self.narrow_suites(suites)
 
     def narrow_suites(self, suites: Sequence[Suite]) -> tuple[Suite, ...]:
-        """Return the suites with the classes that the size asks; of each suite as many."""
+        """Return the suites with the classes of the size, the same number for each suite."""
         if self.classes is None:
             return tuple(suites)
         count, names = len(self.classes), set(self.classes)
@@ -68,17 +68,17 @@ class RunSize:
         )
 
     def fit_files(self, suites: Sequence[Suite]) -> RunSize:
-        """Return the size without its limits where a user's file is among the suites and must not be shortened."""
+        """Return the size, without its limits if the suites include a user's file and the size must not shorten it."""
         if self.shortens_files or all(suite.name in BUILT_IN for suite in suites):
             return self
         return replace(self, prompts_per_class=None, max_tokens=None)
 
 
-# Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten with
-# which two arms of experiments/post.yaml, each warmed up in three windows, take at most 2 h 30 min by Estimate.
+# Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten for
+# which two arms of experiments/post.yaml, each warmed up in three windows, take at most 2 h 30 min by estimate.py.
 DEFAULT_SIZE = RunSize(prompts_per_class=8, max_tokens=560, concurrency=(4,), shortens_files=False)
 FULL_SIZE = RunSize()
-# With 192 tokens two arms, each warmed up in three windows, take at most 10 minutes by Estimate.
+# With 192 tokens two arms, each warmed up in three windows, take at most 10 minutes by estimate.py.
 QUICK_SIZE = RunSize(
     prompts_per_class=6, max_tokens=192, concurrency=(4,), classes=("repetition", "code-edit", "open-ended")
 )

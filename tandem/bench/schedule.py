@@ -1,12 +1,12 @@
-"""In which order the arms take their turns.
+"""The order of the arms' turns, and the numbers of the control rounds.
 
-Invariant: a pass has every arm once, and every second pass is the mirror of the one before, so a drift of the world
-that is linear over the two touches every arm alike. Two arms give A B B A, then B A A B. With more arms the passes
-follow the rows of a Williams design, in which every arm comes right behind every other arm equally often.
+Invariant: a pass has every arm once, and every second pass is the mirror of the previous one, so a linear drift over
+the two affects every arm equally. Two arms give A B B A, then B A A B. With more arms the passes follow the rows of a
+Williams design, in which every arm comes directly after every other arm equally often.
 
-Control rounds ask the baseline against itself. They sample the time of a run: of R rounds and N control rounds, one
-control round stands in the middle of each N-th of the R. Where the clock decides, R is not known: they stand behind 1,
-3, 7, 15, ... rounds, so that a short run has one early and a long one has more.
+Control rounds measure the baseline against itself. They sample the time of a run: with R rounds and N control rounds,
+one control round is in the middle of each N-th of the R. If time limits the run, R is unknown: control rounds come
+after 1, 3, 7, 15, ... rounds, so a short run has one early and a long run has more.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from typing import NamedTuple
 
 import msgspec
 
-# behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #
+# added to the baseline's name for its own control on the same server; no NAME of a server has a #
 CONTROL_SUFFIX = "#2"
 
-# Rounds from which on a run has a verdict: a judge estimates from them what all prompts of a round share, and calls a
-# difference. It stands here because a run is planned where scipy is absent.
+# Fewest rounds of a run with a verdict: the judge estimates from them the effect that all prompts of a round share.
+# The number is here because a run is planned without scipy.
 FEWEST_ROUNDS = 4
 
 
 class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
-    """How hard a class was asked: one of both is None."""
+    """Load of a class: a concurrency or a rate; the other is None."""
 
     concurrency: int | None = None
     rate_per_s: float | None = None
 
     def __str__(self) -> str:
-        """Name it as progress shows it."""
+        """Return the load as progress shows it."""
         return f"concurrency {self.concurrency}" if self.concurrency else f"{self.rate_per_s:g} requests/s"
 
 
 class ArmLoad(NamedTuple):
-    """What a cell has in common next to its metric; class None is every class together."""
+    """Place of a cell without its metric; class None means all classes together."""
 
     arm: str
     class_: str | None
@@ -50,7 +50,7 @@ class ArmLoad(NamedTuple):
 
 
 class TurnKey(NamedTuple):
-    """One turn of an arm: what its records and scrapes share; class None where it mixes classes, or pools them."""
+    """Key of one arm's turn, shared by its records and scrapes; class None if the turn mixes or pools classes."""
 
     arm: str
     class_: str | None
@@ -61,29 +61,29 @@ class TurnKey(NamedTuple):
 
     @property
     def load(self) -> ArmLoad:
-        """The cell that the turn is part of."""
+        """The cell of the turn."""
         return ArmLoad(*self[:4])
 
     def pool_classes(self) -> TurnKey:
-        """Return the turn of all classes together at its place."""
+        """Return the turn of all classes together in the same round and slot."""
         return self._replace(class_=None)
 
 
 def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:
     """Return the arms in the order of the first pass, drawn from the seed."""
     order = list(arms)
-    random.Random(f"{seed}/arms").shuffle(order)  # noqa: S311 - repeatable, nobody is kept out by it
+    random.Random(f"{seed}/arms").shuffle(order)  # noqa: S311 - repeatable, no secret
     return tuple(order)
 
 
 def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
     """Return the order of one pass.
 
-    The rows 0, 1, n-1, 2, n-2, ..., each one further, put every pair of neighbours equally often. For an odd count that
-    holds of the rows together with their mirrors (Williams 1949), and each row has its mirror.
+    The rows 0, 1, n-1, 2, n-2, ..., each shifted by one, have every pair of neighbours equally often. For an odd count
+    this is true for the rows together with their mirrors (Williams 1949), and each row has its mirror.
 
     Args:
-        arms: the arms as `first_order` gave them.
+        arms: in the order of `first_order`.
         number: of the pass, from 0, counted over all rounds.
     """
     count = len(arms)
@@ -93,11 +93,11 @@ def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
 
 
 def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
-    """Return which rounds of a run, from 0, are control rounds.
+    """Return the numbers of a run's control rounds, from 0.
 
     Args:
-        rounds: how many others there are; None where the clock decides.
-        controls: how many control rounds there are, or at most where the clock decides.
+        rounds: number of other rounds; None if time limits the run.
+        controls: number of control rounds; the most, if time limits the run.
     """
     if rounds is None:
         earlier_rounds = [(2 << index) - 1 for index in range(controls)]

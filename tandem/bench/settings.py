@@ -1,6 +1,6 @@
-"""What a run was asked to do, checked and complete.
+"""The settings of a run, checked and complete.
 
-Invariant: frozen and the same for every arm; nothing here came from a server.
+Invariant: the settings are frozen and the same for every arm; no setting comes from a server.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from tandem.bench.suites.suite import Suite
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """One run.
+    """Settings of one run.
 
     Args:
-        manifest: all that is recorded of it, as far as it is known before a server is asked.
-        suites: what is asked.
-        concurrency: closed loops; None for what each suite states.
-        warm_up: requests for each arm; None until stable.
-        extras: extras that are asked of servers that offer them.
+        manifest: of the run, without the facts of its servers.
+        suites: of the run.
+        concurrency: of the closed loops; None for each suite's own.
+        warm_up: warm-up requests for each arm; None until stable.
+        extras: to request from servers that offer them.
         api_key: sent to every arm, never recorded.
     """
 
@@ -38,7 +38,7 @@ class RunSettings:
     api_key: str | None = field(default=None, repr=False)
 
     def plan(self) -> RunPlan:
-        """Return who is asked what, in order."""
+        """Return the plan of the run."""
         return RunPlan(manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency))
 
 
@@ -50,14 +50,14 @@ def build_settings(
     most_tokens: int | None,
     concurrency: tuple[int, ...] | None = None,
 ) -> RunSettings:
-    """Return the settings of a run; what is stated stands before its size.
+    """Return the settings of a run; explicit values override the size.
 
     Args:
-        size: how much is asked where nothing is stated.
-        suites: what is asked.
-        fields: of the manifest, as stated.
-        most_tokens: the longest answer that the servers give; None where that is not known.
-        concurrency: closed loops, as stated.
+        size: values for everything that is not explicit.
+        suites: of the run.
+        fields: of the manifest, explicit values.
+        most_tokens: the longest answer that the servers give, in tokens; None if unknown.
+        concurrency: of the closed loops, if explicit.
     """
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
@@ -70,7 +70,7 @@ def build_settings(
 
 
 def draft_manifest(**fields: Any) -> RunManifest:
-    """Return the manifest of a run that is planned here and now; what depends on plan and servers is added later."""
+    """Return the manifest of a new run, without the facts of plan and servers, which come later."""
     return RunManifest(
         version=importlib.metadata.version("tandem"),
         created_utc=utc_now(),

@@ -1,7 +1,7 @@
-"""How a server says that it is simulated, and the band over everything that was measured of such a server.
+"""A server's announcement that it is simulated, and the band over all figures of such a server.
 
 Invariant: one announcement is enough, the header or the owner of the model; a server that contradicts itself counts as
-simulated. `tandem/simulator` announces both, and tests hold the two sides against each other over HTTP.
+simulated. `tandem/simulator` announces both, and tests compare the two sides over HTTP.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ def is_announced(headers: Iterable[str | None], owner: str | None) -> bool:
     """Return whether a server announces that it is simulated.
 
     Args:
-        headers: the value of SIMULATED_HEADER in each of its answers; None where an answer has none.
-        owner: `owned_by` of its model; None where it lists none.
+        headers: the value of SIMULATED_HEADER in each of its answers; None if an answer has none.
+        owner: `owned_by` of its model; None if absent.
     """
     return owner == SIMULATOR_OWNER or any(value is not None and value.strip() != DENIAL_VALUE for value in headers)
 
 
 def combine_simulated(arms: Iterable[bool | None]) -> bool | None:
-    """Return whether a run is simulated: one simulated arm suffices; None where an arm is not known and none is."""
+    """Return whether a run is simulated: one simulated arm suffices; None if no arm is and an arm is unknown."""
     answers = list(arms)
     return True if True in answers else None if None in answers else False

@@ -1,10 +1,10 @@
-"""From the files of a run to its cells: every figure of `summary.json`, recomputed from the records each time.
+"""The summary of a run: every figure of `summary.json`, recomputed from the records each time.
 
-Invariant: nothing is read from an earlier summary; a figure that cannot be known is absent and a note says why; failed
-requests are in no latency and in every count; the same files give the same bytes, however many processes read them.
+Invariant: no value comes from an earlier summary; an unknown figure is absent and a note gives the reason; failed
+requests are in no latency and in every count; the same files always give the same bytes.
 
-A cell is one metric of one arm in one class at one concurrency. Class `all` pools the classes. Metrics of a request
-spread over requests, gaps over gaps, and those of a server or of a whole system over turns.
+A cell is one metric of one arm in one class at one concurrency or rate. Class `all` pools the classes. Metrics of a
+request spread over requests, gaps over gaps, and metrics of a server or a whole system over turns.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tandem.errors import InputError
 from tandem.metrics import CATALOGUE, find_metric
 
 SCHEMA = 2
-"""Raised by what an older reader would misread: 2 says whether servers are simulated."""
+"""Rises with a change that an older reader would misread: 2 says whether servers are simulated."""
 
 FILE = "summary.json"
 ALL_CLASSES = "all"
@@ -47,7 +47,7 @@ class CellPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SummaryCell(CellPlace, frozen=True, kw_only=True):
-    """One metric of a place; `n` counts what it is spread over."""
+    """One metric of a place; `n` is the number of its values."""
 
     metric: str
     n: int
@@ -68,7 +68,7 @@ class MetricDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmRequestCounts(CellPlace, frozen=True, kw_only=True):
-    """What was asked of an arm, and how it went."""
+    """Numbers of an arm's requests, by outcome."""
 
     requests: int
     succeeded: int
@@ -77,24 +77,25 @@ class ArmRequestCounts(CellPlace, frozen=True, kw_only=True):
 
 
 class WordCount(CellPlace, frozen=True, kw_only=True):
-    """How often a word was recorded of an arm's requests."""
+    """Number of an arm's requests with a word."""
 
     word: str
     n: int
 
 
 class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a run's records say.
+    """Summary of a run's records.
 
     Args:
         arms: names, the baseline first.
-        simulated: whether an arm is; None where nobody asked.
-        records: lines that were read, those of control rounds too, which are in no other figure here.
+        simulated: whether an arm is simulated; None if the run did not check.
+        records: number of lines, with those of control rounds, which are in no other figure here.
         cells: by class, load, metric and arm.
         metrics: definitions of the cells' metrics.
         requests: counts; failed requests are here and in no cell.
-        errors, content, suspects: counted words of Record.error, Record.content and derive.SUSPECTS.
-        notes: what a reader must know, and why a figure is absent.
+        errors, content, suspects: counts of the words of RequestRecord.error, RequestRecord.content and
+            request_metrics.SUSPECTS.
+        notes: facts for the reader, and reasons of absent figures.
     """
 
     schema: int = SCHEMA
@@ -111,19 +112,19 @@ class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def summarize_run(folder: Path) -> RecordSummary:
-    """Read the records and counters of `folder`, and nothing else it holds but the manifest.
+    """Return the summary of `folder`, from its records, counters and manifest only.
 
     Raises:
-        InputError: a file is missing, or a line is not what it must be; it is named.
+        InputError: a file is missing or a line is invalid; the error names it.
     """
     return summarize_table(read_request_table(folder))
 
 
 def summarize_table(table: RequestTable) -> RecordSummary:
-    """Return all that the requests of `table` and the counters next to them say.
+    """Return the summary of the requests of `table` and of the counters in its folder.
 
     Raises:
-        InputError: the goodput limits what no request has, or a line of the counters is no scrape.
+        InputError: the goodput limits a figure that no request has, or a line of the counters is no scrape.
     """
     run = table.run
     check_limits(run, table.folder)
@@ -178,10 +179,11 @@ def summarize_table(table: RequestTable) -> RecordSummary:
 
 
 def write_summary(folder: Path) -> RecordSummary:
-    """Summarize `folder`, write its summary.json and return what stands there.
+    """Summarize `folder`, write its summary.json and return the summary.
 
     Raises:
-        InputError: as of `summarize_run` and `save_summary`.
+        InputError: as for `summarize_run`.
+        ExternalError: as for `save_summary`.
     """
     summary = summarize_run(folder)
     save_summary(folder, summary)
@@ -189,7 +191,7 @@ def write_summary(folder: Path) -> RecordSummary:
 
 
 def save_summary(folder: Path, summary: RecordSummary) -> None:
-    """Write summary.json whole: a reader sees the old one or the new one.
+    """Write summary.json: a reader sees the complete old or the complete new file.
 
     Raises:
         ExternalError: the folder cannot be written to.
@@ -198,10 +200,10 @@ def save_summary(folder: Path, summary: RecordSummary) -> None:
 
 
 def check_limits(run: RunManifest, folder: Path) -> None:
-    """Refuse a goodput that limits what no request has.
+    """Refuse a goodput that limits a figure that no request has.
 
     Raises:
-        InputError: it is named.
+        InputError: there is such a limit; the error names it.
     """
     for name in run.goodput or {}:
         if name not in _LIMITABLE:
@@ -221,7 +223,7 @@ def _compute_spreads(table: RequestTable, loads: RowGroups[ArmLoad]) -> Spreads:
 
 
 def _locate_metric(name: str) -> tuple[int, int, str]:
-    """Return a metric's place: the catalogue's order, then positions by number."""
+    """Return a metric's sort key: the catalogue's order, then positions by number."""
     places = list(CATALOGUE)
     return (places.index(name), 0, name) if name in CATALOGUE else (len(places), len(name), name)
 
@@ -231,7 +233,7 @@ def _name_load(load: ArmLoad) -> dict[str, Any]:
 
 
 def _list_cells(spreads: Spreads, locate: Callable[[ArmLoad], tuple[float, ...]]) -> Iterator[SummaryCell]:
-    """Yield every cell, arms side by side."""
+    """Yield every cell; arms of the same metric follow each other."""
     places = {key: locate(key[0]) for key in spreads}
     for load, name in sorted(spreads, key=lambda key: (places[key][:-1], _locate_metric(key[1]), places[key][-1])):
         figures = {key: round(value, _DECIMALS) for key, value in spreads[load, name]._asdict().items()}

@@ -1,6 +1,6 @@
 """A summary for a terminal.
 
-Invariant: a figure that is absent is a dash, never a zero; no line is wider than the width asked for; notes are whole.
+Invariant: an absent figure is a dash, never a zero; no line is wider than the given width; notes are complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.summary import ALL_CLASSES, RecordSummary, SummaryCell
 from tandem.bench.terminal_text import clean_text, wrap_text
 
-WIDTH = 100  # columns where nobody says another width
+WIDTH = 100  # default columns
 _COLUMNS = {  # metric to its heading
     "ttft_ms": "TTFT\nms",
     "tpot_ms": "TPOT\nms",
@@ -28,12 +28,12 @@ _COLUMNS = {  # metric to its heading
     "acceptance_length": "accept\nlength",
     "llmperf_inter_token_latency_ms": "llmperf\nITL ms",
 }
-_NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from here on no decimals, or one
+_NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from these values on: no decimals, one decimal
 _LONGEST = 7  # characters of a figure; a longer one is written as a power
 
 
 def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield one table for each concurrency or rate, then what must be known next to it.
+    """Yield one table for each concurrency or rate, then the notes.
 
     Args:
         summary: of a run's records.
@@ -66,7 +66,7 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
 
 
 def format_table(headings: Iterable[str], rows: Iterable[Sequence[str]], width: int = WIDTH) -> list[str]:
-    """Return the lines of a table: two columns of names, which are cut where the table is too wide, then figures."""
+    """Return the lines of a table: two columns of names, cut if the table is too wide, then figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, heading in enumerate(headings):
         is_figure = place > 1

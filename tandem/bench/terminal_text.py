@@ -1,7 +1,7 @@
-"""Names that others gave, as a terminal and a page may show them.
+"""Safe text for a terminal or a page, from names of foreign origin.
 
-Invariant: nothing that a record or a manifest can hold moves a terminal's cursor or turns the direction of a line.
-`tandem.cli.program` prints through `PrintableStream` alone, so that no command can forget it.
+Invariant: no text in a record or a manifest moves a terminal's cursor or changes the direction of a line.
+`tandem.cli.program` prints only through `PrintableStream`, so every command is covered.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, TextIO
 from rich.cells import cell_len
 
 _CONTROL_PICTURES = 0x2400
-"""Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
+"""Start of Unicode's visible signs for the control characters 0 to 31."""
 
 _DELETE = "\x7f"
 _HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 
 def clean_text(text: str) -> str:
-    """Return a text on one line, its control characters as signs that can be seen."""
+    """Return a text on one line, with its control characters as visible signs."""
     return text if text.isprintable() else "".join(map(_visible_sign, text))
 
 
@@ -28,40 +28,40 @@ class PrintableStream:
     """A text stream that shows control characters as signs; line ends stay.
 
     Args:
-        stream: what is written to; `raw_stream` for a writer that makes its own text printable.
+        stream: the output; also `raw_stream`, for a writer that makes its own text printable.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = self.raw_stream = stream
 
     def write(self, text: str) -> int:
-        """Write a text without its control characters."""
+        """Write a text with its control characters as signs; return its length."""
         self._stream.write("\n".join(map(clean_text, text.split("\n"))))
         return len(text)
 
     def write_control(self, sequence: str) -> None:
-        """Write a control sequence of our own as it is."""
+        """Write one of Tandem's control sequences unchanged."""
         self._stream.write(sequence)
 
     def __getattr__(self, name: str) -> Any:
-        """Return whatever else the stream has."""
+        """Return any other attribute of the stream."""
         return getattr(self._stream, name)
 
 
 def shorten_name(name: str, max_signs: int = 80) -> str:
-    """Return a name of at most so many signs: of a longer one its beginning and its end, which may tell it apart."""
+    """Return a name of at most `max_signs` signs: a longer name keeps its beginning and its end."""
     text = clean_text(name)
     return text if len(text) <= max_signs else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
 
 
 def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
-    """Return a text as lines of at most so many columns.
+    """Return a text as lines of at most `width` columns.
 
     Args:
-        text: whatever lines it has are joined.
+        text: its lines are joined first.
         width: in columns.
-        indent: before every line but the first.
-        first: before the first.
+        indent: before every line except the first.
+        first: before the first line.
     """
     line = clean_text(" ".join(text.splitlines()))
     wide_signs = cell_len(line) - len(line)  # a wide sign takes two columns

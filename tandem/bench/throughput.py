@@ -1,7 +1,7 @@
-"""Figures of turns: what a whole system did while an arm had its turn, and what the server counted meanwhile.
+"""The figures of turns: the throughput of the whole system in an arm's turn, and the server's counters.
 
-Invariant: busy time is the time in which at least one of the requests ran, so neither the other arm's turns nor the
-pause before a resumed run is in it; a turn with an unknown in it gives no figure, and is named.
+Invariant: busy time is the time in which at least one of the requests ran, so it includes neither the other arm's turns
+nor the pause before a resume; a turn with an unknown value gives no figure, and a note counts such turns.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tandem.bench.request_table import RequestTable, RowGroups
 from tandem.bench.schedule import ArmLoad, TurnKey
 
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
-_TurnChange = tuple[TurnKey, CounterChange, int]  # what was counted in one turn, and how many of its requests failed
-_MAX_COUNT_RATIO = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
+_TurnChange = tuple[TurnKey, CounterChange, int]  # counts of one turn, and the number of its failed requests
+_MAX_COUNT_RATIO = 1.01  # if the server's and the records' counts differ by more than this factor, one is wrong
 _FOREIGN_TOKENS = "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
 _MISSING_TOKENS = "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
 
@@ -33,9 +33,9 @@ class TurnMetrics:
 
     Args:
         spreads: by load and metric.
-        values: what each spread is over, turn by turn. Throughput of all classes together is that of their turns at one
-            place, taken as one turn; what a server counted stands under the turn's own class there too.
-        sentences: by arm and sentence, in how many turns a sentence held.
+        values: values of each spread, turn by turn. Throughput of all classes together joins their turns of one round
+            and slot into one turn; figures from counters keep the turn's own class there.
+        sentences: number of turns by arm and sentence.
     """
 
     spreads: Spreads = field(default_factory=dict)
@@ -43,18 +43,18 @@ class TurnMetrics:
     sentences: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, load: ArmLoad, name: str, values: Sequence[tuple[TurnKey, float]], mean: float) -> None:
-        """Add a figure's values turn by turn, with the mean over all that the turns counted."""
+        """Add a figure's values turn by turn, with the mean over the pooled counts of the turns."""
         if spread := compute_spread(np.array([value for _, value in values])):
             self.values[load, name] = values
             self.spreads[load, name] = spread._replace(mean=mean)
 
 
 def compute_turn_metrics(table: RequestTable, changes: Sequence[tuple[TurnKey, CounterChange]]) -> TurnMetrics:
-    """Return throughput and what the servers' counters say, by load and for all classes together.
+    """Return throughput and the figures of the servers' counters, by load and for all classes together.
 
     Args:
         table: the requests of the turns.
-        changes: one for each turn that was scraped before and after.
+        changes: one for each turn with a scrape before and after.
     """
     metrics = compute_acceptance(table, table.turn_groups, changes)
     if len(table):
@@ -98,15 +98,15 @@ def compute_busy_s(turn: IntArray, start_s: Values, end_s: Values, number: int) 
 def compute_acceptance(
     table: RequestTable, groups: RowGroups[TurnKey], changes: Sequence[tuple[TurnKey, CounterChange]]
 ) -> TurnMetrics:
-    """Return what the servers' counters say, by load and for all classes together.
+    """Return the figures of the servers' counters, by load and for all classes together.
 
     Args:
-        table: tells which turns had failures, and how many tokens their records hold.
+        table: has the failures and tokens of the turns.
         groups: its requests by the turns of `changes`.
-        changes: one for each turn that was scraped before and after.
+        changes: one for each turn with a scrape before and after.
     """
     metrics, arms = TurnMetrics(), {arm.name: arm for arm in table.run.arms}
-    turn_sums: dict[TurnKey, tuple[float, ...]] = {}  # tokens, failures, answers whose tokens are not known
+    turn_sums: dict[TurnKey, tuple[float, ...]] = {}  # tokens, failures, answers with unknown tokens
     columns = (np.nan_to_num(table.tokens), table.failed, np.isnan(table.tokens) & ~table.failed)
     for turns in (groups.rename(turn.pool_classes() for turn in groups.keys), groups):
         turn_sums |= zip(turns.keys, zip(*(turns.sum(column).tolist() for column in columns), strict=True), strict=True)

@@ -1,12 +1,13 @@
-"""Warming an arm up until its figures stand still.
+"""The warm-up of an arm until its figures are stable.
 
-Invariant: bounded, never recorded among the measured requests (`warmup.jsonl`), and every arm is asked the same.
+Invariant: the warm-up is bounded, its records are apart from the measured requests (`warmup.jsonl`), and every arm gets
+the same requests.
 
 A *window* is the same few prompts, one of each class in turn, as many as the largest concurrency and at least four.
-The first window has the full length, so that no length is met for the first time in a record; those after it have at
-most 64 tokens. An arm is stable when in two short windows that follow each other the median TTFT and the median TPOT
-differ by at most 10 % (a TTFT also by at most 5 ms, below which the network speaks). It is given up, and the run goes
-on with a warning, after 8 short windows, after 5 minutes, or when every request of a window fails.
+The first window has the full length, so no length first occurs in a measured request; later windows have at most 64
+tokens. An arm is stable if the median TTFT and the median TPOT of two consecutive short windows differ by at most 10 %
+(or a TTFT by at most 5 ms; smaller differences come from the network). The warm-up gives up, and the run continues with
+a warning, after 8 short windows, after 5 minutes, or when every request of a window fails.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ MAX_SHORT_WINDOWS = 8
 MAX_WARM_UP_S = 300.0
 MAX_CHANGE = 0.10
 MAX_TTFT_CHANGE_MS = 5.0
-OPEN_WORKERS = 4  # of an arm whose load is an arrival rate
+OPEN_WORKERS = 4  # workers of an arm with an arrival rate
 
 
 async def warm_up_arm(
     arm: ArmSession, plan: RunPlan, loops: RequestLoops, *, requests: int | None, first_window: int
 ) -> WarmUpEntry:
-    """Warm one arm up, and return what the manifest says of it.
+    """Warm up one arm and return its entry for the manifest.
 
     Args:
-        arm: whom.
-        plan: what will be asked of it.
-        loops: with the recorder of warm-ups; its `on_record` is told of each record.
-        requests: exactly so many; None until stable.
+        arm: to warm up.
+        plan: of the run.
+        loops: with the recorder of warm-ups; its `on_record` gets each record.
+        requests: exact number of requests; None until stable.
         first_window: number of the first window, above those of an earlier run.
     """
     start_s, records, stable = time.monotonic(), list[RequestRecord](), None
@@ -82,7 +83,7 @@ async def warm_up_arm(
 
 
 def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens: int | None = None) -> PlanTurn:
-    """Return one window as a turn: the same prompts whatever its number, of as many classes as it has room for.
+    """Return one window as a turn: the same prompts for every number, of as many classes as fit.
 
     The first prompt of each class comes first, then the second of each, and so on.
     """
@@ -107,7 +108,7 @@ def plan_window(arm: str, plan: RunPlan, number: int, *, size: int, most_tokens:
 
 
 def compute_medians(records: Sequence[RequestRecord]) -> tuple[float, float]:
-    """Return the medians of TTFT and TPOT of what succeeded, in milliseconds; NaN where no answer gives one."""
+    """Return the medians of TTFT and TPOT of successful requests, in milliseconds; NaN if no answer gives one."""
     values = compute_request_metrics(records).values
     finite = [values[name][np.isfinite(values[name])] for name in ("ttft_ms", "tpot_ms")]
     ttft_ms, tpot_ms = (float(np.median(figures)) if len(figures) else math.nan for figures in finite)
@@ -115,7 +116,7 @@ def compute_medians(records: Sequence[RequestRecord]) -> tuple[float, float]:
 
 
 def is_stable(previous: Sequence[float], current: Sequence[float]) -> bool:
-    """Return whether two windows showed the same medians."""
+    """Return whether two windows have the same medians, within MAX_CHANGE or MAX_TTFT_CHANGE_MS."""
     return all(
         math.isclose(before, now, rel_tol=MAX_CHANGE, abs_tol=tolerance_ms) or (math.isnan(before) and math.isnan(now))
         for before, now, tolerance_ms in zip(previous, current, (MAX_TTFT_CHANGE_MS, 0.0), strict=True)

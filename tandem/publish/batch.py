@@ -1,10 +1,10 @@
 """Build the batches of a round: the data that one PutMetricData sends.
 
-Invariant: the same figures give the same batches, whatever their order; a batch keeps to CloudWatch's limits. A batch
-holds one prompt class, so that a class that CloudWatch refuses costs no other.
+Invariant: the same figures, in any order, give the same batches; a batch keeps to CloudWatch's limits. A batch holds
+one prompt class, so that a class that CloudWatch refuses costs no other.
 
-Values are rounded to three significant digits, 0.5 % at most, so that equal ones are sent once with their count.
-Sources of the limits: the API reference of PutMetricData, MetricDatum and Dimension, as botocore 1.43 has it.
+Values are rounded to three significant digits, by 0.5 % at most, so that equal ones are sent once with their count.
+Sources of the limits: the API reference of PutMetricData, MetricDatum and Dimension, as in botocore 1.43.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from numpy.typing import NDArray
 from tandem.metrics import MINUTE_S, SeriesMinute, cloudwatch_unit, find_metric
 
 MAX_DATA = 1000  # a request
-MAX_BYTES = 900_000  # a request before it is packed; the limit is 1 MB, and whether packed it does not say
-MAX_VALUES = 150  # unique ones a datum
+MAX_BYTES = 900_000  # a request before compression; the limit is 1 MB, before or after compression is not documented
+MAX_VALUES = 150  # unique values in a datum
 MAX_SIZE = 2.0**360  # of a value
 DIGITS = 3
-_PAIR_BYTES = 24  # a value of three digits and its count, in JSON or CBOR: botocore speaks either with CloudWatch
+_PAIR_BYTES = 24  # a value of three digits and its count, in JSON or CBOR: botocore uses either for CloudWatch
 _DATUM_BYTES = 250  # names of the fields, of the unit, the time
 _DIMENSION_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricDatum:
-    """One MetricDatum: unique values, ascending, and how often each."""
+    """One MetricDatum: unique values, ascending, and the count of each."""
 
     minute: SeriesMinute
     values: tuple[float, ...]
@@ -42,12 +42,12 @@ class MetricDatum:
 
     @property
     def size(self) -> int:
-        """Bytes in a request, rather too many."""
+        """Bytes in a request, an upper estimate."""
         dimension_bytes = sum(len(name) + len(value) + _DIMENSION_BYTES for name, value in self.minute.dimensions)
         return _DATUM_BYTES + len(self.minute.metric) + dimension_bytes + _PAIR_BYTES * len(self.values)
 
     def as_request(self) -> dict[str, Any]:
-        """Return it as PutMetricData takes it."""
+        """Return the datum in the form of PutMetricData."""
         return {
             "MetricName": self.minute.metric,
             "Dimensions": [{"Name": name, "Value": value} for name, value in self.minute.dimensions],
@@ -73,7 +73,7 @@ class MetricBatch:
 
 
 def build_batches(values: Mapping[SeriesMinute, NDArray[np.float64]]) -> tuple[MetricBatch, ...]:
-    """Return the batches of a round's values; one that is no finite number is left out."""
+    """Return the batches of a round's values; non-finite values are left out."""
     minutes = sorted(values, key=lambda minute: (minute.prompt_class, minute))
     return tuple(
         MetricBatch(data)
@@ -83,7 +83,7 @@ def build_batches(values: Mapping[SeriesMinute, NDArray[np.float64]]) -> tuple[M
 
 
 def round_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the finite values at three significant digits; one nearer to 0 than CloudWatch takes is 0."""
+    """Return the finite values at three significant digits; a value too near to 0 for CloudWatch becomes 0."""
     finite = values[np.isfinite(values)]
     size = np.abs(finite)
     finite = np.where(size < 1 / MAX_SIZE, 0.0, finite)[size < MAX_SIZE]
@@ -106,7 +106,7 @@ def _count_values(minute: SeriesMinute, values: NDArray[np.float64]) -> tuple[Me
 
 
 def _fill_batches(minutes: Iterable[tuple[MetricDatum, ...]]) -> Iterator[tuple[MetricDatum, ...]]:
-    """Fill batches in order; a minute of a series begins a new one rather than lie in two, unless none can hold it."""
+    """Yield batches filled in order; a minute of a series is split between two only if no single batch can hold it."""
     batch: list[MetricDatum] = []
     batch_bytes = 0
     for data in minutes:

@@ -1,4 +1,4 @@
-"""Connect to CloudWatch, S3 and STS, store a run's results, and tell an operator what to do about faults of AWS.
+"""Connect to CloudWatch, S3 and STS, store a run's results, and turn faults of AWS into advice for an operator.
 
 Invariant: every error of botocore leaves this package as a TandemError that names the call and the object.
 botocore itself retries, so a request whose answer was lost may be sent twice. S3 checks every object against its
@@ -22,11 +22,11 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tandem.aws.faults import BOTO_ERRORS, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError, convert_os_errors
 
-# two parts at once: a bench that still measures has the network and the processor to itself, nearly
+# two parts at once: a bench that still measures needs nearly all of the network and the processor
 TRANSFER = TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20, max_concurrency=2)
 EXTRA_ARGS = {"ChecksumAlgorithm": "SHA256", "ContentType": "application/json"}
 RETRY_ADVICE = "the records are kept: run `tandem bench publish` again, it completes what is left"
-# operation -> the action that IAM must allow (Service Authorization Reference)
+# operation -> action that IAM must allow (Service Authorization Reference)
 _ACTIONS = {
     "PutMetricData": "cloudwatch:PutMetricData with the condition cloudwatch:namespace = the namespace named here",
     "ListObjectsV2": "s3:ListBucket",
@@ -34,7 +34,7 @@ _ACTIONS = {
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
     **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
 }
-# kind of a fault -> what to do about it
+# kind of a fault -> advice
 _CHANGES = {
     "busy": "wait a few minutes",
     "clock": "set the clock (chronyc tracking tells by how much)",
@@ -63,7 +63,7 @@ def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attem
     """Return clients with credentials and endpoints from boto3's own chain of settings.
 
     Args:
-        region: of the environment; AWS_REGION is not asked.
+        region: of the environment; AWS_REGION is not read.
         connect_s: limit of a connection, in seconds.
         read_s: limit of an answer, in seconds.
         attempts: most requests of one call.
@@ -88,11 +88,11 @@ def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attem
 
 
 def convert_error(error: BaseException, operation: str, where: str) -> TandemError:
-    """Return the fault that an error of botocore means.
+    """Return the fault for an error of botocore.
 
     Args:
         error: one of BOTO_ERRORS.
-        operation: as the API reference spells it; an answer knows its own.
+        operation: as the API reference spells it; a ClientError has its own.
         where: the object, namespace or region of the call.
     """
     kind, problem = explain_fault(error, operation)
@@ -119,11 +119,11 @@ def translate_errors(operation: str, where: str) -> Iterator[None]:
 
 
 def require_account(clients: PublishClients, account: str, environment: str) -> None:
-    """Make sure that the credentials are the environment's account's.
+    """Check that the credentials are of the environment's account.
 
     Raises:
-        InputError: they are another's.
-        ExternalError: there are none, they have expired, STS is out of reach and the like.
+        InputError: the credentials are of another account.
+        ExternalError: there are no credentials, they have expired, STS is out of reach and the like.
     """
     where = f"{environment} in account {account}"
     with translate_errors("GetCallerIdentity", where):
@@ -137,7 +137,7 @@ def require_account(clients: PublishClients, account: str, environment: str) -> 
 
 
 class ResultStore:
-    """The objects of a run; each method raises a TandemError where S3 denies, fails or is out of reach.
+    """The objects of a run; each method raises a TandemError if S3 denies, fails or is out of reach.
 
     Args:
         s3: boto3's client.

@@ -2,8 +2,8 @@
 
 Invariant: a round with a marker is neither read nor sent again. Each batch that CloudWatch took is logged in the folder
 at once, so a kill counts at most one batch twice and loses none. A round that is not recorded whole sends no figures.
-A fault of CloudWatch keeps no record out of S3. The publish that completes tells which figures CloudWatch never takes:
-until then their round has no marker, and the log has the sentence.
+A fault of CloudWatch keeps no record out of S3. The publish that completes reports the figures that CloudWatch never
+takes: until then their round has no marker, and the log has the sentence.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from tandem.metrics import (
 from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
 
-MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # PutMetricData takes no older time, and none so far ahead
-MAX_UTC_S = 253_402_300_799  # the last second of the year 9999, after which `datetime` knows none
-MARGIN_S = 300  # of both: clocks differ, and a request takes its time
+MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # limits of PutMetricData: oldest time, and time ahead
+MAX_UTC_S = 253_402_300_799  # the last second of the year 9999, the latest of `datetime`
+MARGIN_S = 300  # of both: clocks differ, and a request takes time
 GAUGE = "unpublished_rounds"
 SENT_FILE = "published.jsonl"
 BatchState = Literal["sent", "refused", "skipped"]
@@ -48,13 +48,13 @@ _END_STATES = {"sent", "refused", "skipped", "unsettled"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDestination:
-    """Where a run is published to.
+    """Destination of a run.
 
     Args:
         environment, account: of the environment.
         experiment: the dimension.
-        variants: every arm, as the dimension has it.
-        run_id: pure function of the manifest.
+        variants: every arm, as in the dimension.
+        run_id: a pure function of the manifest.
         bucket: of the environment.
         is_simulated: whether an arm is a simulated server.
     """
@@ -69,14 +69,14 @@ class RunDestination:
 
     @property
     def namespace(self) -> str:
-        """CloudWatch namespace; that of simulated servers holds nothing else."""
+        """CloudWatch namespace; simulated servers have a separate one."""
         if self.is_simulated:
             return SIMULATED_NAMESPACE.format(environment=self.environment)
         return format_namespace(BENCH, self.environment, "")
 
     @property
     def prefix(self) -> str:
-        """Prefix of its objects in the bucket."""
+        """Prefix of the run's objects in the bucket."""
         return f"results/{self.experiment}/{self.run_id}/"
 
 
@@ -86,10 +86,10 @@ class PublishReport:
 
     Args:
         rounds: numbers of the rounds that got their marker.
-        sent: how many batches CloudWatch took.
-        stored: how many objects S3 took, without markers.
-        lost: sentences about figures that never reach CloudWatch: refused classes, times too old. Each is told once.
-        left: sentences about what a later publish does.
+        sent: number of batches that CloudWatch took.
+        stored: number of objects that S3 took, without markers.
+        lost: sentences about figures that never reach CloudWatch: refused classes, times too old. Each is given once.
+        left: sentences about work for a later publish.
         notes: sentences that ask for no action.
     """
 
@@ -107,17 +107,17 @@ class PublishReport:
 
 
 class BatchLog:
-    """The batches of a run that need no sending any more, by round and digest: a JSON line each in the run's folder.
+    """The finished batches of a run, by round and digest: a JSON line each in the run's folder.
 
     A line is written right after the request, and its batch is not sent again. A line that a kill cut short does not
-    count. `losses` has, by round and digest, the sentence on a batch that CloudWatch never takes, "" for another.
+    count. `losses` has, by round and digest, the sentence on a batch that CloudWatch never takes, "" for any other.
 
     Args:
         folder: of the run.
         environment: a folder may be published to several.
 
     Raises:
-        ExternalError: the file cannot be read and written.
+        ExternalError: the file cannot be read or written.
     """
 
     def __init__(self, folder: Path, environment: str) -> None:
@@ -151,11 +151,11 @@ class BatchLog:
         Args:
             round_number: of the batch.
             digest: of the batch.
-            state: `sent`: CloudWatch took it; `refused`: it never will; `skipped`: the batch is too old.
+            state: `sent`: CloudWatch took the batch; `refused`: CloudWatch never will; `skipped`: too old.
             loss: sentence on a batch that was not sent.
 
         Raises:
-            ExternalError: the disk took no more.
+            ExternalError: the line cannot be written.
         """
         line = {
             "environment": self._environment, "round": round_number, "digest": digest, "state": state,
@@ -167,10 +167,10 @@ class BatchLog:
 
 
 class RunPublisher:
-    """Publishes the rounds of a run that have no marker, and the run's other files.
+    """Publisher of the rounds of a run that have no marker, and of the run's other files.
 
     Args:
-        destination: names the run, the namespace and the bucket.
+        destination: of the run: namespace, bucket and prefix.
         folder: of the run.
         clients: boto3's.
         end_s: limit on the monotonic clock; a later publish sends the batches that did not begin by then.
@@ -206,7 +206,7 @@ class RunPublisher:
             files: the run's other files, the last one last.
 
         Raises:
-            TandemError: the first fault of AWS; all that could be stored is.
+            TandemError: the first fault; everything that could be stored is stored.
         """
         faults: list[TandemError] = []
         complete_rounds: list[int] = []
@@ -236,7 +236,7 @@ class RunPublisher:
         return self.report
 
     def _store_late_markers(self) -> None:
-        """Store the markers of rounds with losses, so that a publish that failed before does not forget these."""
+        """Store the markers of rounds with losses: last, so that after a failed publish the next reports the losses."""
         for name, marker in self._late_markers.items():
             self._store.store(name, marker)
 
@@ -244,7 +244,7 @@ class RunPublisher:
         return time.monotonic() >= self._end_s
 
     def _store_records(self, figures: RoundFigures) -> None:
-        """Store a round's raw records, unless they are there; records are only ever appended."""
+        """Store a round's raw records, unless S3 has them; records are only appended, so an equal size is enough."""
         name = f"records/round-{figures.number:05d}.jsonl"
         if self._sizes.get(name) != sum(end - first for first, end in figures.ranges):
             self._store.store_ranges(name, self._folder / "records.jsonl", figures.ranges)
@@ -289,7 +289,7 @@ class RunPublisher:
         self.report.rounds.append(number)
 
     def _send_batch(self, number: int, batch: MetricBatch) -> tuple[BatchState, str]:
-        """Send one batch; return with its state the sentence on a batch that CloudWatch never takes."""
+        """Send one batch; return its state, and the sentence on a batch that CloudWatch never takes, else ""."""
         if min(datum.minute.at_s for datum in batch.data) < time.time() - MAX_AGE_S + MARGIN_S:
             when = "older than two weeks, which CloudWatch takes no more"
             return "skipped", f"round {number} has figures {when}; S3 has its records"
@@ -302,7 +302,7 @@ class RunPublisher:
         return "sent", ""
 
     def _put_data(self, data: Sequence[MetricDatum]) -> str | None:
-        """Call PutMetricData; return why CloudWatch will never take these data, None where it took them."""
+        """Call PutMetricData; return why CloudWatch will never take these data, None if CloudWatch took them."""
         namespace = self._destination.namespace
         with translate_errors("PutMetricData", f"namespace {namespace}"):
             try:
@@ -315,7 +315,7 @@ class RunPublisher:
         return None
 
     def _send_gauge(self, round_count: int) -> None:
-        """Send how many earlier rounds are recorded whole and not in CloudWatch; a failure is a note."""
+        """Send the number of earlier rounds that are recorded whole but not in CloudWatch; a failure is a note."""
         minute = int(time.time()) // MINUTE_S * MINUTE_S
         dimensions = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self._destination.experiment}
         arms = [tuple((dimensions | {BENCH_DIMENSIONS[1]: arm}).items()) for arm in self._destination.variants]

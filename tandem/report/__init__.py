@@ -1,5 +1,5 @@
-"""A verdict for a terminal, and as one page that needs nothing but itself, with its charts as pictures.
+"""A verdict for a terminal, and as one self-contained page, with its charts as pictures.
 
-Invariant: the page says what verdict.json says and judges nothing; what it does not show it counts, and names the file
-that has it. Whatever comes from records is text.
+Invariant: the page shows the content of verdict.json and judges nothing; omitted rows are counted, and the page names
+the file that has them. Values from records are shown as text, never as markup.
 """

@@ -1,6 +1,6 @@
-"""The section on acceptance: how many tokens a step of the target gave, per class and per drafted position.
+"""The section on acceptance: tokens per step of the target, per class and per drafted position.
 
-Invariant: the method stands next to each figure; arms and classes without one are said to have none, and why.
+Invariant: the method is next to each figure; for arms and classes without a figure the section gives the reason.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LINE_LOOKS = (
     ("var(--arm-2)", [4, 6], "triangle-down"),
     ("var(--arm-0)", [12, 4], "cross"),
 )
-"""Color, dash and shape of each line; so many are drawn."""
+"""Color, dash and shape of each line; a chart has at most so many lines."""
 
 
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
-    """Return the section."""
+    """Return the section on acceptance."""
     rows = filter_speculation(verdict.acceptance)
     parts: list[Markup | ReportChart] = [build_sentence("No acceptance is known of any arm, or none speculates.")]
     if rows:

@@ -1,7 +1,7 @@
-"""What stands behind the verdict: cost, controls, the post's claims, definitions, and how to make it again.
+"""The sections behind the verdict: cost, controls, the post's claims, definitions, and how to recompute the report.
 
-Invariant: every claim has its answer and why; claims that contradict each other stand against each other. No price is
-assumed; without one the tokens stand alone, and how to give one is said.
+Invariant: every claim has its answer and the reason; claims that contradict each other are shown as pairs. No price is
+assumed; without one the section shows tokens only, and how to give a price.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TONES = {
 
 
 def build_cost_section(verdict: Verdict) -> ReportSection:
-    """Return the section on what a million good output tokens cost, of each arm."""
+    """Return the section on each arm's cost of a million good output tokens."""
     rows, part = [], build_sentence("No cost is known: no arm gave output that can be counted.")
     baseline_usd = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
     for row in verdict.cost:
@@ -77,7 +77,7 @@ def build_controls_section(verdict: Verdict) -> ReportSection:
 
 
 def build_claims_section(verdict: Verdict) -> ReportSection:
-    """Return the section on the post's claims; each pair that contradict each other stands once against each other."""
+    """Return the section on the post's claims; each pair that contradict each other is shown once."""
     title, part = "The post's claims", build_sentence(verdict.claims_unasked or "No claim was held against this run.")
     if verdict.claims:
         claims = {claim.claim: claim for claim in verdict.claims}
@@ -92,7 +92,7 @@ def build_claims_section(verdict: Verdict) -> ReportSection:
 
 
 def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
-    """Return the definitions, and how the report is made again."""
+    """Return the sections on definitions and on how to recompute the report."""
     metrics = [find_metric(name) for name in dict.fromkeys(cell.metric for cell in verdict.cells)]
     definitions = render_template("definitions", metrics=metrics)
     recompute = render_template("recompute", verdict=verdict, file=FILE)

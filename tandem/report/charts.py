@@ -1,9 +1,9 @@
-"""The sections of the page and their charts: each as SVG for the page and as PNG for slides, by Vega out of vl-convert.
+"""The sections of the page and their charts: each as SVG for the page and as PNG for slides, by Vega in vl-convert.
 
-Invariant: text is text, and colors are CSS variables, so light, dark and paper are one drawing; a screen reader hears
-the title and what the chart shows, and reads the figures in the table under it. No script, no font, no outside
-reference. A chart is drawn twice, wide and narrow, because a wide one cannot be read on a phone. A section that has
-nothing to show says why; it is never left out in silence.
+Invariant: text is text, and colors are CSS variables, so light, dark and paper share one drawing; a screen reader reads
+the title and the caption of a chart, and the figures in the table under it. No script, no font, no outside reference.
+A chart is drawn twice, wide and narrow, because a phone cannot show a wide one. A section without content gives the
+reason; no section is left out.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class ReportChart:
     """One chart.
 
     Args:
-        name: of its file and of its place in the page: lower case and hyphens.
-        title: above it.
-        caption: what it shows and how to read it, in a sentence or two.
-        spec: makes its Vega-Lite specification, so many pixels wide.
+        name: of its file and of its id in the page: lower case and hyphens.
+        title: above the chart.
+        caption: content of the chart and how to read it, in a sentence or two.
+        spec: returns its Vega-Lite specification for a width in pixels.
         table: the same figures.
-        width_px: pixels on a desktop: FULL_PX, HALF_PX, or NARROW_PX, of which one drawing does for all.
-        has_slide: whether there is a PNG of it.
+        width_px: pixels on a desktop: FULL_PX, HALF_PX, or NARROW_PX, for which one drawing is enough.
+        has_slide: whether the chart also gets a PNG.
     """
 
     name: str
@@ -66,9 +66,9 @@ class ReportSection:
     """One section of the page.
 
     Args:
-        name: where links lead: lower case and hyphens.
-        short: in the list of sections.
-        title: its heading.
+        name: target of links: lower case and hyphens.
+        short: title in the list of sections.
+        title: heading.
         parts: HTML and charts, in their order.
     """
 
@@ -83,7 +83,7 @@ class ReportSection:
 
 
 def encode_nominal(field: str, scale: Mapping[Any, Any], **channel: Any) -> dict[str, Any]:
-    """Return a channel that says a word by a color, shape or dash: `scale` has what each word is drawn with."""
+    """Return a channel that shows a word as a color, shape or dash: `scale` maps each word to its look."""
     return {
         "field": field,
         "type": "nominal",
@@ -95,7 +95,7 @@ def encode_nominal(field: str, scale: Mapping[Any, Any], **channel: Any) -> dict
 def build_layer(
     mark: str, encoding: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] | None = None, **style: Any
 ) -> dict[str, Any]:
-    """Return one layer of a chart: marks of one kind and style, of the chart's rows or of its own."""
+    """Return one layer of a chart: marks of one kind and style, for the chart's rows or for `rows`."""
     layer = {"mark": {"type": mark, **style}, "encoding": encoding}
     return layer if rows is None else {"data": {"values": rows}, **layer}
 
@@ -114,13 +114,13 @@ def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
 
 
 def encode_values(kind: str, first: float, last: float, *, figure_px: int, **scale: Any) -> dict[str, Any]:
-    """Return the horizontal channel of a value axis; `kind` is linear or log, `figure_px` the room right of it."""
+    """Return the horizontal channel of a value axis; `kind` is linear or log, `figure_px` the room on its right."""
     ends = {"domain": [first, last], "range": [0, {"expr": f"width - {figure_px}"}]}
     return {"type": "quantitative", "scale": {"type": kind, "nice": False, **ends, **scale}}
 
 
 def build_figure_layer(encoding: Mapping[str, Any], right_px: int = 0, **style: Any) -> dict[str, Any]:
-    """Return a layer of figures as text that end so many pixels from a row's right edge."""
+    """Return a layer of figures as text; each figure ends `right_px` pixels from a row's right edge."""
     place: dict[str, Any] = {"x": {"expr": f"width - {right_px}"}, "align": "right", "baseline": "middle"}
     return build_layer("text", encoding, **place, **style)
 
@@ -132,11 +132,11 @@ def build_line_spec(
     looks: Mapping[str, Sequence[Any]],
     legend: Mapping[str, Any],
 ) -> VegaSpec:
-    """Return the specification of lines through points, each line with a color, a dash and a shape of its own.
+    """Return the specification of lines through points, each line with its own color, dash and shape.
 
     Args:
         width: pixels.
-        points: each with the `series` that it belongs to; where it has a `part`, the line breaks between parts.
+        points: each with its `series`; with a `part` too, the line breaks between parts.
         axes: the channels x and y.
         looks: color, dash and shape of each series.
         legend: its layout.
@@ -159,19 +159,19 @@ def build_fit_spec(width: int, height: int | dict[str, int], **spec: Any) -> Veg
 
 
 def is_narrow(width: int) -> bool:
-    """Return whether a chart of so many pixels is for a phone."""
+    """Return whether a chart of this width in pixels is for a phone."""
     return width < _NARROW_LIMIT_PX
 
 
 def render_figure(chart: ReportChart) -> Markup:
-    """Return a chart with its title, what it shows and its table."""
+    """Return a chart with its title, its caption and its table."""
     sizes = ((NARROW_PX, "any"),) if chart.width_px == NARROW_PX else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
     drawings = [_render_svg(chart, width, kind) for width, kind in sizes]
     return render_template("figure", chart=chart, drawings=drawings, span=_SPANS[chart.width_px])
 
 
 def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path:
-    """Write the PNG of a chart, and return its path; `band` stands under its title."""
+    """Write the PNG of a chart, and return its path; `band` is the text under its title."""
     path = folder / f"{chart.name}.png"
     spec_json = _VARIABLE.sub(lambda match: LIGHT[match[1]], json.dumps(compose_slide(chart, band)))
     path.write_bytes(vl_convert.vegalite_to_png(spec_json, scale=SLIDE_PX / _SLIDE_CHART_PX))
@@ -191,7 +191,7 @@ def compose_slide(chart: ReportChart, band: str | None) -> VegaSpec:
 
 
 def _render_svg(chart: ReportChart, width: int, kind: str) -> Markup:
-    """Return the drawing as an image that has a name and a description."""
+    """Return the drawing as an image with a name and a description."""
     svg = vl_convert.vegalite_to_svg(_apply_theme(chart.spec(width)))
     name = f"{chart.name}-{kind}"
     size_match = _SIZE.match(svg)
@@ -208,7 +208,7 @@ def _render_svg(chart: ReportChart, width: int, kind: str) -> Markup:
 
 
 def _apply_theme(spec: VegaSpec) -> VegaSpec:
-    """Return a specification with what all have: no frame, quiet axes, text of the page's size."""
+    """Return a specification with the common theme: no frame, quiet axes, text of the page's size."""
     axis_text = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelPadding": 5}
     axis_color = {"labelColor": "var(--muted)", "titleColor": "var(--muted)", "gridColor": "var(--grid)"}
     axis_lines = {"domainColor": "var(--faint)", "tickColor": "var(--faint)"}

@@ -1,7 +1,7 @@
-"""The colors of the report, light and dark: the page's CSS variables, and what a PNG has in their place.
+"""The colors of the report, light and dark: the page's CSS variables, and the colors of a PNG.
 
-Invariant: text and marks stand off their ground as WCAG 2.2 asks, 4.5 to 1 and 3 to 1 (tests/report measures
-it); nothing is told by color alone: verdicts have shapes and words, arms and classes have shapes and dashes.
+Invariant: text and marks have the contrast that WCAG 2.2 requires, 4.5 to 1 and 3 to 1 (tests/report measures the
+contrast); color is never the only sign: verdicts have shapes and words, arms and classes have shapes and dashes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ DARK: Mapping[str, str] = {
 }  # fmt: skip
 
 MAX_ARMS = 4
-"""So many arms are drawn in one chart: the baseline and three variants."""
+"""Most arms in one chart: the baseline and three variants."""
 
 TONES: Mapping[str, str] = {
     "good": "var(--faster)", "bad": "var(--slower)", "even": "var(--same)", "caution": "var(--caution-text)",
     "open": "var(--none)",
 }  # fmt: skip
-"""Class of a tone to the color of its words and marks; templates/report.css has the same of the page's classes."""
+"""Class of a tone -> color of its words and marks; templates/report.css has the same colors for the page's classes."""
 
 SHAPES: Mapping[CellWord, str] = {
     "faster": "triangle-right", "slower": "triangle-left", "same": "square", "mixed": "diamond",
@@ -46,7 +46,7 @@ def arm_color(index: int) -> str:
 
 
 def build_css_variables() -> str:
-    """Return the CSS that sets them, light first, then dark where it is preferred; paper is light."""
+    """Return the CSS that sets the colors: light, then dark for readers who prefer dark; paper is light."""
     return (
         f":root {{ color-scheme: light dark; {_format_css_variables(LIGHT)} }}\n"
         f"@media (prefers-color-scheme: dark) {{ :root {{ {_format_css_variables(DARK)} }} }}\n"

@@ -1,6 +1,6 @@
 """A comparison of two runs, or of a series, for a terminal.
 
-Invariant: a figure that is absent is a dash, never a zero; no line is wider than the width asked for; notes are whole.
+Invariant: an absent figure is a dash, never a zero; no line is wider than `width`; notes are never cut.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from tandem.judge.pairs import DECIDING_METRIC
 from tandem.report.terminal import MARKS, MARKS_LEGEND, WIDTH, format_table
 
 MAX_CLASSES = 40
-"""Classes of one table; called ones go first where there are more, and --json has all."""
+"""Most classes in one table; if there are more, classes with a verdict go first, and --json has all."""
 
 _HEADS = ("class", "prompts", "before", "after", "E2E", "95 %", "", "TPOT", "TTFT")
 
 
 def render_lines(comparison: RunComparison, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield what differs, the tables, the outputs and the notes.
+    """Yield the differences, the tables, the outputs and the notes.
 
     Args:
         comparison: of two runs.
@@ -33,7 +33,7 @@ def render_lines(comparison: RunComparison, *, width: int = WIDTH) -> Iterator[s
 
 
 def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield how each later run differs from the first in acceptance and in E2E, and the answer to the claim.
+    """Yield the answer to the claim, and each later run's differences from the first in acceptance and in E2E.
 
     Args:
         series: of runs.

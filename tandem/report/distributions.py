@@ -1,6 +1,6 @@
-"""How the figures of single requests are spread: TTFT, TPOT and E2E, baseline against variant, per class.
+"""Distributions of the figures of single requests: TTFT, TPOT and E2E, baseline against variant, per class.
 
-Invariant: requests as they were measured, not pairs: what is drawn here shows the spread and decides nothing.
+Invariant: the figures are of single requests, not of pairs: these charts show the spread and decide nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tandem.report.markup import build_sentence, build_table
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 MAX_ROWS = 10
 MAX_DOTS = 480
-"""Requests of a chart that are drawn one by one; of more, the boxes alone."""
+"""Most requests of a chart that are drawn one by one; with more, the chart has only boxes."""
 
 _QUANTILES = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
 _BOX_PX = 17  # pixels of an arm in a row
-_AXIS_MARGIN = 1.05  # beyond the ends of a logarithmic axis
-_LOG_RATIO = 30.0  # largest over smallest from which on the axis is logarithmic
-_MAX_AXIS_RATIO = 1e9  # times the shortest that an axis reaches down to: a nanosecond next to a second
+_AXIS_MARGIN = 1.05  # factor beyond the ends of a logarithmic axis
+_LOG_RATIO = 30.0  # largest over smallest value above which the axis is logarithmic
+_MAX_AXIS_RATIO = 1e9  # largest ratio of an axis' ends: a second to a nanosecond
 
 
 def build_distribution_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
-    """Return the section."""
+    """Return the section on distributions."""
     cells, cell_count = sampling.choose_cells(verdict, requests, MAX_ROWS)
     arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS]
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)

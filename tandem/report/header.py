@@ -1,7 +1,7 @@
-"""The head of the page: the verdict in a sentence, what limits it, and the few figures that carry it.
+"""The head of the page: the verdict in a sentence, its limits, and its main figures.
 
-Invariant: that servers are simulated, and whatever voids or limits the verdict, stands before any figure; a run of
-which nothing can be said says so first.
+Invariant: the note on simulated servers, and the reasons that void or limit the verdict, come before any figure; a void
+run says so first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from tandem.report.markup import render_template
 
 _MAX_NAMES = 8  # names of classes in one line; the plot has more
 _MAX_REASONS = 5
-_MAX_NOTES = 3  # that stand open
+_MAX_NOTES = 3  # more notes are folded
 
 
 class VerdictTone(NamedTuple):
-    """How a word looks: a sign, and the class of its colors."""
+    """The look of a word: a sign, and the class of its colors."""
 
     sign: str
     class_: str
@@ -46,11 +46,11 @@ _TONES_OF_FASTER: dict[OutputFinding, VerdictTone] = {
 
 
 def find_tone(headline: Headline, word: VariantFinding | None = None) -> VerdictTone:
-    """Return how a word of a variant looks: green is for faster with output shown to be the baseline's, alone.
+    """Return the look of a word of a variant: "faster" is green only if its output is shown to be the baseline's.
 
     Args:
         headline: of the variant.
-        word: of one of its cells; None for its verdict.
+        word: of one of its cells; None for the variant's verdict.
     """
     word = word or headline.finding
     return _TONES_OF_FASTER[headline.output] if word == "faster" else TONES[word]
@@ -67,11 +67,11 @@ def format_title(verdict: Verdict) -> str:
 
 
 def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
-    """Return the head.
+    """Return the head of the page.
 
     Args:
-        verdict: to be shown.
-        manifest: of its run, for model and machine.
+        verdict: to show.
+        manifest: of the verdict's run, for model and machine.
     """
     is_single = len(verdict.headlines) == 1
     failure_text = f", {verdict.failed:,} failed" if verdict.failed else ", none failed"

@@ -1,7 +1,7 @@
-"""HTML from the templates of this folder: what a template prints is text, and is escaped.
+"""HTML from the templates of this folder: values that a template prints are text, and are escaped.
 
-Invariant: no string of a record becomes markup; control characters and those that turn the direction of a line are
-shown by signs, so a file holds nothing that a browser would refuse or an eye be deceived by.
+Invariant: no string of a record becomes markup; control characters, and those that change the direction of a line, are
+shown as visible signs, so a file has no character that a browser refuses or that deceives a reader.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def clean_value(value: object) -> str:
-    """Return what a template prints of a value: nothing of None, signs for the control characters of a text."""
+    """Return a value as a template prints it: empty for None, visible signs for the control characters of a text."""
     if value is None:
         return ""
     return value if isinstance(value, Markup) else clean_text(str(value))
@@ -31,12 +31,12 @@ _ENVIRONMENT = Environment(
 
 
 def render_template(name: str, **values: object) -> Markup:
-    """Return a template of the folder, filled in."""
+    """Return a filled-in template of the folder."""
     return Markup(_ENVIRONMENT.get_template(f"{name}.html").render(values))  # noqa: S704 - autoescape is on
 
 
 def build_sentence(text: str) -> Markup:
-    """Return a sentence that stands by itself under a heading."""
+    """Return a sentence as a separate paragraph under a heading."""
     return Markup('<p class="says">{}</p>').format(clean_value(text))
 
 
@@ -46,10 +46,10 @@ def build_table(
     """Return a table; the first column heads each row.
 
     Args:
-        caption: what it shows, for whoever does not see what stands around it.
+        caption: content of the table, for readers who do not see its surroundings.
         heads: of the columns.
-        rows: cells of each.
+        rows: cells of each row.
         numbers: columns whose cells are figures, from 0.
-        class_: of the table.
+        class_: CSS class of the table.
     """
     return render_template("table", caption=caption, heads=heads, rows=rows, numbers=numbers, class_=class_)

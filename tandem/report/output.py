@@ -1,7 +1,7 @@
-"""The section on output: is it the same, how often, where it first differs, and examples side by side.
+"""The section on output: whether it is the same, how often, the place of the first difference, and examples.
 
-Invariant: what differs is marked by brackets that are read out and by a line under it, not by color alone; the texts
-are shown as they came, signs that cannot be seen by signs that can.
+Invariant: brackets, which a screen reader reads out, and underlining mark the differences, not only color; the texts
+are shown unchanged, except that visible signs replace invisible characters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tandem.report.markup import build_sentence, build_table, clean_value, rende
 MAX_EXAMPLES = 6
 MAX_CLASSES = 24
 MAX_TEXT_CHARACTERS = 1200
-"""Characters of one side of an example."""
+"""Most characters of one side of an example."""
 
 _MAX_LEVEL_LABELS = 4  # labels that fit next to each other on a phone
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
@@ -35,7 +35,7 @@ _TIE = {
 
 
 def build_output_section(verdict: schema.Verdict) -> ReportSection:
-    """Return the section."""
+    """Return the section on output."""
     parts = [
         part
         for place, equality in enumerate(verdict.equality)
@@ -149,7 +149,7 @@ def _build_histogram_spec(bars: Sequence[schema.HistogramBin], unit: str, width:
 
 
 def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str, object]:
-    """Return where two texts first differ, and both with the words marked that the other does not have there."""
+    """Return the place of the first difference of two texts, and both texts with their differing words marked."""
     before, after = (_WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured))
     opcodes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     place = f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}"
@@ -161,7 +161,7 @@ def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str,
 
 
 def _mark_tokens(parts: Iterable[tuple[list[str], bool]]) -> Markup:
-    """Return the tokens as HTML, those marked of which the flag says that the other side has none of them."""
+    """Return the tokens as HTML; tokens with a true flag, which the other side lacks, are marked."""
     pieces = []
     for tokens, is_different in parts:
         line_end = Markup("\u21b5\n") if is_different else Markup("\n")

@@ -1,7 +1,7 @@
-"""The page: put together from its sections, written whole; and the charts as pictures next to it.
+"""The page: built from its sections, written whole; and the charts as pictures next to it.
 
-Invariant: one file without script and without any outside reference, which its own policy forbids it too; the same
-verdict and records give the same bytes. Where a report cannot be written whole, that of an earlier verdict stays.
+Invariant: one file without script and without any outside reference, which its content policy also forbids; the same
+verdict and records give the same bytes. If a report cannot be written whole, the report of an earlier verdict stays.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
     """Write the report of a verdict into a folder, report.html and charts/*.png; return the page's path.
 
     Args:
-        verdict: to be shown.
-        requests: the records it was made of.
-        folder: to write to; charts of an earlier report in it are replaced.
+        verdict: to show.
+        requests: records of the verdict.
+        folder: to write to; charts of an earlier report there are replaced.
 
     Raises:
         ExternalError: the folder cannot be written to.

@@ -1,7 +1,7 @@
-"""The page of `tandem plan --page`: speed-up by window for each draft at each load, and a run's own points upon it.
+"""The page of `tandem plan --page`: speed-up by window for each draft at each load, with measured points of a run.
 
-Invariant: speed-ups are relative to plain decoding at the same load, as the post's Figure 1 is not; a point that a run
-measured has its interval and its class; the page of simulated servers says so. One file, no script, nothing outside.
+Invariant: speed-ups are relative to plain decoding at the same load, unlike the post's Figure 1; a measured point has
+its interval and its class; a page of simulated servers says so. One file, no script, no outside reference.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from tandem.report.charts import (
 from tandem.report.colors import build_css_variables
 from tandem.report.markup import TEMPLATES, build_table, render_template
 
-_SPREAD = 0.08  # of a window, between measured points that would stand upon each other
+_SPREAD = 0.08  # windows between measured points, so that they do not overlap
 _MAX_DRAFTS = len(LINE_LOOKS)
 _ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanLinePoint:
-    """What the model says of one draft and window at one load.
+    """The model's figures for one draft and window at one load.
 
     Args:
-        draft, window, concurrency: which.
-        tokens: of a step.
+        draft, window, concurrency: of the point.
+        tokens: per step.
         speed_up, low, high: over plain decoding, and its range.
-        break_even: acceptance below which speculation loses; None where even full acceptance does.
+        break_even: acceptance below which speculation loses; None if it loses even at full acceptance.
     """
 
     draft: str
@@ -56,7 +56,7 @@ class PlanLinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint:
-    """What a run measured of one class at one load: the speed-up by TPOT, with its 95 % interval."""
+    """A run's measurement of one class at one load: the speed-up by TPOT, with its 95 % interval."""
 
     class_: str
     draft: str
@@ -69,12 +69,12 @@ class MeasuredPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPage:
-    """All that the page shows.
+    """Content of the page.
 
     Args:
-        title: the recommendation. eyebrow: what was planned. sentences: what the figures rest on.
+        title: the recommendation. eyebrow: subject of the plan. sentences: basis of the figures.
         lines: of the model. points: of a run.
-        is_simulated: whether an arm of the run was.
+        is_simulated: whether an arm of the run was simulated.
         version: of Tandem.
     """
 
@@ -91,7 +91,7 @@ def write_plan_page(page: PlanPage, path: Path) -> None:
     """Write the page.
 
     Args:
-        page: all of it.
+        page: its content.
         path: of the file.
 
     Raises:

@@ -1,7 +1,7 @@
-"""All that a run's records say, made at once: figures, verdict, page; for whoever prints it, and for whoever stores it.
+"""Results of a run's records, computed at once: figures, verdict, page; callers print or store them.
 
-Invariant: every figure comes from the records; a folder that may not be written to is reported on all the same. scipy
-and the chart library are loaded for a verdict alone.
+Invariant: every figure comes from the records; a run in a read-only folder is reported too. scipy and the chart
+library are loaded only for a verdict.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """What a run's records say.
+    """Results of a run's records.
 
     Args:
         summary: every figure.
-        verdict: None where none was asked for, or the run has none.
+        verdict: None if none was requested, or the run has none.
         note: the page's path, or why there is no verdict; empty for neither.
-        faults: why a file could not be written.
-        exit_code: as of `report_run`.
+        faults: of files that could not be written.
+        exit_code: as in `report_run`.
     """
 
     summary: RecordSummary
@@ -42,11 +42,11 @@ class RunReport:
     exit_code: ExitCode
 
     def format_lines(self, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
-        """Yield the verdict, or the figures where there is none; verbose, the figures and all of the verdict.
+        """Yield the verdict, or the figures if there is none; if verbose, the figures and all of the verdict.
 
         Args:
             width: of a line, in columns.
-            verbose: also what stands behind the verdict.
+            verbose: whether to yield the figures and the details of the verdict too.
         """
         if verbose or not self.verdict:
             yield from format_lines(self.summary, width=width)
@@ -58,19 +58,18 @@ class RunReport:
 
 
 def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
-    """Compute all that a run's records say, and write summary.json, verdict.json and the report.
+    """Compute the results of a run's records, and write summary.json, verdict.json and the report.
 
-    The exit code is VOID when a control failed; else DONE when every request that was planned is recorded and
-    succeeded, STALE when some failed or are missing, EXTERNAL_FAILURE when one arm has a class at one concurrency in
-    which none succeeded. A request that an interrupt cut is no failure of a run that went on to its end: it was asked
-    again.
+    The exit code is VOID if a control failed; else EXTERNAL_FAILURE if none of an arm's requests of a class at one
+    concurrency succeeded; else STALE if some planned requests failed or are missing; else DONE. A request that an
+    interrupt cut is no failure if the run later reached its end: the request was repeated.
 
     Args:
-        folder: what `tandem bench run --out` wrote.
-        options: by which the run is judged; None for the figures alone.
+        folder: from `tandem bench run --out`.
+        options: for the verdict; None for the figures only.
 
     Raises:
-        InputError: a file is missing, or a line is not what it must be.
+        InputError: a file is missing, or a line is malformed.
     """
     table, faults = read_request_table(folder), list[ExternalError]()
     run_summary = summary.summarize_table(table)
@@ -93,7 +92,7 @@ def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
 def _judge_run(
     table: RequestTable, options: JudgeOptions, run_summary: RecordSummary, faults: list[ExternalError]
 ) -> tuple[Verdict | None, str]:
-    """Judge and write; return the verdict and the note."""
+    """Judge the run and write the results; return the verdict and the note."""
     from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
 
     reason = explain_unjudged(table.run)

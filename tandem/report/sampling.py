@@ -1,7 +1,7 @@
-"""What of a run is drawn: which requests, and which classes where there are too many.
+"""Choice of the data for charts: the requests, and the classes if there are too many.
 
-Invariant: the requests that a verdict rests on: none that failed, none of a round in which the client was the
-bottleneck, and none of a control round, in which no variant was asked.
+Invariant: charts use the same requests as the verdict: none that failed, none of a round in which the client was the
+bottleneck, and none of a control round, which has no requests to variants.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ChartCell(NamedTuple):
 
 
 def mask_good_requests(verdict: Verdict, requests: RequestTable) -> BoolArray:
-    """Return which requests the figures are of."""
+    """Return the mask of the requests that charts use. Shapes: (requests,)."""
     mask: BoolArray = (
         ~requests.failed & ~np.isin(requests.round, verdict.controls.marked_rounds) & ~requests.control_round_mask()
     )
@@ -35,9 +35,9 @@ def mask_good_requests(verdict: Verdict, requests: RequestTable) -> BoolArray:
 
 
 def choose_cells(verdict: Verdict, requests: RequestTable, max_cells: int) -> tuple[list[ChartCell], int]:
-    """Return the classes at loads that are drawn, and how many there are.
+    """Return the classes at loads to draw, and the number of all.
 
-    Those whose verdict by the deciding metric of the first variant says most.
+    The choice is by the verdict of the first variant's deciding metric: the cells that say most.
     """
     cells = select_cells(verdict, verdict.headlines[0])
     return [
@@ -47,6 +47,6 @@ def choose_cells(verdict: Verdict, requests: RequestTable, max_cells: int) -> tu
 
 
 def mask_cell(requests: RequestTable, cell: ChartCell) -> BoolArray:
-    """Return which requests were asked there."""
+    """Return the mask of the requests of this class at this load. Shapes: (requests,)."""
     mask: BoolArray = (requests.class_ == cell.class_code) & (requests.load == cell.load_code)
     return mask

@@ -1,8 +1,8 @@
 """The section on speed: per variant a forest plot of speed-ups by class, and every judged figure as a table.
 
-Invariant: the same scale for all rows, and equal factors are equal lengths (it is logarithmic): twice as fast lies as
-far to the right as half as fast to the left. The table has the deciding metric first; so many rows that they can be
-read, the rest is counted.
+Invariant: all rows share one logarithmic scale, so equal factors have equal lengths: twice as fast is as far to the
+right as half as fast is to the left. The table has the deciding metric first, and at most MAX_TABLE_ROWS cells; the
+rest is counted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tandem.report.markup import build_table, render_template
 MAX_FOREST_ROWS = 30
 MAX_TABLE_ROWS = 160
 _STEP_PX = 30
-_MAX_SPEED_UP = 50.0  # a speed-up beyond is drawn at the edge
+_MAX_SPEED_UP = 50.0  # a larger speed-up is drawn at the edge
 _MIN_SPAN = 1.25  # each side of 1
 _AXIS_MARGIN = 1.04
 _COLORS_OF_FASTER: Mapping[schema.OutputFinding, str] = {
@@ -37,7 +37,7 @@ _TICKS = (0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.5, 2, 2.5, 3,
 
 
 def build_speed_section(verdict: schema.Verdict) -> ReportSection:
-    """Return the section."""
+    """Return the section on speed."""
     parts: list[Markup | ReportChart] = []
     for place, headline in enumerate(verdict.headlines):
         parts += build_forest_charts(verdict, headline, place)
@@ -52,10 +52,10 @@ def build_speed_section(verdict: schema.Verdict) -> ReportSection:
 
 
 def build_forest_charts(verdict: schema.Verdict, headline: schema.Headline, variant_index: int) -> list[ReportChart]:
-    """Return the plot of a variant by its deciding metric, then smaller ones of the others, with the same rows.
+    """Return the plot of a variant by its deciding metric, then smaller plots of the others, with the same rows.
 
     Args:
-        verdict: all of it.
+        verdict: of the run.
         headline: of the variant.
         variant_index: of the variant, for the charts' names.
     """
@@ -96,7 +96,7 @@ def _sort_key(cell: schema.CellVerdict) -> tuple[float, float]:
 def _explain_forest(
     cells: Sequence[schema.CellVerdict], headline: schema.Headline, verdict: schema.Verdict
 ) -> Iterator[str]:
-    """Yield how to read a plot, in sentences."""
+    """Yield sentences that explain how to read a plot."""
     yield f"Each mark is the geometric mean over prompts, its line the {fmt.format_level(verdict)} interval."
     yield "Right of 1 the variant is better."
     yield f"The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is the same."
@@ -107,7 +107,7 @@ def _explain_forest(
 
 
 def _build_cells_table(caption: str, cells: Sequence[schema.CellVerdict], verdict: schema.Verdict) -> Markup:
-    """Return cells with all that the verdict says of them, the tails of E2E under its median."""
+    """Return the table of cells with all their figures, the tails of E2E under its median."""
     rows = []
     for cell in cells:
         for tail in (None, *cell.tails):
@@ -120,7 +120,7 @@ def _build_cells_table(caption: str, cells: Sequence[schema.CellVerdict], verdic
 
 
 def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -> Iterator[str]:
-    """Yield the columns of a cell, or of one statistic next to its median."""
+    """Yield the columns of a cell, or of one tail statistic of the cell."""
     figures, unit = tail or cell, fmt.metric_unit(cell.metric)
     yield from (f"{cell.prompts:,}", f"{cell.rounds:,}")
     for value in (figures.baseline, figures.measured):

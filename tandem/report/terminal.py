@@ -1,7 +1,7 @@
-"""A verdict for a terminal: the answer, a table and what limits it; all that stands behind them where somebody asks.
+"""A verdict for a terminal: the answer, a table and its limits; if verbose, also the details behind them.
 
-Invariant: what decides comes first, and before it that servers are simulated; no line is wider than the width asked
-for, whatever names the records hold; what is left out is counted, and verdict.json has it.
+Invariant: the deciding metric comes first, and before it the note on simulated servers; no line is wider than `width`,
+for any name in the records; omitted rows are counted, and verdict.json has them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, CellVerdict, Headline, Verdict
 
-WIDTH = 100  # columns where nobody says another width
+WIDTH = 100  # default, in columns
 MOST_ROWS = 48
-"""Of a table: a screen and a half."""
+"""Most rows of a table: a screen and a half."""
 
 MOST_LIMITS = 5
-"""Next to a verdict, where nobody asks for all."""
+"""Most limits next to a verdict, unless verbose."""
 
 MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": ""}
 MARKS_LEGEND = "beside TPOT and TTFT: + faster, - slower, = same, ~ mixed, nothing: no evidence"
@@ -37,15 +37,15 @@ def format_table(  # noqa: PLR0913 - what a table is made of
     folds: bool = False,
     width: int = WIDTH,
 ) -> list[str]:
-    """Return the lines of a table of at most so many columns.
+    """Return the lines of a table at most `width` columns wide.
 
     Args:
-        heads: of the columns; none prints the rows alone.
-        rows: cells of each.
-        numbers: columns that are figures and stand on the right.
-        flexible: the column that gives way where the table is too wide: it is folded, or cut with an ellipsis.
-        folds: whether it is folded.
-        width: of the table, in columns.
+        heads: of the columns; empty prints only the rows.
+        rows: cells of each row.
+        numbers: columns with figures, aligned to the right.
+        flexible: the column to shrink if the table is too wide: it is folded, or cut with an ellipsis.
+        folds: whether to fold that column.
+        width: of the table, in columns of the terminal.
     """
     cells = [list(map(fmt.clean_text, row)) for row in [*([heads] if heads else []), *rows]]
     columns = [
@@ -62,12 +62,12 @@ def format_table(  # noqa: PLR0913 - what a table is made of
 
 
 def render_lines(verdict: Verdict, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
-    """Yield the verdict: the headline of each variant, a table, what limits it; verbose, what stands behind them too.
+    """Yield the verdict: the headline of each variant, a table, the limits; if verbose, the details behind them too.
 
     Args:
         verdict: of a run.
         width: of a line, in columns.
-        verbose: every metric of the table, controls, outputs, acceptance, cost, claims and notes, too.
+        verbose: whether to add every metric, controls, outputs, acceptance, cost, routing, claims and notes.
     """
     for line in _render_verdict(verdict, width, verbose=verbose):
         yield from wrap_text(line, width, indent="  ") or [""]
@@ -115,7 +115,7 @@ def _list_items(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
-    """Yield one row a class and load: the deciding metric, then the speed-ups of the two that make it up."""
+    """Yield one row a class and load: the deciding metric, then the speed-ups by TPOT and TTFT, its two parts."""
     all_cells = fmt.select_cells(verdict, headline)
     if not all_cells:
         return
@@ -240,7 +240,7 @@ def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:
 
 
 def _format_mark(cell: CellVerdict | None) -> str:
-    """Return a speed-up with the sign of its word."""
+    """Return a speed-up with the sign of its verdict."""
     if cell is None or cell.speed_up is None:
         return fmt.ABSENT
     return f"{fmt.format_times(cell.speed_up.value)}{MARKS[cell.verdict]:<1}"

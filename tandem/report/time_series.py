@@ -1,7 +1,7 @@
 """The post's Figures 3 to 5 of this run: E2E, inter-token latency and TTFT over time, four series; and throughput.
 
-Invariant: two kinds of prompt, each from the baseline and from the variant, as the post draws them; which two, and at
-which load, is said. Inter-token latency is drawn twice: as time per output token, and as llmperf computes it.
+Invariant: two kinds of prompt, each from the baseline and from the variant, as in the post's figures; the section names
+the two and their load. Inter-token latency is drawn twice: as time per output token, and as llmperf computes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tandem.report.markup import build_sentence, build_table
 from tandem.report.sampling import ChartCell
 
 POST_CLASSES = ("repeat", "open")
-"""Classes of the suite `post` that its figures show: the structured prompt and the open-ended one."""
+"""Classes of the suite `post` in its figures: the structured prompt and the open-ended one."""
 
 MAX_WINDOWS = 40
 _DAY_S, _SHORT_S = 86400, 600
@@ -35,7 +35,7 @@ _NO_DATA_TEXT = "None of the requests that would be drawn here succeeded."
 
 
 class _ChartLine(NamedTuple):
-    """One line: its name, which requests, and how it looks."""
+    """One line: its name, the mask of its requests, and the arm and kind of prompt that set its look."""
 
     name: str
     mask: BoolArray
@@ -44,7 +44,7 @@ class _ChartLine(NamedTuple):
 
 
 def build_time_series_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
-    """Return the section; where it cannot be drawn, with why."""
+    """Return the section; if it cannot be drawn, with the reason."""
     sentence, charts = "No request is recorded, so there is nothing to draw over time.", []
     if len(requests):
         cells, sentence = _choose_cells(verdict, requests)
@@ -72,7 +72,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
 
 
 def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartCell], str]:
-    """Return the two classes that are drawn, with a sentence on which they are and why."""
+    """Return the two classes to draw, with a sentence that names them and the reason."""
     if all(name in requests.classes for name in POST_CLASSES):
         load_code = int(np.bincount(requests.load).argmax())
         load = requests.loads[load_code]
@@ -94,7 +94,7 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
 
 
 def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, window_s: int) -> list[dict[str, Any]]:
-    """Return the medians of a line's windows that have a value; a new `part` of the line begins behind each gap."""
+    """Return the medians of a line's windows that have a value; a new `part` of the line begins after each gap."""
     rows = np.flatnonzero(chart_line.mask & np.isfinite(values))
     if not len(rows):
         return []
@@ -103,7 +103,7 @@ def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, windo
     windows = np.split(rows, edges)
     at_ms = [1000 * float(at_s[window].mean()) for window in windows]
     steps_ms = np.diff(at_ms, prepend=at_ms[0])
-    # twice a window: so far are neighbors apart at most; twice the usual step: requests may be rarer than windows
+    # twice a window: neighbors are at most so far apart; twice the usual step: requests may be rarer than windows
     parts = np.cumsum(steps_ms > 2 * max(1000 * window_s, float(np.median(steps_ms))))
     points: list[dict[str, Any]] = []
     for part, at, window in zip(parts.tolist(), at_ms, windows, strict=True):

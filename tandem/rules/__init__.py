@@ -1,4 +1,4 @@
-"""What is legal: one table of rules, each with its source; `check_workspace` holds declared files against it."""
+"""The table of rules, each with its source; `check_workspace` checks declared files by these rules."""
 
 from tandem.rules.check import RULES, check_workspace
 

@@ -1,4 +1,4 @@
-"""Where an instance type can be had, how it is bought, what an hour costs, and which dates are over or to come."""
+"""Rules on capacity: regions and zones of an instance type, kinds of purchase, prices, and dates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tandem.spec.budgets import budget_tag_key, compute_run_usd, needs_manual_bu
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
-EAST_OF_UTC = timedelta(hours=14)  # where a day begins first; a price may be read there on a day that UTC has not
+EAST_OF_UTC = timedelta(hours=14)  # the earliest time zone: a price read there may have a date that UTC has not reached
 _MOMENT = "%Y-%m-%dT%H:%MZ"
 
 _OFFERINGS = f"{DATA}/platform/offerings.yaml"
@@ -41,7 +41,7 @@ def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     capacity, region, offerings = context.environment.capacity, context.environment.region, context.catalogue.offerings
     figure = offerings.offerings.get(capacity.instance_type, {}).get(region)
     region_zones = offerings.zones.get(region)
-    is_foreign = region_zones is not None and capacity.zone not in region_zones.value  # zone-of-region refuses it
+    is_foreign = region_zones is not None and capacity.zone not in region_zones.value  # zone-of-region refuses these
     if figure is not None and capacity.zone not in figure.value and not is_foreign:
         got = f"{capacity.zone} for {capacity.instance_type}"
         change = f"write {figure.value[0]}, also among the network's zones; what your account is offered: {_OFFERINGS}"

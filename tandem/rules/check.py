@@ -1,6 +1,6 @@
-"""Hold declared files against the table of all rules.
+"""Check of declared files by all rules.
 
-Invariant: each fault is told once, at the key that must change, with rule, source and date.
+Invariant: each fault is reported once, at the key to change, with rule, source and date.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from tandem.spec.record import UnknownValueError
 from tandem.spec.workspace import Workspace
 
 MODULES = (models, speculation, lengths, placement, compilation, capacity, software, network, naming, observability)
-# faults are told in this order
+# in the order of the modules and of their functions
 RULES: tuple[Rule, ...] = tuple(rule for module in MODULES for rule in module.RULES)
 
 
 def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[SpecFault, ...]:
     """Return every refusal and warning of a workspace, file by file.
 
-    A file of bad form is judged too: a rule that reads a malformed key says nothing.
+    A malformed file is judged too: a rule that reads a malformed key finds nothing.
 
-    An experiment is judged once, whatever hosts it; what depends on the environment is told in the
-    environment's file, at the entry that hosts the experiment.
+    An experiment is judged once, for any number of environments; a fault that depends on the environment is reported
+    in the environment's file, at the entry that hosts the experiment.
 
     Args:
         workspace: the declared files.
-        catalogue: the data they are compared with.
-        now: the moment, UTC, by which dates are judged; None judges no date, as a synthesis must.
+        catalogue: data files for the rules.
+        now: present time, UTC, for rules on dates; None skips these rules, which a synthesis must do.
     """
     experiments = workspace.experiments | workspace.partial_experiments
     environments = workspace.environments | workspace.partial_environments
@@ -83,7 +83,7 @@ def _list_faults(contexts: Iterable[object], document: YamlDocument) -> list[Spe
     """Return the faults of one file, each once, from top to bottom."""
     faults = {}
     for context in contexts:
-        # a hosting is an experiment too, whose own rules have judged it
+        # exact type: HostingContext is an ExperimentContext, whose rules judge the experiment itself
         for rule in (rule for rule in RULES if rule.context_type is type(context)):
             for finding in rule.judge(context):
                 where = finding.figure.source if finding.figure else None

@@ -1,4 +1,4 @@
-"""Where an artifact is compiled, with what, and how long it may take."""
+"""Rules on compiles: device or CPU, memory and disk, and deadlines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tandem.rules.rule import DATA, RuleFinding, RuleList, join_values
 from tandem.spec.disk import GIB, artifact_gib, compile_gib
 from tandem.spec.runtime import CpuCompile
 
-TRANSFER_HOURS = 1  # next to the compiler: a node starts, an image comes, models and artifact are moved
-# of local disk: kubelet keeps a tenth free (its default nodefs.available), images and logs take the rest
+TRANSFER_HOURS = 1  # besides the compile: node start, image pull, transfer of models and artifact
+# of local disk: the kubelet keeps a tenth free (its default nodefs.available), images and logs take the rest
 DISK_SHARE = 0.8
 # No source gives a figure: Tandem's own reading of the Neuron SDK's guides, which compile such models on whole nodes.
 LARGE_TARGET_B, LARGE_COMPILE_GIB = 20, 700  # 10**9 parameters
@@ -26,7 +26,7 @@ RULES = RuleList()
 
 
 def _cpu_compile(context: ExperimentContext) -> CpuCompile:
-    """Return how the runtime compiles without devices; unknown where nobody asks for it."""
+    """Return the runtime's compile without devices; unknown if the experiment compiles on devices."""
     return look_up({"cpu": context.spelling.compile.cpu}, context.experiment.compile.where)
 
 
@@ -79,9 +79,9 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
 
 
 def _compile_limits(context: HostingContext) -> dict[str, int]:
-    """Return the most CPUs and memory (GiB) that all compiles of a node may ask for, by setting.
+    """Return the most CPUs and memory (GiB) that all compiles of a node may request, by setting.
 
-    A compile may take a whole node: it never stands next to a server.
+    A compile may take a whole node: it never runs next to a server.
     """
     if context.experiment.compile.where != "device":
         return {}
@@ -102,7 +102,7 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
 @RULES.warn("compiles-side-by-side", _DEADLINE, "2026-11-22")
 def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     """The compiles that a node's devices admit at once fit its CPUs and memory together."""
-    # a Job that finds no room waits, and its deadline runs from its making
+    # a Job without room waits, and its deadline runs from its creation
     experiment, devices = context.experiment, context.instance.devices.value or 0
     fields = ("mode", "draft", "num_speculative_tokens")
     artifacts = {tuple(getattr(arm.variant, field) for field in fields) for arm in context.arms}

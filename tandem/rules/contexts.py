@@ -1,7 +1,7 @@
-"""What rules judge: an environment with what it hosts, an experiment, and one hosting of the two.
+"""Subjects of rules: an environment with its experiments, an experiment, and an experiment in an environment.
 
-Invariant: an experiment is judged once; only what depends on the environment is judged per hosting. What a name stands
-for is looked up when a rule asks for it; a rule that asks for what is not known says nothing.
+Invariant: an experiment is judged once; only rules that depend on the environment judge each hosting. A name is looked
+up at the time of its use by a rule; a rule that needs an unknown value finds nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def look_up(entries: Mapping[K, V], name: K) -> V:
     """Return the entry of a name.
 
     Raises:
-        UnknownValueError: there is none, which a rule of its own refuses.
+        UnknownValueError: there is no entry; another rule refuses the name.
     """
     if name not in entries:
         raise UnknownValueError(name)
@@ -39,26 +39,26 @@ def look_up(entries: Mapping[K, V], name: K) -> V:
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentContext:
-    """An experiment with everything its names stand for."""
+    """An experiment with the data of its runtime and models."""
 
     experiment: Experiment
     catalogue: Catalogue
 
     @property
     def runtime(self) -> Runtime:
-        """The runtime, whether it is rendered or not."""
+        """The runtime, rendered or not."""
         return look_up(self.catalogue.runtimes, self.experiment.runtime)
 
     @property
     def spelling(self) -> RuntimeSpelling:
-        """How the runtime is told; known where it is rendered."""
+        """Spelling of the runtime's arguments; unknown for a runtime that Tandem does not render."""
         if self.runtime.spelling is None:
             raise UnknownValueError(self.runtime.name)
         return self.runtime.spelling
 
     @property
     def target(self) -> ModelConfig:
-        """The target."""
+        """The target model."""
         return look_up(self.catalogue.models, self.experiment.target)
 
     @cached_property
@@ -76,7 +76,7 @@ class ExperimentContext:
         return tuple(arms)
 
     def models(self) -> dict[str, ModelConfig]:
-        """Return the target and each draft once, where they are known, by key path."""
+        """Return the target and each draft once, if known, by key path."""
         models = self.catalogue.models
         paths = {self.experiment.target: "target"}
         for arm in self.arms:
@@ -104,31 +104,31 @@ class ArmContext(ExperimentContext):
 
     @property
     def support(self) -> ModeSupport:
-        """What the runtime, where it is rendered, says of the mode."""
+        """The runtime's support of the mode; unknown for a runtime that Tandem does not render."""
         return look_up({support.mode: support for support in self.runtime.modes if self.spelling}, self.variant.mode)
 
     @property
     def draft(self) -> ModelConfig:
-        """The draft."""
+        """The draft model."""
         return look_up(self.catalogue.models, self.variant.draft or "")
 
     @property
     def pair(self) -> tuple[ModelConfig, ModelConfig]:
-        """Draft and target, where the draft is of the kind that its mode takes and the target decodes by itself."""
+        """Draft and target, if the draft is of the mode's kind and the target decodes by itself; else unknown."""
         is_pair = self.draft.kind.value == DRAFT_KINDS.get(self.variant.mode) and self.target.kind.value == "causal-lm"
         return look_up({True: (self.draft, self.target)}, is_pair)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostingContext(ExperimentContext):
-    """An experiment in one environment; `path` is its entry in the environment's file."""
+    """An experiment in one environment; `path` is the key path of its entry in the environment's file."""
 
     environment: Environment
     path: str
 
     @property
     def instance(self) -> InstanceType:
-        """The type of the nodes."""
+        """The instance type of the nodes."""
         return self.catalogue.instances.instances[self.environment.capacity.instance_type]
 
     @property
@@ -137,24 +137,24 @@ class HostingContext(ExperimentContext):
         return self.environment.capacity.instance_type
 
     def bindable_devices(self) -> int:
-        """Return the devices claimed, or where no claim has so many, the next larger claim, else the largest."""
+        """Return the claimed number of devices if it can be bound, else the next larger one, else the largest."""
         devices, counts = self.experiment.serving.devices, self.instance.device_counts.value
         return min((count for count in counts if count >= devices), default=max(counts, default=0))
 
     def find(
         self, key: str, value: object, allowed: str, change: str, figure: DataFigure[Any] | None = None
     ) -> RuleFinding:
-        """Return a finding on a value of the experiment, told in the environment's file."""
+        """Return a finding on a value of the experiment, reported in the environment's file."""
         return RuleFinding(self.path, f"{self.experiment.name!r} with {key} {value}", allowed, change, figure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentContext:
-    """An environment, and what it hosts and stands next to.
+    """An environment, with its experiments and the other environments.
 
     Args:
         experiments: its experiments.
-        other_environments: the other environments loaded with it.
+        other_environments: of the same workspace.
     """
 
     environment: Environment
@@ -163,12 +163,12 @@ class EnvironmentContext:
     other_environments: tuple[Environment, ...]
 
     def is_closed(self) -> bool:
-        """Return whether nothing leads out of the VPC, as far as the environment says."""
+        """Return whether the VPC has no way out, by the environment's file: a new network without NAT."""
         network = self.environment.network
         return isinstance(network, NewNetwork) and network.nat == "none"
 
     def zones(self) -> list[tuple[str, str]]:
-        """Return (key path, zone id) of every zone the network names."""
+        """Return (key path, zone id) of every zone of the network."""
         network = self.environment.network
         if isinstance(network, NewNetwork):
             return index_paths("network.zones", network.zones)
@@ -177,7 +177,7 @@ class EnvironmentContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateContext:
-    """An environment and the moment at which somebody asks, UTC: what a synthesis must not depend on."""
+    """An environment and the present time, UTC; a synthesis must not depend on this time."""
 
     environment: Environment
     now: datetime

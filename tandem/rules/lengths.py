@@ -1,4 +1,4 @@
-"""How long a sequence may be, which lengths are compiled, and which settings a runtime reads in every variant alike."""
+"""Rules on sequence lengths, on compiled lengths, and on settings that all variants share."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from tandem.rules.contexts import ExperimentContext
 from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values
 
-TILE = 128  # NxDI tiles the KV cache only at multiples of it; neuronx-distributed-inference models/config.py
-KERNEL_LENGTH = 1024  # kernels with buckets up to it may fail with status 1003; trn2-llama3.3-70b tutorial
+TILE = 128  # NxDI tiles the KV cache only at multiples of 128; neuronx-distributed-inference models/config.py
+KERNEL_LENGTH = 1024  # kernels with buckets up to this length may fail with status 1003; trn2-llama3.3-70b tutorial
 
 _CONFIG = f"{NXDI} models/config.py"
 _BUCKETS = f"{_CONFIG}; {NEURON_SDK} vllm-neuron/docs/guides/reference-configuration.md"

@@ -1,4 +1,4 @@
-"""Which runtimes and models are known, what a runtime serves, and what a draft and its target must have in common."""
+"""Rules on runtimes and models: known ones, targets that a runtime serves, and drafts that fit a target."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _list_targets(context: ExperimentContext) -> list[str]:
 
 
 def _list_drafts(context: ExperimentContext, kind: str) -> list[str]:
-    """Return the drafts of a kind that fit the target: heads made for it, smaller models with its vocabulary."""
+    """Return the drafts of a kind that fit the target: its own heads, and smaller models with its vocabulary."""
     models, target = context.catalogue.models, context.catalogue.models.get(context.experiment.target)
     drafts = [model for model in models.values() if model.kind.value == kind]
     if target is None:

@@ -1,4 +1,4 @@
-"""Names and tags within the limits of what they name, and what is delivered or copied is the environment's own."""
+"""Rules on names and tags, within the limits of their resources, and on the environment's own repository and folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tandem.spec.record import UnknownValueError
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
-# beside the experiments' own: the folders of people, runner and the GitOps tool's objects, the environment's dashboards
+# taken names: the folders of people, runner and the GitOps tool's objects, the environment's dashboards
 FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people", "runner"})
 S3_RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 S3_RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
@@ -57,7 +57,7 @@ def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """An environment in an account of its own names no account of the AWS documentation."""
     environment = context.environment
-    if environment.account in EXAMPLE_ACCOUNTS:  # it is an example itself; account-real says so
+    if environment.account in EXAMPLE_ACCOUNTS:  # the environment is an example itself; account-real warns
         return
     for path, text in _yield_texts(environment.model_dump(mode="json", exclude={"account"})):
         match = _EXAMPLE.search(text)
@@ -73,7 +73,7 @@ def _gitops_delivery(context: EnvironmentContext) -> GitopsDelivery:
 
 
 def _parse_repo_url(context: EnvironmentContext) -> SplitResult:
-    """Return the parts of the repository's URL; of what is none, none."""
+    """Return the parts of the repository's URL; empty parts for an invalid one."""
     try:
         return urlsplit(_gitops_delivery(context).repo_url)
     except ValueError:
@@ -145,7 +145,7 @@ def _find_long_name(path: str, name: str, limit: int, resource: str) -> Iterator
 @RULES.refuse("environment-name", _RESOURCE_NAMES, "2026-11-21")
 def _find_long_environment_name(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every name made from the environment's is within its resource's limit."""
-    # the first to be too long, with a bucket of somebody else's and without; all others have more room
+    # the longest names, with an existing bucket and without; all others have more room
     if context.environment.artifacts.existing_bucket:
         yield from _find_long_name("name", names.scheduler_role_name(context.environment), 64, "IAM role")
     else:

@@ -1,4 +1,4 @@
-"""Address ranges, subnets and ways out; who reaches the cluster, and as whom."""
+"""Rules on address ranges, subnets and ways out, on access to the cluster and on its principals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tandem.spec.record import UnknownValueError
 
 # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
 LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
-WIDEST_PREFIX = 8  # the largest block a registry ever gave one organisation; anything wider is everybody
+WIDEST_PREFIX = 8  # the largest block that a registry gave one organisation; a wider range means everybody
 PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 SHARED = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, which EKS admits as a VPC's secondary range
 POLICY_NAME = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)  # IAM API Reference, CreatePolicy
@@ -29,7 +29,7 @@ RULES = RuleList()
 
 
 def _parse_network(cidr: str) -> ipaddress.IPv4Network:
-    """Return the range; its text may be none (an octet over 255, bits set after the prefix)."""
+    """Return the range; unknown for an invalid text (an octet over 255, bits set after the prefix)."""
     try:
         return ipaddress.IPv4Network(cidr)
     except ValueError:
@@ -37,7 +37,7 @@ def _parse_network(cidr: str) -> ipaddress.IPv4Network:
 
 
 def _is_inside(cidr: str, blocks: Iterable[ipaddress.IPv4Network]) -> bool:
-    """Return whether a range lies in one of the blocks."""
+    """Return whether a range is inside one of the blocks."""
     network = _parse_network(cidr)
     return any(network.subnet_of(block) for block in blocks)
 
@@ -103,7 +103,7 @@ def _list_subnets(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     network = context.environment.network
     if isinstance(network, ExistingNetwork):
         return [(f"{path}.id", subnet.id) for path, subnet in index_paths("network.subnets", network.subnets)]
-    return context.zones() if len(set(network.zones)) > 1 else ()  # zones-two refuses a single one
+    return context.zones() if len(set(network.zones)) > 1 else ()  # zones-two refuses a single zone
 
 
 @RULES.refuse("ranges-apart", "EC2 API Reference, AssociateVpcCidrBlock", "2026-11-22")
@@ -195,7 +195,7 @@ def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFindin
     account = context.environment.account
     for path, arn in _list_principals(context):
         owner = arn.split(":")[4]
-        is_example = owner in EXAMPLE_ACCOUNTS and account not in EXAMPLE_ACCOUNTS  # example-leftover refuses it
+        is_example = owner in EXAMPLE_ACCOUNTS and account not in EXAMPLE_ACCOUNTS  # example-leftover refuses these
         if owner != account and not is_example:
             got, legal = f"{arn} in an environment of account {account}", f"a principal of account {account}"
             change = f"write a role of {account}; one that people of {owner} may assume lets them in"
@@ -208,7 +208,7 @@ def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
     boundary = context.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
         folder, _, name = boundary.rpartition("/")
-        has_plain_name = POLICY_NAME.fullmatch(name) and folder.endswith(":policy")  # one with a path has no such name
+        has_plain_name = POLICY_NAME.fullmatch(name) and folder.endswith(":policy")  # a name with a path is not plain
         change = f"write {name}" if has_plain_name else "write the name of a policy whose path is /"
         legal = "the name of a managed policy, not its ARN"
         yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), legal, change)

@@ -1,4 +1,4 @@
-"""Who is told of an alarm, and which run later ones are compared with."""
+"""Rules on subscribers of alarms, and on the reference run for later runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values, s
 from tandem.spec.environment import ReferenceValue
 from tandem.spec.experiment import Variant
 
-# what SNS takes as endpoint of each protocol, and how to say it
+# protocol -> pattern of the endpoints that SNS accepts, and its description
 ENDPOINTS: dict[str, tuple[re.Pattern[str], str]] = {
     "email": (re.compile(r"[^@]+@[^@.]+(\.[^@.]+)+"), "an e-mail address such as oncall@acme.dev"),
     "https": (re.compile(r"https://[^/@]+(/.*)?"), "an https:// URL without a user name"),
@@ -50,7 +50,7 @@ def _list_subscribers(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
 
 
 def _yield_references(context: EnvironmentContext) -> Iterator[tuple[str, ReferenceValue, tuple[Variant, ...]]]:
-    """Yield key path, value and its experiment's variants; none where that is of bad form, or hosted nowhere here."""
+    """Yield key path, value and its experiment's variants; no variants if that is malformed or not hosted here."""
     reference = context.environment.observability.reference
     variants = {experiment.name: experiment.all_variants() for experiment in context.experiments}
     for path, value in index_paths("observability.reference.values", reference.values if reference else ()):

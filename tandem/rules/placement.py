@@ -1,4 +1,4 @@
-"""How cores, devices and connected groups fit a model and an instance type, and what a variant takes of a node."""
+"""Rules on cores, devices and connected groups for a model and an instance type, and on a variant's share of a node."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
 from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 
-# what a node's DaemonSets need next to the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
+# for a node's DaemonSets next to the servers: one job of 190 CPU leaves 1.45 of a trn2.48xlarge's 191.45
 DAEMONS_CPU_M = 1450
 # the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each, from their charts
 DAEMONS_MEMORY_MIB = 1024
-# What a system node's DaemonSets request (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
-# 128 MiB, Fluent Bit 50m and 25 MiB), and next to them once: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
+# Requests of a system node's DaemonSets (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
+# 128 MiB, Fluent Bit 50m and 25 MiB), and once per cluster: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
 # 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them; and the runner.
 SYSTEM_NODE_CPU_M, SYSTEM_NODE_MEMORY_MIB = 500, 256
 CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000 + RUNNER_CPU_M, 1536 + RUNNER_MEMORY_MIB
@@ -126,7 +126,7 @@ def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
     devices, group = context.experiment.serving.devices, context.experiment.serving.device_group
     groups = context.instance.device_groups
     fitting = min((size for size in groups.value if size >= devices), default=None)
-    is_bindable = devices in context.instance.device_counts.value  # another rule refuses the rest
+    is_bindable = devices in context.instance.device_counts.value  # device-count refuses the rest
     if devices > 1 and is_bindable and fitting is not None and (group is None or group > fitting):
         got, legal = f"{group or 'null'} for {devices} devices", f"the smallest group that holds them: {fitting}"
         change = f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves"
@@ -144,9 +144,9 @@ def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
 
 
 def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
-    """Return setting to what all servers or compiles of a node may ask for next to the DaemonSets, and to a unit of it.
+    """Return setting -> (limit of all requests on a node next to the DaemonSets, size of the setting's unit).
 
-    In millicores and MiB; a setting is missing where nobody knows what the node can hand out.
+    In millicores and MiB; a setting is missing if the node's allocatable amount is unknown.
     """
     cpu, memory = instance.allocatable_cpu_m.value, instance.allocatable_memory_mib.value
     limits = {"cpu": (cpu - DAEMONS_CPU_M, 1000)} if cpu else {}
@@ -154,7 +154,7 @@ def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
 
 
 def _find_large_request(context: HostingContext, setting: str, figure: DataFigure[int | None]) -> Iterable[RuleFinding]:
-    """Hold a request against the node's share: a count of devices that no claim has is refused by device-count."""
+    """Compare a request with the devices' share of the node; device-count refuses a count that no claim has."""
     limit, total = allocatable_limits(context.instance).get(setting), context.instance.devices.value
     value: int = getattr(context.experiment.serving, setting)
     if limit and total:

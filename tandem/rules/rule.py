@@ -1,7 +1,7 @@
-"""A rule: one sentence about what is legal, with its source and the predicate that holds a spec against it.
+"""A rule: one sentence that must hold, with its source and the function that checks a spec.
 
-Invariant: a rule yields findings or nothing; it stays silent where another fault has already refused what it would need
-to know: whoever asks for that gets an UnknownValueError, and the rule ends.
+Invariant: a rule yields findings or nothing; a rule that needs a value which another fault already refused gets an
+UnknownValueError, and ends without a finding.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class RuleFinding:
     Args:
         path: key path in the subject's file.
         got: the value found.
-        allowed: the values that would be accepted; empty where `got` says whole what is wrong: "is empty: ...".
-        change: the nearest legal value, and where to write it.
-        figure: the figure of a data file that decided, whose source is told; None for the rule's own.
+        allowed: the accepted values; empty if `got` alone states the fault: "is empty: ...".
+        change: the nearest legal value, and the key for it.
+        figure: the figure of a data file that decided, whose source is reported; None for the rule's own source.
     """
 
     path: str
@@ -53,13 +53,13 @@ class Rule:
 
     Args:
         id: kebab-case name, printed with every fault.
-        context_type: the kind of subject it judges, one of tandem/rules/contexts.py.
-        sentence: what must hold, in words.
+        context_type: type of the rule's subject, one of tandem/rules/contexts.py.
+        sentence: the requirement, in words.
         source: public document and section, or Tandem's own reason.
         date: day on which the source was read.
-        severity: "refusal" stops, "warning" is only told (and refused by --strict).
-        find: yields one finding per place where it does not hold.
-        accepts_unproven: it judges only experiments whose accept_unproven is so; None: all.
+        severity: "refusal" stops, "warning" is only reported (and refused by --strict).
+        find: yields one finding per violation.
+        accepts_unproven: judge only experiments with this accept_unproven; None: all.
     """
 
     id: str
@@ -72,29 +72,29 @@ class Rule:
     accepts_unproven: bool | None = None
 
     def judge(self, context: Any) -> Iterator[RuleFinding]:
-        """Yield what the rule finds until it asks for what is not known; nothing where it does not judge."""
+        """Yield the rule's findings until it needs an unknown value; nothing for an experiment it does not judge."""
         with contextlib.suppress(UnknownValueError):
             if self.accepts_unproven is None or context.experiment.accept_unproven == self.accepts_unproven:
                 yield from self.find(context)
 
 
 class RuleList(list[Rule]):
-    """The rules of one module, in the order in which their functions stand.
+    """The rules of one module, in the order of their functions.
 
-    A function's argument says what it judges, and its docstring what must hold, where `{NAME}` is a constant of its
-    module. Each decorator takes the rule's id, its source and the day, as 2026-11-21, on which that was read.
+    The type of a function's argument is the rule's subject, its docstring is the rule's sentence, in which `{NAME}` is
+    a constant of its module. Each decorator takes the rule's id, its source and the day, as 2026-11-21, of its reading.
     """
 
     def refuse(self, rule_id: str, source: str, day: str) -> Callable[[FindFunction], FindFunction]:
-        """Make the function below a rule that stops every command."""
+        """Make the decorated function a rule that stops every command."""
         return self._add_rule(rule_id, source, day)
 
     def warn(self, rule_id: str, source: str, day: str) -> Callable[[FindFunction], FindFunction]:
-        """Make the function below a rule that is only told."""
+        """Make the decorated function a rule that only warns."""
         return self._add_rule(rule_id, source, day, severity="warning")
 
     def refuse_repeats(self, rule_id: str, source: str, day: str) -> Callable[[EntryFunction], EntryFunction]:
-        """Make a rule of the function below, which lists key paths and values of which each may stand once."""
+        """Make a rule of the decorated function, which lists key paths and values; each value may occur once."""
 
         def add_rule(list_entries: EntryFunction) -> EntryFunction:
             @functools.wraps(list_entries)
@@ -114,13 +114,13 @@ class RuleList(list[Rule]):
     def refuse_unproven(
         self, rule_id: str, source: str, day: str, *, accepted: str
     ) -> Callable[[FindFunction], FindFunction]:
-        """Make two rules of the function below: one refuses; with accept_unproven `<rule_id>-accepted` warns.
+        """Make two rules of the decorated function: one refuses; with accept_unproven `<rule_id>-accepted` warns.
 
         Args:
             rule_id: of the refusal.
             source: of both.
-            day: on which it was read.
-            accepted: what must hold, as the warning says.
+            day: on which the source was read.
+            accepted: sentence of the warning.
         """
         refuse = self._add_rule(rule_id, source, day, accepts_unproven=False)
         texts = {"severity": "warning", "sentence": accepted}
@@ -148,11 +148,11 @@ def index_paths(path: str, values: Iterable[V]) -> list[tuple[str, V]]:
 
 
 def join_values(values: Iterable[object]) -> str:
-    """Spell the allowed values of an error; `none` for an empty list."""
+    """Return the allowed values as text for an error; `none` for an empty list."""
     return ", ".join(str(value) for value in values) or "none"
 
 
 def suggest_nearest(value: str, names: Iterable[str]) -> str:
-    """Say which of the names was probably meant."""
+    """Return advice with the nearest of the names."""
     close = difflib.get_close_matches(value, list(names), n=1, cutoff=0.3)
     return f"write {close[0]}" if close else "name one of them"

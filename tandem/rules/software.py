@@ -1,4 +1,4 @@
-"""Which Kubernetes minors, node images and drivers fit, and where images and models come from."""
+"""Rules on Kubernetes minors, node images and drivers, and on the sources of images and models."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def _parse_version(version: str) -> tuple[int, ...]:
 
 
 def _list_minors(kubernetes: KubernetesTable) -> list[str]:
-    """Return the known minors from the floor on."""
+    """Return the known minors at or above the floor."""
     floor = _parse_version(kubernetes.floor.value)
     return sorted((minor for minor in kubernetes.minors if _parse_version(minor) >= floor), key=_parse_version)
 
 
 def _find_minor(context: EnvironmentContext | HostingContext) -> KubernetesMinor:
-    """Return the figures of a legal minor."""
+    """Return the figures of the environment's minor; unknown for a minor below the floor or without data."""
     version, kubernetes = context.environment.cluster.kubernetes, context.catalogue.kubernetes
     return look_up({minor: kubernetes.minors[minor] for minor in _list_minors(kubernetes)}, version)
 

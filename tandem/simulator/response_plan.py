@@ -1,7 +1,7 @@
-"""What one request will be answered: how long, and which tokens, known before its first one.
+"""The plan of an answer: its length and its tokens, known before the first one.
 
-Invariant: of two servers with the same classes the same request gets the same text, whatever their law, their times
-or their faults; it depends on the prompt and, above temperature 0, on the request's seed.
+Invariant: two servers with the same classes plan the same text for the same request, with any law or times; the text
+depends on the prompt and, above temperature 0, on the request's seed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class ResponseToken(NamedTuple):
     """One token of an answer.
 
     Args:
-        piece: its own text. shown: what of it is streamed: nothing of the end, and no stop string.
-        part: where it is shown.
+        piece: text of the token. visible_text: its streamed part: none of the end token, and no stop string.
+        part: field in which the text is streamed.
     """
 
     id: int
@@ -41,9 +41,9 @@ class ResponsePlan:
     """An answer.
 
     Args:
-        count: tokens that are generated, the end token too. reasoning_tokens: how many of them are thought.
-        begin: begins it anew, token by token, so that a long answer holds nobody up when it is asked for.
-        finish_reason: stop or length. stop_reason: the stop string that ended it.
+        count: generated tokens, the end token included. reasoning_tokens: those of the thought among them.
+        begin: yields the tokens from the first on, one by one, so that a long answer delays no other request.
+        finish_reason: stop or length. stop_reason: the stop string that ended the answer; None for none.
     """
 
     class_: str
@@ -55,21 +55,21 @@ class ResponsePlan:
 
     @property
     def tokens(self) -> tuple[ResponseToken, ...]:
-        """Return the whole of it."""
+        """Return all tokens of the answer."""
         return tuple(itertools.islice(self.begin(), self.count))
 
 
 def classify_prompt(prompt: str, settings: SimulatorSettings) -> str:
-    """Return the first class of which the prompt contains a text."""
+    """Return the first class with a text that the prompt contains, else the default class."""
     names = (name for name, class_ in settings.classes.items() if any(text in prompt for text in class_.contains))
     return next(names, DEFAULT_CLASS)
 
 
 def plan_response(generation_request: GenerationRequest, settings: SimulatorSettings, max_tokens: int) -> ResponsePlan:
-    """Write the answer to a request.
+    """Return the plan of the answer to a request.
 
     Args:
-        max_tokens: most tokens that the model's length and the request leave to it.
+        max_tokens: most tokens, by the model's length and the request.
     """
     class_ = classify_prompt(generation_request.text, settings)
     class_settings = settings.classes[class_]
@@ -96,7 +96,7 @@ def plan_response(generation_request: GenerationRequest, settings: SimulatorSett
 
 
 def _thought_tokens(key: str, class_: PromptClassSettings, *, uses_parser: bool) -> Iterator[ResponseToken]:
-    """Yield a thought with its marks, which a parser swallows."""
+    """Yield the tokens of a thought with its marks, which a parser hides."""
     part: ResponsePart = "think" if uses_parser else "content"
     yield ResponseToken(THINK_ID, THINK_START, "" if uses_parser else THINK_START, part)
     for piece in itertools.islice(generate_text(f"thought\n{key}"), class_.reasoning_tokens):
@@ -116,7 +116,7 @@ def _answer_tokens(key: str, class_: PromptClassSettings, *, is_endless: bool) -
 
 
 def _answer_length(key: str, class_: PromptClassSettings) -> int:
-    """Return the tokens of an answer that ends by itself, its end token among them."""
+    """Return the number of tokens of an answer that ends by itself, its end token included."""
     if not class_.output_spread:
         return class_.output_tokens
     offset = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) % (2 * class_.output_spread + 1)
@@ -124,7 +124,7 @@ def _answer_length(key: str, class_: PromptClassSettings) -> int:
 
 
 def _cut_at_stop(plan: ResponsePlan, stops: Iterable[str]) -> ResponsePlan:
-    """Cut the content before the first stop string; the token that completes it is the last."""
+    """Cut the content before the first stop string; the last token is the one that completes this string."""
     tokens = plan.tokens
     ends = tuple(itertools.accumulate(len(token.visible_text) if token.part == "content" else 0 for token in tokens))
     text = "".join(token.visible_text for token in tokens if token.part == "content")

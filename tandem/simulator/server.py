@@ -1,8 +1,8 @@
-"""The server: routes, the lives of its engine, and what happens to each request.
+"""The server: routes, starts and restarts of its engine, and the handling of each request.
 
-Invariant: every request whose body was read leaves one line in the truth log, however it ends; a restart forgets all
-that a process would forget, counters too. The same seed and order of acceptance meet the same requests with faults; a
-request meets one fault at most, the first of the knobs that takes it.
+Invariant: every request whose body was read leaves one line in the truth log, after any end; a restart drops
+connections, requests and metric counters, as a new process would. The same seed and order of acceptance give the same
+requests the same faults; a request gets at most one fault, the first match among the knobs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tandem.simulator.text_generator import token_id
 HOST = "127.0.0.1"
 MAX_BODY_BYTES = 16 << 20  # bytes
 APIS: dict[str, ApiName] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
-# a header of every answer, so that no figure is taken for an accelerator's
+# a header of every answer, so that nobody takes a figure for an accelerator's
 SIMULATION_HEADERS = {"x-tandem-simulated": "1"}
 _SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 _PAGE_HEADERS = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-_UNENDED_FAULTS = {"drop", "endless", "restart"}  # whose answers end in no order
+_UNENDED_FAULTS = {"drop", "endless", "restart"}  # their answers have no regular end
 
 ENDLESS_TOKENS = 1000  # of an endless stream, for each of the knob's `tokens`
 _GARBAGE_PIECES = ("\ufffd", "@@", "}{", "0x", "\u0442\u0442", ";;", "!!", "\u3042")
@@ -52,8 +52,8 @@ class SimulatorServer:
     """One simulator on one port.
 
     Args:
-        settings: what it is.
-        log: where it says what it did.
+        settings: knobs of the server.
+        log: the truth log.
     """
 
     def __init__(self, settings: SimulatorSettings, log: ServerLog) -> None:
@@ -75,17 +75,17 @@ class SimulatorServer:
 
     @property
     def url(self) -> str:
-        """Where it listens, without a slash at the end."""
+        """Address of the server, without a slash at the end."""
         return f"http://{HOST}:{self.port}"
 
     async def start(self, port: int = 0) -> None:
-        """Listen; it is healthy when its knob's time has passed.
+        """Listen; the server is healthy after `start_s` of its knobs.
 
         Args:
             port: 0 takes a free one.
 
         Raises:
-            OSError: somebody else has the port.
+            OSError: another process has the port.
         """
         self.port = port
         await self._runner.setup()
@@ -93,18 +93,18 @@ class SimulatorServer:
         self.port = int(self._runner.addresses[0][1])
 
     async def wait_ready(self) -> None:
-        """Return when /health says 200."""
+        """Return as soon as /health returns 200."""
         await sleep_until(self._ready_s)
 
     async def stop(self) -> None:
-        """Cut what is open and let go of the port."""
+        """Cut open connections and release the port."""
         for task in (*self._tasks, *([self._engine_task] if self._engine_task else [])):
             task.cancel()
         self._abort()
         await self._runner.cleanup()
 
     async def _start_engine(self) -> None:
-        """Begin a life: an empty engine, counters at zero, an open port."""
+        """Start afresh: an empty engine, counters at zero, an open port."""
         engine, self._metrics_page = BatchingEngine(self._settings), MetricsPage(self._settings)
         self._engine_loop = EngineLoop(engine, self._metrics_page)
         self._engine_task = asyncio.create_task(self._engine_loop.run())
@@ -231,7 +231,7 @@ async def _write_response(request: web.Request, stream: ResponseStream, entry: R
         await response.prepare(request)
         await stream.write(request, response)
         await response.write_eof()
-    except ConnectionError:  # nobody is there to be told; a fault may have done it
+    except ConnectionError:  # the client is gone; a fault may be the cause
         entry.fault = entry.fault or "gone"
     return response
 
@@ -246,7 +246,7 @@ def _json_response(body: object, status: int = 200, headers: dict[str, str] | No
 
 
 def select_fault(settings: SimulatorSettings, number: int, class_: str) -> FaultSettings | None:
-    """Return what goes wrong with one request; None for nothing.
+    """Return the fault of one request; None for none.
 
     Args:
         settings: the knobs.
@@ -261,7 +261,7 @@ def select_fault(settings: SimulatorSettings, number: int, class_: str) -> Fault
 
 
 def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
-    """Return the answer as a fault spoils it: as garbage of the same length, or as if nobody had asked for an end."""
+    """Return the plan changed by a fault: garbage of the same length, or an endless answer; else unchanged."""
     if fault.kind == "endless":
         visible_tokens = [token for token in plan.tokens if token.visible_text] or list(plan.tokens)
         return replace(plan, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(visible_tokens))
@@ -272,6 +272,6 @@ def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
         for index, token in enumerate(plan.begin()):
             piece = _GARBAGE_PIECES[index * index % len(_GARBAGE_PIECES)]
             garbage = ResponseToken(token_id(piece), piece, piece if token.visible_text else "", token.part)
-            yield token if index == plan.count - 1 else garbage  # the last is the same
+            yield token if index == plan.count - 1 else garbage  # the last token stays
 
     return replace(plan, begin=begin)

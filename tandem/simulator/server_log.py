@@ -1,7 +1,7 @@
-"""The truth log: what the server did, by its own clock, one JSON line for each request when it has ended.
+"""The truth log: the server's actions, by its own clock, one JSON line for each request after its end.
 
-Invariant: a line is written whole and flushed before anything else of the server happens; times are seconds of
-CLOCK_MONOTONIC, which every process of the machine shares. The first line holds the knobs.
+Invariant: a line is written whole and flushed before the server does anything else; times are seconds of
+CLOCK_MONOTONIC, which every process of the machine shares. The first line has the knobs.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ class RequestLogEntry(msgspec.Struct, kw_only=True):
     Args:
         request_id: from X-Request-Id, else the simulator's own.
         number: of acceptance since the server started, from 1.
-        class_: "class" in the file.
-        api, stream: how it was asked.
-        status: HTTP status that was sent.
-        accepted_s: when its whole body had been read.
-        queued_s: from then until its prefill began.
-        bursts: when each was handed to the socket, and the tokens it held; the role and the usage are no bursts.
-        due_s: when each of them should have been written.
-        prompt_tokens, completion_tokens, reasoning_tokens: the true counts, whatever a fault told.
-        drawn: what the model committed at each decode step, before the last was cut.
-        finish_reason: stop or length; null for a request that did not end in order.
-        stop: the stop string that ended it.
-        fault: what was done to it on purpose; `gone` when its client left.
-        ended_s: when its last byte was handed to the socket, or it ended otherwise.
+        class_: prompt class; "class" in the file.
+        api, stream: of the request.
+        status: HTTP status of the answer.
+        accepted_s: time at which the whole body had been read.
+        queued_s: seconds from then until the prefill began.
+        bursts: time of the handover to the socket and tokens of each burst; the role and the usage are no bursts.
+        due_s: planned time of each burst.
+        prompt_tokens, completion_tokens, reasoning_tokens: the true counts, even if a fault reports others.
+        drawn: tokens that the model committed at each decode step, before the cut of the last.
+        finish_reason: stop or length; null for a request without a regular end.
+        stop: the stop string that ended the answer.
+        fault: the fault from the knobs; `gone` if the client left.
+        ended_s: time at which the last byte was handed to the socket, or of another end.
     """
 
     request_id: str
@@ -57,7 +57,7 @@ class RequestLogEntry(msgspec.Struct, kw_only=True):
 
 
 class ServerLog:
-    """Appends to one file; without one it logs nothing.
+    """The log file, appended to; without a path nothing is logged.
 
     Raises:
         OSError: the file cannot be written.
@@ -68,11 +68,11 @@ class ServerLog:
         self._write_line({"knobs": settings.model_dump(mode="json"), "monotonic_s": time.monotonic()})
 
     def write_request(self, entry: RequestLogEntry) -> None:
-        """Write one request."""
+        """Write the line of one request."""
         self._write_line(entry)
 
     def write_event(self, event_name: str, **fields: Any) -> None:
-        """Write what is no request: a restart."""
+        """Write the line of another event: a restart."""
         self._write_line({"event": event_name, "at_s": time.monotonic(), **fields})
 
     def close(self) -> None:

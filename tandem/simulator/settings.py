@@ -1,7 +1,7 @@
 """Every knob of the simulator, as one frozen record read from YAML.
 
-Invariant: what passes `read_settings` is a server that can be started: unknown keys, wrong types and combinations that
-mean nothing are refused with the key path. A knob left out has the default that stands here and nowhere else.
+Invariant: settings that pass `read_settings` give a server that can start: unknown keys, wrong types and meaningless
+combinations are refused with the key path. The default of an absent knob is only in this file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FaultKind = Literal[
 
 
 class PromptClassSettings(SpecRecord):
-    """What the model does with one class of prompts."""
+    """Behaviour of the model for one class of prompts."""
 
     acceptance: float = Field(0.7, ge=0, le=1, description="chance that a draft's token is accepted")
     output_tokens: int = Field(128, ge=1, description="tokens of an answer that ends by itself, its end token")
@@ -38,7 +38,7 @@ class PromptClassSettings(SpecRecord):
 
 
 class FaultSettings(SpecRecord):
-    """One way to fail, and which requests it meets."""
+    """One kind of fault, and its requests."""
 
     kind: FaultKind = Field(description="what goes wrong")
     rate: float = Field(0.0, ge=0, le=1, description="share of the requests, drawn from the seed")
@@ -82,17 +82,17 @@ class SimulatorSettings(SpecRecord):
 
     @property
     def uses_speculation(self) -> bool:
-        """Whether drafts are made at all."""
+        """Whether the server makes drafts."""
         return self.law != "none"
 
     def scale_time(self, factor: float) -> SimulatorSettings:
-        """Return the same server on a machine that is `factor` times as fast: every time divided, nothing else."""
+        """Return the knobs for a machine that is `factor` times as fast: step, draft and prefill times divided."""
         times = ("draft_ms", "prefill_base_ms", "prefill_ms_per_token")
         steps = tuple(step_ms / factor for step_ms in self.step_ms)
         return self.model_copy(update={"step_ms": steps, **{name: getattr(self, name) / factor for name in times}})
 
     def find_faults(self, file: str) -> Iterator[SpecFault]:
-        """Yield what is wrong with the combination of knobs."""
+        """Yield the faults in the combination of knobs."""
         window, class_names = self.num_speculative_tokens, ", ".join(self.classes) or "no class"
         if self.uses_speculation != (window > 0):
             got, allowed = f"{window} with law {self.law}", "at least 1 for law vllm or nxdi, 0 for law none"

@@ -1,7 +1,7 @@
-"""What the simulator says, and its own tokenizer: a token is a word with the space before it, a part of one, or a sign.
+"""Texts of the simulator, and its tokenizer: a token is a word with the space before it, a part of one, or a sign.
 
-Invariant: the same key gives the same words, in every process; the pieces of a text joined are the text, and a piece
-has one id on every day. It is no real model's tokenizer, and counts are not to be compared with one's.
+Invariant: the same key gives the same words in every process; the joined pieces of a text are the text, and the id of
+a piece never changes. The tokenizer is no real model's, so its counts cannot be compared with a model's.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def split_pieces(text: str) -> list[str]:
 
 
 def token_id(piece: str) -> int:
-    """Return the id of a piece; two pieces share one by chance once in 150,000 pairs."""
+    """Return the id of a piece; by chance one in 150,000 pairs of pieces shares an id."""
     return _FIRST_ID + zlib.crc32(piece.encode()) % _ID_COUNT
 
 
 @cache
 def _read_grammar() -> dict[str, list[list[str]]]:
-    """Return the grammar: of each symbol its alternatives, each a row of symbols and words."""
+    """Return the grammar: symbol -> its alternatives, each a row of symbols and words."""
     grammar: dict[str, str] = yaml.safe_load(_WORDS_FILE.read_text())
     return {
         symbol: [alternative.split() for alternative in (text.split("|") if "|" in text else text.split())]
@@ -44,7 +44,7 @@ def _read_grammar() -> dict[str, list[list[str]]]:
 
 
 def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
-    """Yield the pieces of a text without end: English prose, varied, about nothing in particular."""
+    """Yield the pieces of an endless text: varied English prose without a subject."""
     rng = random.Random(key)  # noqa: S311 - varied, not secret
     is_first = True
     while True:
@@ -61,7 +61,7 @@ def generate_text(key: str, *, paragraphs: bool = True) -> Iterator[str]:
 
 
 def _expand_symbol(symbol: str, rng: random.Random) -> Iterator[str]:
-    """Yield the words of a symbol; what is no symbol is a word."""
+    """Yield the words of a symbol; a name without alternatives is a word."""
     alternatives = _read_grammar().get(symbol)
     for part in rng.choice(alternatives) if alternatives else ():
         yield from _expand_symbol(part, rng)

@@ -1,7 +1,7 @@
-"""The settings of an experiment's simulators, one for each variant: of the spec, the runtime's data and a calibration.
+"""Settings of an experiment's simulators, one for each variant: from the spec, the runtime's data and a calibration.
 
-Invariant: two variants' knobs differ in law, window and draft alone; every figure that no spec states has its source
-in `data/calibration.yaml`, `assumed` where there is none.
+Invariant: the knobs of two variants differ only in law, window, draft cost and acceptance; every figure that no spec
+states has its source in `data/calibration.yaml`, `assumed` if there is none.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ THINKING_FAMILIES = ("qwen3",)  # their chat template thinks unless a request sa
 
 
 class TargetStepCost(SpecRecord):
-    """What a target's steps cost."""
+    """Times of a target's steps."""
 
     step_ms: DataFigure[float] = Field(description="one plain decode step, at any batch, in ms")
     prefill_base_ms: DataFigure[float] = Field(description="a prefill without its tokens, in ms")
@@ -32,7 +32,7 @@ class TargetStepCost(SpecRecord):
 
 
 class SimulatorCalibration(DataFile):
-    """Figures that no spec states."""
+    """Figures that are in no spec."""
 
     targets: dict[str, TargetStepCost] = Field(description="model id to its costs")
     drafts: dict[str, DataFigure[float]] = Field(description="draft id to one forward's share of the target's step")
@@ -44,7 +44,7 @@ def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
     """Read the calibration.
 
     Raises:
-        SpecError: it is malformed.
+        SpecError: the file is malformed.
     """
     return read_data_file(SimulatorCalibration, path)
 
@@ -55,7 +55,7 @@ def build_variant_settings(
     """Return the knobs of each variant, by its name.
 
     Args:
-        classes: of the experiment's suites, before their acceptance; a prompt is of the first whose text it contains.
+        classes: of the experiment's suites, without acceptance; a prompt is of the first class with a matching text.
 
     Raises:
         SpecError: the calibration has no figure for a model of the experiment.
@@ -81,7 +81,7 @@ def build_variant_settings(
         max_num_seqs=serving.max_num_seqs,
         max_model_len=serving.max_model_len,
         spec_counters=runtime.counters.speculation.value,
-        reasoning_parser=False,  # no rendered server is told to have one
+        reasoning_parser=False,  # no rendered server has one
         thinking=catalogue.models[experiment.target].family.value in THINKING_FAMILIES,
         seed=seed,
     )

@@ -1,6 +1,6 @@
-"""The command and its attempts under one deadline: begin, watch, judge, and once more where that is not in vain.
+"""The command and its attempts under one deadline: start, watch, classify, and retry if a retry can help.
 
-Invariant: what is called compiled came from one attempt that began from a clean output and ended well.
+Invariant: an output that is called compiled came from one attempt that began from a clean output and ended well.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tandem.artifacts.driver.outcome import CompileOutcome
 
 EXIT_DONE = 0
 GRACE_S = 300.0  # a server writes its caches when it ends
-STOP_GRACE_S = 20.0  # of an attempt that is thrown away
+STOP_GRACE_S = 20.0  # of a discarded attempt
 HEARTBEAT_S = 60.0
-HEALTH_INTERVAL_S = 5.0  # between two questions to a server
+HEALTH_INTERVAL_S = 5.0  # between two health checks of a server
 HEALTH_TIMEOUT_S = 5.0
 HEALTHY_STATUS = 200  # of HTTP
-URL_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a server on this machine, past any proxy
+URL_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # for a server on this machine: no proxy
 MIN_ATTEMPT_S = 60.0  # an attempt needs more time than this
 
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Parse and run; the exit code."""
+    """Parse the arguments and run; return the exit code."""
     description = "Run a runtime's own compiler under one deadline, with retries by class of failure."
     epilog = "exit codes: 0 compiled, or nothing to do, or given up with --defer; 2 bad input; 3 failed"
     parser = argparse.ArgumentParser(prog="driver", description=description, epilog=epilog)
@@ -65,17 +65,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Compile once, or say why not; the exit code."""
+    """Compile, or log the reason for no artifact; return the exit code."""
     if options.skip_if and options.skip_if.exists():
         log_event("the artifact is there already", file=options.skip_if)
         return EXIT_DONE
     try:
         return _run_driver(options)
-    except OSError as error:  # of our own files: the program's failures are classed
+    except OSError as error:  # of our own files; failures of the program have their own classes
         kind, line = failure.UNKNOWN, f"{error.filename or options.outcome}: {error.strerror or error}"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             kind = failure.DISK_FULL
-            with contextlib.suppress(OSError):  # there may be room once what the attempt left half is gone
+            with contextlib.suppress(OSError):  # there may be room once the half output is gone
                 folders.clean_output(options.output, options.cache, keep_graphs=False)
                 return _give_up(options, outcome.create_outcome(options), kind, line)
         log_event(f"not compiled: {kind.name}", level="error", line=line, change=kind.change, exit_code=kind.code)
@@ -90,7 +90,7 @@ def _run_driver(options: argparse.Namespace) -> int:
         folders.finish_output(options.output)
         log_event("compiled already", outcome=options.outcome, where=current.where)
         return EXIT_DONE
-    if current.result == outcome.RESULT_SUCCESS:  # and the output is gone: the disk is a new one
+    if current.result == outcome.RESULT_SUCCESS:  # and the output is gone: the disk is new
         current = outcome.create_outcome(options)
     elif last_attempt and last_attempt.kind != STOP_REQUEST.name and not current.may_retry(options.attempts):
         return _give_up(options, current, failure.KINDS.get(last_attempt.kind, failure.UNKNOWN), last_attempt.line)
@@ -98,9 +98,9 @@ def _run_driver(options: argparse.Namespace) -> int:
 
 
 def _give_up(options: argparse.Namespace, current: CompileOutcome, kind: FailureKind, line: str) -> int:
-    """Note that nothing is tried any more and say it; the exit code.
+    """Record and log that no further attempt follows; return the exit code.
 
-    With `--defer` that is 0: the pod's next container reads the outcome, frees what the compile held and ends with
+    With `--defer` that is 0: the pod's next container reads the outcome, releases the compile's lease and ends with
     the failure's own code.
     """
     if not current.attempts or current.attempts[-1].kind != kind.name:
@@ -112,7 +112,7 @@ def _give_up(options: argparse.Namespace, current: CompileOutcome, kind: Failure
 
 
 class CompileDriver:
-    """One run: the options as given, and whether somebody asked it to end."""
+    """One run of the driver: its options, its outcome, and a stop signal if one arrived."""
 
     def __init__(self, options: argparse.Namespace, current: CompileOutcome) -> None:
         self.options, self.outcome = options, current
@@ -125,7 +125,7 @@ class CompileDriver:
         return float(self.options.deadline_s) - max(0.0, time.time() - self.outcome.began)
 
     def run(self) -> int:
-        """Try until it is compiled or another try would be in vain; the exit code."""
+        """Try until an attempt succeeds or a further one cannot help; return the exit code."""
         options = self.options
         for signal_number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signal_number, self._on_stop_signal)
@@ -147,7 +147,7 @@ class CompileDriver:
             log_event("trying again", level="warning", failure=kind.name, line=line, left_s=round(self.remaining_s))
 
     def _run_attempt(self) -> tuple[FailureKind | None, str]:
-        """Run the program once from a clean start; the class of its failure, None for none."""
+        """Run the program once from a clean start; return the class of its failure (None for none) and a line."""
         options, attempts = self.options, self.outcome.attempts
         keep_graphs = bool(options.until_healthy and attempts)
         folders.clean_output(options.output, options.cache, keep_graphs=keep_graphs)
@@ -177,7 +177,7 @@ class CompileDriver:
         return self._record_attempt(kind, line, status, time.monotonic() - start_s)
 
     def _wait_for_end(self, group: program.ProgramGroup) -> tuple[FailureKind | None, str]:
-        """Wait for the end of an attempt: (None, "") if it went well, (None, why) where its log must tell the class."""
+        """Wait for the end of an attempt: (None, "") if it went well, (None, why) if its log must show the class."""
         options = self.options
         while True:
             status = group.status()
@@ -200,7 +200,7 @@ class CompileDriver:
             group.wait(program.POLL_INTERVAL_S)
 
     def _end_server(self, group: program.ProgramGroup) -> tuple[FailureKind | None, str]:
-        """End a healthy server in its own order, so that it writes its caches."""
+        """Stop a healthy server with SIGTERM to its main process, so that it writes its caches."""
         grace_s, output = self.options.grace_s, self.options.output
         log_event("healthy", url=self.options.until_healthy, grace_s=grace_s)
         if not group.terminate(grace_s, whole_group=False):
@@ -218,7 +218,7 @@ class CompileDriver:
         try:
             with URL_OPENER.open(url, timeout=HEALTH_TIMEOUT_S) as answer:
                 return int(answer.status) == HEALTHY_STATUS
-        except (OSError, ValueError, http.client.HTTPException):  # a URLError is an OSError; what is no HTTP is not
+        except (OSError, ValueError, http.client.HTTPException):  # a URLError is an OSError; a non-HTTP answer is not
             return False
 
     def _log_heartbeat(self) -> None:

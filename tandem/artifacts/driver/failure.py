@@ -1,6 +1,6 @@
-"""How a compile fails: the classes, the signs by which a log shows them, and who may try again.
+"""Failures of a compile: the classes, the signs that show them in a log, and the number of tries of each.
 
-Invariant: a class that would only come again has one try; every sign names who says so.
+Invariant: a class of failure that would repeat has one try; every sign names its source.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 BAD_INPUT, EXTERNAL_FAILURE = 2, 3  # exit codes
-MIN_FREE_BYTES = 256 * 1024**2  # bytes: a compiler that fails with less on its disk failed of it
+MIN_FREE_BYTES = 256 * 1024**2  # bytes: with less on the disk, that is the cause of a failure
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class FailureKind:
 
     Args:
         name: as in outcome.json.
-        change: what an operator does.
-        tries: most attempts that end so; 0 for as many as `--attempts`.
+        change: advice for the operator.
+        tries: most attempts with this failure; 0 for as many as `--attempts`.
         code: exit code of this program.
     """
 
@@ -57,8 +57,8 @@ _FOREVER = (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERR
 KINDS = {kind.name: kind for kind in (*_FOREVER, TRANSIENT, UNKNOWN, STOP_REQUEST)}
 
 # Class and regular expression, searched in each line of a program that failed; read at their sources on 2026-11-21.
-# The first class that has a sign decides, whatever came first in the log: a compiler that is out of memory also calls
-# itself broken, and every cause may end in the same status 70.
+# The first entry with a match decides, not the first line in the log: a compiler that is out of memory also reports an
+# internal error, and every cause may end in the same status 70.
 SIGNS = (
     # Python's argparse, which both programs use
     (BAD_ARGUMENTS, r"^\S.*: error: (unrecognized arguments|the following arguments are required|argument )"),
@@ -68,7 +68,7 @@ SIGNS = (
     (BAD_ARGUMENTS, r"^(\S*\.)?ValidationError: \d+ validation error"),
     # errno(3): ENOSPC, EDQUOT
     (DISK_FULL, r"No space left on device|Disk quota exceeded"),
-    # neuronx-cc's own message for a part of it that SIGKILL ended
+    # neuronx-cc's message for a part that SIGKILL ended
     (OUT_OF_MEMORY, r"\[F137\]"),
     # aws-neuron/aws-neuron-sdk issues 706 and 431
     (OUT_OF_MEMORY, r"neuronx-cc (failed|compilation failed) with -9\b|Compile command returned: -9\b"),
@@ -101,8 +101,8 @@ def classify_failure(
     """Return the class of a failure and the line that shows it.
 
     Args:
-        sign_lines: index in SIGNS -> the first line that has it.
-        last_line: the last line; empty where nothing was said.
+        sign_lines: index in SIGNS -> first line with that sign.
+        last_line: the last line; empty for no output.
         status: the program's, negative for a signal.
         oom_kills: processes of this container that the kernel killed for memory during the attempt.
         free_bytes: bytes left on the output's disk.

@@ -1,7 +1,7 @@
-"""The folders of a compile: what lies in them, cleaned before an attempt, opened to others after the last.
+"""The folders of a compile: listed, cleaned before an attempt, opened to other users after the last.
 
-Invariants: no attempt meets what a failed one left half; an entry of a compiler's cache is finished only with the file
-that its own library writes last, and with what that file promises.
+Invariants: no attempt finds half files of a failed one; an entry of a compiler's cache is finished only if it has the
+file that its library writes last, and the files that this last file promises.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class CacheGraph:
     """One entry of a compiler's cache.
 
     Args:
-        folder: where it lies.
+        folder: of the entry.
         state: finished, failed or half.
-        reason: what is missing, for a person.
+        reason: missing file or other cause, for a person.
     """
 
     folder: Path
@@ -30,13 +30,13 @@ class CacheGraph:
 
 
 def walk_files(folder: Path) -> Iterator[Path]:
-    """Yield every file below `folder`, without a word about what is gone the moment after."""
+    """Yield every file below `folder`; a yielded file may be gone a moment later."""
     for parent, _, names in os.walk(folder):
         yield from (Path(parent) / name for name in names)
 
 
 def read_file_size(path: Path) -> int:
-    """Return a file's bytes; 0 where there is none."""
+    """Return a file's size in bytes; 0 if there is none."""
     try:
         return path.stat().st_size
     except OSError:
@@ -51,8 +51,8 @@ def measure_folder(folder: Path) -> int:
 def find_graphs(folder: Path) -> Iterator[CacheGraph]:
     """Yield every entry of the compiler caches below `folder`.
 
-    Two layouts: `MODULE_*` with model.done and model.neff, or model.log where it failed (libneuronxla's cache, whose
-    file names stand in the logs of huggingface/optimum-neuron issue 698 and aws-neuron-sdk issue 1023); and
+    Two layouts: `MODULE_*` with model.done and model.neff, or model.log if it failed (libneuronxla's cache; its file
+    names are in the logs of huggingface/optimum-neuron issue 698 and aws-neuron-sdk issue 1023); and
     `compile_cache/<md5>` with graph_<md5>.neff and .compilation_complete, which is written last (the native plugin's:
     aws-neuron-sdk compilation_cache.md and issue 1368).
     """
@@ -61,12 +61,12 @@ def find_graphs(folder: Path) -> Iterator[CacheGraph]:
         for name in sorted(names):
             if name.startswith("MODULE_") or is_native:
                 read_graph = _read_xla_graph_state if name.startswith("MODULE_") else _read_native_graph_state
-                names.remove(name)  # nothing below an entry is another
+                names.remove(name)  # there is no entry below an entry
                 yield read_graph(Path(parent) / name)
 
 
 def count_finished(folder: Path) -> int:
-    """Return how many graphs below `folder` are finished."""
+    """Return the number of finished graphs below `folder`."""
     return sum(graph.state == "finished" for graph in find_graphs(folder))
 
 
@@ -81,7 +81,7 @@ def _read_xla_graph_state(folder: Path) -> CacheGraph:
 def _read_native_graph_state(folder: Path) -> CacheGraph:
     try:
         mark = (folder / ".compilation_complete").read_text(errors="replace")
-    except OSError:  # none yet, or a compiler that is at work has just removed it
+    except OSError:  # none yet, or a running compiler has just removed it
         return CacheGraph(folder, "half", "no .compilation_complete")
     sizes = {read_file_size(path) for path in folder.glob("graph*.neff")}  # after the mark, which is written last
     if not any(sizes):
@@ -93,11 +93,11 @@ def _read_native_graph_state(folder: Path) -> CacheGraph:
 
 
 def clean_output(output: Path, cache: Path, *, keep_graphs: bool) -> None:
-    """Remove what an earlier attempt left and this one must not meet.
+    """Remove files of an earlier attempt that would disturb this one.
 
-    A program's output is emptied. A server's output is its own cache: graphs that are finished are kept for a second
-    attempt of the same request, all others go. Failed graphs go from every cache, or the compiler would repeat its
-    verdict unasked; so do locks, for which a new compiler would wait for ever (nobody else compiles in this pod).
+    A program's output is emptied. A server's output is its own cache: `keep_graphs` keeps its finished graphs for a
+    second attempt of the same request. Unfinished graphs are removed from output and cache, or the compiler would
+    repeat an old failure; so are locks, for which a new compiler would wait for ever (nobody else compiles here).
     """
     if not keep_graphs:
         for path in output.glob("*") if output.is_dir() else ():
@@ -111,10 +111,10 @@ def clean_output(output: Path, cache: Path, *, keep_graphs: bool) -> None:
 
 
 def finish_output(folder: Path) -> None:
-    """Make the output one that another user's program can store.
+    """Make the output readable for another user's program, which stores it.
 
-    Libraries write temporary files that only their owner may read, and rename them; locks are those of a program
-    that has ended. May be done twice.
+    Libraries write temporary files that only their owner may read, and rename them. Locks are removed: their program
+    has ended. This may be done twice.
     """
     _remove_locks(folder)
     for parent, _, names in os.walk(folder):

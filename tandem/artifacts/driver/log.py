@@ -1,4 +1,4 @@
-"""Log lines as all programs of the artifacts write them: one JSON object a line."""
+"""Log lines of all programs of this package: one JSON object a line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def log_event(event: str, *, level: str = "info", **details: Any) -> None:
-    """Write one line."""
+    """Write one log line to standard output."""
     timestamp = datetime.now(tz=timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 - one spelling for all versions
     sys.stdout.write(json.dumps({"at": timestamp, "level": level, "event": event, **details}, default=str) + "\n")
     sys.stdout.flush()

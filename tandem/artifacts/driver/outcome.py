@@ -1,6 +1,6 @@
-"""outcome.json: what was asked, every attempt, how it ended; it outlives this program and its container.
+"""outcome.json: the request, every attempt and the result; it outlives this program and its container.
 
-Invariant: the file is whole or not there; only the same request is ever gone on with.
+Invariant: the file is whole or absent; only the same request is continued.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, STOP_REQUEST, UNKNOWN
 
 SCHEMA_VERSION = 1
-# failed: of this attempt, another may follow; given up: no other follows
+# failed: another attempt may follow; given up: none follows
 RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE, RESULT_GIVEN_UP = "running", "compiled", "failed", "given up"
-# variables of the pod and of its neighbours, which no program here reads; a restart may see others
+# variables of the pod and of its neighbours, which no program here reads; a restart may have other values
 _IGNORED_VARIABLES = re.compile(
     r"^(HOSTNAME|PWD|OLDPWD|SHLVL|_|KUBERNETES_.*|.*_SERVICE_(HOST|PORT)(_.*)?|.*_PORT(_\d+_(TCP|UDP)(_\w+)?)?)$"
 )
@@ -31,7 +31,7 @@ _IGNORED_VARIABLES = re.compile(
 class CompileAttempt:
     """One run of the program.
 
-    `kind` names its class; `exit` is its status, negative for a signal, None where nobody saw it.
+    `kind` is the name of its class; `exit` is its status, negative for a signal, None if unknown.
     """
 
     kind: str
@@ -42,11 +42,11 @@ class CompileAttempt:
 
 @dataclass
 class CompileOutcome:
-    """What outcome.json holds: it is written before an attempt begins and after it ends."""
+    """Content of outcome.json; the file is written before an attempt begins and after it ends."""
 
     request: str
     result: str = RESULT_RUNNING
-    began: float = field(default_factory=time.time)  # of the first attempt: the deadline counts from here
+    began: float = field(default_factory=time.time)  # the deadline of all attempts counts from here
     boot: str = ""
     attempts: list[CompileAttempt] = field(default_factory=list)
     where: str = "device"
@@ -54,7 +54,7 @@ class CompileOutcome:
 
     @property
     def failure(self) -> dict[str, Any] | None:
-        """What is said of a compile that was given up, by whoever says it: a log line's fields, and the exit code."""
+        """Report of a compile that was given up: a log line's fields, with the exit code; None for any other."""
         if self.result != RESULT_GIVEN_UP or not self.attempts:
             return None
         kind, line = KINDS.get(self.attempts[-1].kind, UNKNOWN), self.attempts[-1].line
@@ -62,7 +62,7 @@ class CompileOutcome:
         return {**words, "change": kind.change, "exit_code": kind.code}
 
     def may_retry(self, max_attempts: int) -> bool:
-        """Whether what failed so often and so may be tried once more; `max_attempts` attempts in all."""
+        """Return whether the attempts so far allow one more; `max_attempts` attempts in all."""
         names = [attempt.kind for attempt in self.attempts if attempt.kind != STOP_REQUEST.name]
         if not names or len(names) >= max_attempts:
             return not names
@@ -83,7 +83,7 @@ class CompileOutcome:
 
 
 def read_outcome(path: Path) -> CompileOutcome | None:
-    """Return what an earlier run wrote; None where there is nothing that can be read."""
+    """Return the outcome of an earlier run; None if there is no readable one."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         attempts = [CompileAttempt(**attempt) for attempt in document.pop("attempts")]
@@ -94,13 +94,13 @@ def read_outcome(path: Path) -> CompileOutcome | None:
 
 
 def hash_request(argv: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Return one digest of what the program is asked: its arguments and the variables it may read."""
+    """Return one digest of a request: the program's arguments and the variables it may read."""
     variables = {name: value for name, value in environment.items() if not _IGNORED_VARIABLES.match(name)}
     return hashlib.sha256(json.dumps([list(argv), variables], sort_keys=True).encode()).hexdigest()
 
 
 def read_boot_id() -> str:
-    """Return the name of this start of the machine; empty where nobody says."""
+    """Return the id of this boot of the machine; empty if unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -108,11 +108,11 @@ def read_boot_id() -> str:
 
 
 def resume_outcome(options: argparse.Namespace) -> CompileOutcome:
-    """Return the outcome to go on with: an earlier one of the same request, or a new one.
+    """Return the outcome to continue: an earlier one of the same request, or a new one.
 
-    An attempt that was begun and never ended, on a machine that did not restart, was killed together with this
-    program: nothing but SIGKILL ends it unseen, and that is what the kernel sends to all of a container that is out
-    of memory.
+    If an attempt began and has no end, and the machine did not restart, the attempt was killed together with this
+    program: only SIGKILL ends it without a record, and the kernel sends SIGKILL to a whole container that is out of
+    memory.
     """
     outcome = read_outcome(options.outcome)
     if outcome is None or outcome.request != hash_request(options.program, os.environ):
@@ -127,7 +127,7 @@ def resume_outcome(options: argparse.Namespace) -> CompileOutcome:
 
 
 def create_outcome(options: argparse.Namespace) -> CompileOutcome:
-    """Return the outcome of a request that nobody has begun."""
+    """Return the outcome of a new request."""
     device_kind = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
     unproven = list(options.unproven)
     if device_kind == "cpu":

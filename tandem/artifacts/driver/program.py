@@ -1,6 +1,6 @@
-"""The program as processes: its own group, all that it starts, what it prints, and how the kernel ends it.
+"""The program as processes: its group, its descendants, its output, and kills by the kernel.
 
-Invariant: after `kill_all` nothing of it runs any more.
+Invariant: after `kill_all` no process of the program runs.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pathlib import Path
 
 from tandem.artifacts.driver.failure import SIGN_PATTERNS
 
-LINGER_TIMEOUT_S = 10.0  # for what the program left behind
+LINGER_TIMEOUT_S = 10.0  # for processes that the program left
 POLL_INTERVAL_S = 0.2
 LINE_BYTES = 4096
 
 
 class ProgramGroup:
-    """The program in its own process group, and all that it starts; its last line and the signs of failure are kept."""
+    """The program in its own process group, with its descendants, its last line and the signs of failure."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.last_line = ""
-        self.sign_lines: dict[int, str] = {}  # index in SIGNS -> the first line that has it
+        self.sign_lines: dict[int, str] = {}  # index in SIGNS -> first line with that sign
         self._process = subprocess.Popen(  # noqa: S603 - the rendered command is the purpose
             list(argv),
             stdin=subprocess.DEVNULL,
@@ -52,21 +52,21 @@ class ProgramGroup:
                         self.sign_lines.setdefault(index, line)
 
     def status(self) -> int | None:
-        """Return the exit status; None while it runs."""
+        """Return the exit status; None while the program runs."""
         return self._process.poll()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the end, so long at most; whether it came."""
+        """Wait at most so many seconds for the end; return whether the program ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout_s)
         return self.status() is not None
 
     def terminate(self, grace_s: float, *, whole_group: bool) -> bool:
-        """Send SIGTERM and wait; whether it ended.
+        """Send SIGTERM and wait; return whether the program ended.
 
         Args:
             grace_s: seconds to wait.
-            whole_group: to the whole group; else to the program, which ends its own workers in order.
+            whole_group: whether to signal the whole group; else only the program, which ends its workers in order.
         """
         if whole_group:
             self._send_signal(signal.SIGTERM)
@@ -75,7 +75,7 @@ class ProgramGroup:
         return self.wait(grace_s)
 
     def kill_all(self) -> None:
-        """Kill whatever is left, and read the last lines."""
+        """Kill all remaining processes, and read the last lines."""
         deadline_s = time.monotonic() + (LINGER_TIMEOUT_S if self.status() is not None else 0)
         while time.monotonic() < deadline_s and self._send_signal(0):
             time.sleep(POLL_INTERVAL_S)
@@ -87,7 +87,7 @@ class ProgramGroup:
         self._reader.join(LINGER_TIMEOUT_S)
 
     def _send_signal(self, signal_number: int) -> bool:
-        """Send a signal to the group; whether anything of it is there."""
+        """Send a signal to the group; return whether the group has a process."""
         try:
             os.killpg(self._process.pid, signal_number)
         except (ProcessLookupError, PermissionError) as error:
@@ -110,7 +110,7 @@ def _list_descendants(ancestor: int) -> list[int]:
 
 
 def count_oom_kills(events_path: Path) -> int:
-    """Return how often the kernel killed in this container's control group; 0 where nobody counts."""
+    """Return the number of the kernel's memory kills in this container's control group; 0 without a counter."""
     try:
         match = re.search(r"^oom_kill (\d+)$", events_path.read_text(), re.MULTILINE)
     except OSError:
@@ -119,6 +119,6 @@ def count_oom_kills(events_path: Path) -> int:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of what the program leaves behind, as process 1 of a container is anyway (Linux)."""
+    """Become the parent of the program's orphans, as process 1 of a container is anyway (Linux)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER

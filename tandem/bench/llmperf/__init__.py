@@ -1,5 +1,5 @@
-"""The generator of the post, llmperf: brought, run as it is, and its results read.
+"""llmperf, the load generator of the post: its source, its calls and its results.
 
-Invariant: no line of llmperf stands here; what is run is its published commit, unchanged, and what it does not say of
-a request stays unknown. The package of that name in the Python index is another project and is never installed.
+Invariant: this package has no line of llmperf; it runs the published commit unchanged, and facts of a request that
+llmperf does not report stay unknown. The package of that name in the Python index is another project; never install it.
 """

@@ -1,8 +1,8 @@
-"""`python -m tandem.bench.llmperf`: parse, call, say.
+"""`python -m tandem.bench.llmperf`: the command line of the llmperf calls.
 
-Invariant: no traceback for a foreseeable fault; what was measured is kept however it ends. Exit codes: 0 every call
-left its results; 1 some did not, and every server has some; 2 bad input; 3 a server has none, or an external service
-failed.
+Invariant: no traceback for a foreseeable fault; results are kept in every case. Exit codes: 0 every call succeeded
+without a failed request; 1 some did not, and every server has results; 2 bad input; 3 a server has no successful
+request, or an external service failed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from tandem.bench.manifest import ManifestArm
 from tandem.errors import INTERRUPT_EXIT_CODE, ExternalError, InputError, TandemError
 
 PARTIAL_EXIT_CODE = 1
-OUTCOME_FILE = "outcome.json"  # what a container that keeps the files ends with
+OUTCOME_FILE = "outcome.json"  # result of a container that keeps the files
 LOAD_FIELDS = {field.name for field in fields(LlmperfLoad)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the calls; the exit code."""
+    """Run the calls and return the exit code."""
     options = _build_parser().parse_args(argv)
     try:
-        # absolute: the tool runs in a folder of its own; a link is kept, since a venv's Python is one
+        # absolute, because the tool runs in another folder; links are not resolved, because a venv's Python is a link
         paths = {name: getattr(options, name).absolute() for name in ("source", "python", "home")}
         session = LlmperfSession(
             arms=[_parse_arm(text, options.model, is_first=not index) for index, text in enumerate(options.server)],
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def compute_exit_code(calls: Sequence[LlmperfCall]) -> int:
-    """Return the exit code that the calls deserve."""
+    """Return the exit code for the outcomes of the calls."""
     success_counts = Counter[str]()
     for call in calls:
         success_counts[call.arm] += call.counted - call.errors
@@ -69,7 +69,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tandem.bench.llmperf",
         description="run llmperf against several servers at the same moment and keep what it writes",
-        epilog="exit codes: 0 all calls left results; 1 some did not; 2 bad input; 3 a server has none, or it failed",
+        epilog="exit codes: 0 no failed request; 1 some failed; 2 bad input; 3 a server answered none, or a tool failed",
     )
     add, variables, load = parser.add_argument, os.environ, LlmperfLoad
     add("--server", action="append", required=True, metavar="NAME=URL", help="one arm; the first is the baseline")

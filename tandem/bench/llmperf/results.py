@@ -1,13 +1,13 @@
-"""What the tool wrote, read; and its requests as records.
+"""The tool's result files, and its requests as records.
 
-Invariant: a record holds what the tool said of a request and nothing that it did not say. It keeps neither ids nor
-times of day, neither text nor the server's usage; of a request's chunks it keeps two moments, the first text and the
-end of the stream, so a record of it has these two chunks. Its counts of tokens are made with Llama's tokenizer,
-whatever was served: they are no completion_tokens and stay in the raw file.
+Invariant: a record has only facts that the tool reports. The tool keeps no ids, times of day, text or server's usage;
+of a request's chunks it keeps two times, the first text and the end of the stream, so a record has these two chunks.
+The tool counts tokens with Llama's tokenizer, whatever the served model: these counts are no completion_tokens and stay
+in the raw file.
 
-`start_s` is when the call of the tool was begun, the earliest that any of its requests can have started: a record
-must have a start, and no figure but the throughput of a whole arm is counted from it, which llmperf's records, without
-tokens, do not have. `end_s` is the tool's own end-to-end latency, [DONE] included.
+`start_s` is the start of the tool's call, the earliest possible start of its requests: a record must have a start, and
+only the throughput of a whole arm depends on it; llmperf's records, without tokens, have no throughput. `end_s` is the
+tool's own end-to-end latency, including [DONE].
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from tandem.errors import InputError
 
 GENERATOR: Final = "llmperf"
 SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
-LOWEST_STATUS = 100  # of HTTP; below it, -1, the tool knew no reason
+LOWEST_STATUS = 100  # of HTTP; the tool writes -1 for an unknown reason
 
 
 class LlmperfRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request, as the tool tells it; a figure that is missing, or no number, is None.
+    """One request in the tool's results; a missing or non-numeric figure is None.
 
     Args:
-        inter_token_latency_s: what the tool calls so: the time to its last text, divided by all data events.
+        inter_token_latency_s: by the tool's definition: the time to its last text, divided by all data events.
         number_output_tokens, number_input_tokens: by Llama's tokenizer.
     """
 
@@ -59,20 +59,20 @@ class LlmperfResults(NamedTuple):
 
     @property
     def errors(self) -> int:
-        """How many rows are errors."""
+        """Number of rows with an error."""
         return sum(row.error_code is not None for row in self.rows)
 
 
 def read_results(folder: Path) -> LlmperfResults | None:
-    """Read the results of one call; None where the tool left none, as it does when it crashes.
+    """Return the results of one call; None if the tool left none, e.g. after a crash.
 
     Raises:
-        InputError: a file is not what the tool writes.
+        InputError: a file is no result of the tool.
     """
     contents: list[Any] = []
     for pattern, kind in ((ROWS_PATTERN, list[LlmperfRequest]), (SUMMARY_PATTERN, LlmperfTotals)):
         for path in sorted(folder.glob(pattern))[:1]:
-            try:  # by json, because Python wrote NaN into it; not strict, because it writes numpy's numbers as text
+            try:  # json, because the tool writes NaN; not strict, because the tool writes numpy's numbers as text
                 content = json.loads(path.read_bytes(), parse_constant=lambda _: None)
                 contents.append(msgspec.convert(content, kind, strict=False))
             except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
@@ -87,17 +87,17 @@ def build_records(
     """Return the requests of one call as records.
 
     Args:
-        results: what the call left.
-        load: what it was told.
+        results: of the call.
+        load: of the call.
         arm: name of the server.
-        call: number of the call, from 0; it stands as the round.
-        began_s: when it was begun, on the monotonic clock.
+        call: number of the call, from 0; the record's round.
+        began_s: start of the call in seconds on the monotonic clock.
     """
     records = []
     for number, row in enumerate(results.rows):
         end_s, error = row.end_to_end_latency_s or 0.0, dict[str, Any]()
-        chunks = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []  # 0 stands for what did not happen
-        if row.error_code is not None:  # -1: whatever went wrong after or instead of an answer
+        chunks = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []  # the tool writes 0 if none came
+        if row.error_code is not None:  # -1: any other fault, after or instead of an answer
             code = int(row.error_code)
             status = code if code >= LOWEST_STATUS else None
             detail = str(row.error_msg or "") or f"llmperf's error code {code}, without a word"

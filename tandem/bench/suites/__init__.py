@@ -1,4 +1,4 @@
-"""Suites: the prompts that a measurement asks, and the check of what comes back.
+"""Suites: the prompts of a measurement, and the content check of their answers.
 
-Invariant: prompts are data files; what is asked is hashed; an answer is judged by one of six words.
+Invariant: prompts are data files; a hash identifies the prompts; the content check gives each answer one of six words.
 """

@@ -1,7 +1,6 @@
-"""`python -m tandem.bench.suites real`: show what a suite asks, without asking it.
+"""`python -m tandem.bench.suites real`: show a suite's prompts, without sending them.
 
-Invariant: prints what `load_suite` returns and nothing else; a suite that cannot be used ends with code 2 and its
-faults.
+Invariant: the program prints only the result of `load_suite`; an invalid suite ends with code 2 and its faults.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from pathlib import Path
 from tandem.bench.suites.suite import load_suite
 from tandem.errors import TandemError
 
-MAX_CHARACTERS = 60  # characters of a prompt that are shown
+MAX_CHARACTERS = 60  # shown characters of a prompt
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print a suite's prompts in order, then what holds for all of them; return the exit code."""
+    """Print a suite's prompts in order, then its counts, hash and notes; return the exit code."""
     description = "Show a suite's prompts: id, class, characters, first words."
     parser = argparse.ArgumentParser(prog="python -m tandem.bench.suites", description=description)
     parser.add_argument("suite", help="post, real, or a file FILE.jsonl")
@@ -41,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as `head` does
+    except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
 

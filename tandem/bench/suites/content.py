@@ -1,15 +1,14 @@
-"""The content check: does an answer hold what a prompt of its class asks for, or what a broken server sends?
+"""The content check: it finds answers that are no content, e.g. those of a broken server.
 
-Invariant: one of six words for every answer, from its text, its finish reason and the prompt's hints alone, so that
-the same record always gets the same word. Linear in the text and under a millisecond for 600 tokens: it runs after
-every request, while other streams are being timed.
+Invariant: every answer gets one of six words, only from its text, its reasoning, its finish reason and its prompt, so
+the same record always gets the same word. The check is linear in the text and takes under a millisecond for 600 tokens:
+it runs after every request, during the timing of other streams.
 
-A speed means nothing when the text is none: acceptance is highest in a loop and lowest in gibberish. The check knows
-what breaks in practice, not what is true or well written; docs/suites.md states its limits. The thresholds are
-Tandem's own; the tests hold each against texts on both of its sides.
+A speed without real text means nothing: acceptance is highest in a loop and lowest in gibberish. The check finds faults
+that occur in practice, not false or bad text; docs/suites.md states its limits. The thresholds are Tandem's own; tests
+check each threshold with texts on both sides.
 
-Of a refusal only the answer's own beginning counts: one that is quoted, told of later, or that the prompt asked for,
-is content.
+A refusal counts only at the beginning of an answer: a quoted, later or requested refusal is content.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from tandem.bench.suites import garbage, loops
 from tandem.bench.suites.prompt import Prompt
 
 ContentWord = Literal["ok", "empty", "truncated", "refusal", "loop", "garbage"]
-"""What an answer is.
+"""Word of the content check for an answer.
 
-ok: content. empty: nothing but white space. truncated: ended by max_tokens, or inside a JSON value, before the answer
-was whole. refusal: a short answer that begins by declining. loop: ends in the same words over and over, where
-repetition was not asked for. garbage: no text that anybody would write (broken characters, symbols, scripts mixed
-inside words); or asked for JSON, and no JSON.
+ok: content. empty: only white space. truncated: max_tokens ended the answer, or a JSON value is incomplete. refusal: a
+short answer that begins by declining. loop: the answer ends in repeated words, and the prompt requests no repetition.
+garbage: no real text (broken characters, symbols, scripts mixed inside words), or no JSON although the prompt requests
+JSON.
 """
 
-MAX_REFUSAL_CHARACTERS = 700  # what goes on for longer has answered after all
+MAX_REFUSAL_CHARACTERS = 700  # a longer answer is no refusal
 BEGINNING_CHARACTERS = 240
 _TASKS = (
     r"(?:help(?!\s+\w+ing\b)|assist|comply|provide|fulfil|fulfill|answer|continue|create|generate|produce|write|"
@@ -40,7 +39,7 @@ _CANNOT = (
     r"(?:can\s?not|can['\u2019]t|could not|am (?:not able|unable) to|['\u2019]m (?:not able|unable) to|won['\u2019]t|"
     r"will not|(?:must |have to )?decline to)"
 )
-# the languages in which the suites' models refuse most; a sorry alone is none, it needs the declined task
+# the most frequent languages of the suites' models for a refusal; a "sorry" needs a declined task to be a refusal
 REFUSALS = re.compile(
     r"(?:(?:(?:i['\u2019]m|i am)\s+(?:(?:very|really|so)\s+)?(?:sorry|afraid)|sorry|(?:my )?apologies|i apologi[sz]e|"
     r"unfortunately|as an? (?:\w+ )?(?:ai|language model)|i (?:understand|appreciate))[^.!?\"\u201c]{0,60}?\b)?"
@@ -56,14 +55,14 @@ REFUSAL_TOPICS = re.compile(r"apolog|declin|refus|sorry|turn(?:s|ed|ing)? down",
 
 
 def check_content(prompt: Prompt, text: str, finish_reason: str | None, *, reasoning: str | None = None) -> ContentWord:
-    """Return the word for one answer; the first that holds of garbage, loop, refusal, truncated.
+    """Return the first true word of empty, garbage, loop, refusal, truncated; else ok or the JSON check's word.
 
     Args:
-        prompt: what was asked; its `check` says what is right here and wrong elsewhere.
-        text: the answer as the stream gave it.
-        finish_reason: as the server gave it; "length" means that max_tokens ended the answer.
-        reasoning: what the server sent apart as thinking. It is not judged, but where it took all the tokens the
-            answer is truncated and not empty.
+        prompt: of the answer; its `check` names the exceptions for this prompt.
+        text: the streamed answer.
+        finish_reason: of the server; "length" means that max_tokens ended the answer.
+        reasoning: the server's separate reasoning text. It is not checked, but if it used all tokens, the answer is
+            truncated and not empty.
     """
     answer, thought, is_cut = text, reasoning, finish_reason == "length"
     if text.lstrip().startswith("<think>"):  # of a server without a reasoning parser
@@ -92,14 +91,14 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # NaN and Infinity
 
 
 def _check_json(answer: str) -> ContentWord:
-    """Return ok when a JSON object or array stands in the answer, bare, fenced or between words."""
+    """Return ok if the answer has a JSON object or array, bare, fenced or between words, else truncated or garbage."""
     text = answer.rstrip().removesuffix("```").rstrip()
     for start in sorted(place for place in (text.find("{"), text.find("[")) if place >= 0):
         try:
             _DECODER.raw_decode(text, start)
         except json.JSONDecodeError as error:
             if error.pos >= len(text) or error.msg.startswith("Unterminated"):
-                return "truncated"  # a value that only lacks its end is the answer; a bracket in a sentence is none
+                return "truncated"  # a value without its end is the answer; a bracket in a sentence is not
         except (ValueError, RecursionError):
             continue
         else:

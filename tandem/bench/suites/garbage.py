@@ -1,6 +1,6 @@
-"""Text that nobody would write: what comes out of a broken draft, a wrong tokenizer or a bad artifact.
+"""Garbage: text of a broken draft, a wrong tokenizer or a bad artifact.
 
-Invariant: no dictionary and no language is assumed; text of every script passes, also several in one answer.
+Invariant: the check assumes no dictionary and no language; text of every script passes, also several in one answer.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import string
 from functools import cache
 from itertools import permutations
 
-# Characters that no answer holds: what undecodable bytes become, controls, private use.
+# Characters that no valid answer has: replacements of undecodable bytes, controls, private use.
 BROKEN_CHARACTERS = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufdd0-\ufdef]")
-# one or two stand at the end of an answer that was cut inside a character
+# an answer that was cut inside a character ends with one or two
 MIN_BROKEN_CHARACTERS, BROKEN_SHARE = 3, 1 / 200
 
-# How byte-level tokenizers spell a space and a line break: seen when tokens are shown and not decoded.
+# Signs of byte-level tokenizers for a space and a line break: visible if tokens are not decoded.
 TOKEN_MARKS = re.compile("[\u0120\u010a]")
 MIN_TOKEN_MARKS, TOKEN_MARKS_SHARE = 5, 1 / 33
 
-MIN_VISIBLE_CHARACTERS = 40  # visible characters before their kinds are judged
-WORDLIKE_SHARE, MACHINE_WORDLIKE_SHARE = 0.30, 0.10  # letters and digits among them; a Markdown table has half
+MIN_VISIBLE_CHARACTERS = 40  # fewest visible characters for a check of their kinds
+WORDLIKE_SHARE, MACHINE_WORDLIKE_SHARE = 0.30, 0.10  # least share of letters and digits; a Markdown table has half
 
-# Alphabets that no word mixes, each with the letter that stands for it in a text's outline.
+# Alphabets that no word mixes, each with its letter in a text's outline.
 ALPHABETS = {
     "L": "A-Za-z\u00c0-\u024f",
     "E": "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af",  # East Asian
@@ -32,9 +32,9 @@ ALPHABETS = {
     "R": "\u0600-\u06ff",  # Arabic
     "I": "\u0900-\u0dff",  # of India
     "T": "\u0e00-\u0eff",  # Thai and Lao
-}  # Greek is left out: it stands next to Latin in every formula
-MIN_MIXED_PLACES, MAX_CHARACTERS_PER_MIXED_PLACE = 3, 400  # places, and characters for each at most
-EAST_ASIAN_SHARE = 0.15  # of the letters: from there on Latin words stand unspaced inside East Asian text
+}  # without Greek, because formulas mix it with Latin
+MIN_MIXED_PLACES, MAX_CHARACTERS_PER_MIXED_PLACE = 3, 400  # fewest places, and most characters for each
+EAST_ASIAN_SHARE = 0.15  # of the letters: from this share on, East Asian text has Latin words without spaces
 
 NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$\$.*?\$\$|https?://\S+", re.DOTALL)
 GLUED_PATTERNS = (
@@ -42,10 +42,10 @@ GLUED_PATTERNS = (
     re.compile(r"[A-Z](?<=[a-z].)", re.DOTALL),
 )
 MAX_WORD_LETTERS = 40  # Latin letters; German compounds stay below
-MIN_WORDS = 8  # words, before they are judged
-GLUED_SHARE, ENDLESS_SHARE = 0.75, 0.20  # glued places and endless words for each; identifiers are glued too
-MIN_PLAIN_LETTERS, MIN_PLAIN_WORDS = 4, 10  # small letters a word at least, and such words
-UNSPEAKABLE_SHARE = 0.25  # of them that nobody could say
+MIN_WORDS = 8  # fewest words for a check
+GLUED_SHARE, ENDLESS_SHARE = 0.75, 0.20  # glued places and endless words per word; identifiers are glued too
+MIN_PLAIN_LETTERS, MIN_PLAIN_WORDS = 4, 10  # fewest small letters of a plain word, and fewest plain words
+UNSPEAKABLE_SHARE = 0.25  # share of unspeakable plain words
 UNSPEAKABLE = re.compile(r" [b-df-hj-np-tv-xz]+(?= )|[b-df-hj-np-tv-xz]{6}")
 
 _LETTERS = {letter: re.compile(f"[{characters}]") for letter, characters in ALPHABETS.items()}
@@ -54,11 +54,11 @@ _WORDLIKE = re.compile(r"[^\W_]+")
 
 
 def is_garbage(answer: str, *, allows_symbols: bool) -> bool:
-    """Return whether the answer is no text.
+    """Return whether the answer is no real text.
 
     Args:
-        answer: what the model said, thinking left out.
-        allows_symbols: for code, JSON and configuration files, whose words are not prose.
+        answer: without the model's reasoning.
+        allows_symbols: true for code, JSON and configuration files, whose words are not prose.
     """
     letters, visible = "".join(set(answer)), "".join(answer.split())
     broken_count = len(BROKEN_CHARACTERS.findall(answer)) if BROKEN_CHARACTERS.search(letters) else 0
@@ -80,9 +80,9 @@ def is_garbage(answer: str, *, allows_symbols: bool) -> bool:
 
 
 def _has_mixed_alphabets(answer: str) -> bool:
-    """Return whether letters of different alphabets stand side by side too often.
+    """Return whether letters of different alphabets are adjacent too often.
 
-    The text is first made its outline, one letter for each alphabet: `ab\u0432` is `LLC`.
+    The function works on an outline of the text, one letter for each alphabet: `ab\u0432` is `LLC`.
     """
     alphabets = {ord(letter): _find_alphabet(letter) for letter in set(answer)}
     outline = answer.translate(alphabets)

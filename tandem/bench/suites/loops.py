@@ -1,40 +1,40 @@
-"""Answers that end in the same words over and over.
+"""Loops: answers that end in repeated words.
 
-Invariant: only the end is judged: a refrain, a table or a repeated heading inside an answer is no loop, an answer that
-never got out of one is.
+Invariant: only the end of an answer counts: a refrain, a table or a repeated heading inside an answer is no loop; a
+repetition up to the end is.
 
-The end is a loop when it is periodic: the last words are one unit again and again. Failing that, when hardly any run
-of four words in it is new: a loop with small changes.
+The end is a loop if it is periodic, i.e. the last words repeat one unit, or if few of its runs of four words are
+distinct, i.e. it is a loop with small changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-TAIL_WORDS = 600  # from the end
-MIN_COVERED_WORDS, MIN_REPEATS = 24, 4  # words that the repeated units cover at least, and how often a unit stands
-LONG_UNIT_WORDS, MIN_LONG_UNIT_REPEATS = 20, 3  # a passage of so many words is not said three times
-MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS = 60, 6  # code, JSON and configuration have like lines
+TAIL_WORDS = 600  # at the end of the answer
+MIN_COVERED_WORDS, MIN_REPEATS = 24, 4  # fewest words that the repeated units cover, and fewest repeats of a unit
+LONG_UNIT_WORDS, MIN_LONG_UNIT_REPEATS = 20, 3  # normal text does not repeat so long a passage three times
+MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS = 60, 6  # code, JSON and configuration have similar lines
 
-UNSPACED_WORD_CHARACTERS = 15  # mean characters a word, from which on the text is judged by characters
-GLUED_WORD_CHARACTERS = 60  # characters of the last word, likewise
+UNSPACED_WORD_CHARACTERS = 15  # above this mean of characters a word, the check uses characters
+GLUED_WORD_CHARACTERS = 60  # likewise for the characters of the last word
 TAIL_CHARACTERS = 600
-# by a unit of several characters, by one character: a ruled line is short
+# by a unit of several characters, and by one character, because a ruled line is short
 MIN_COVERED_CHARACTERS, MIN_CHARACTERS_OF_ONE_KIND = 60, 120
 MIN_MACHINE_COVERED_CHARACTERS = 400
 
-NEAR_LOOP_TAIL_WORDS, MIN_NEAR_LOOP_WORDS = 160, 120  # words at the end, and how many there must be
-MAX_NEAR_LOOP_DISTINCT_WORDS = 80  # distinct ones: with more of them the runs cannot repeat so
-MAX_NEAR_LOOP_DISTINCT_SHARE = 0.35  # of runs of four words that are distinct; prose has above 0.9
+NEAR_LOOP_TAIL_WORDS, MIN_NEAR_LOOP_WORDS = 160, 120  # words at the end, and the fewest for a check
+MAX_NEAR_LOOP_DISTINCT_WORDS = 80  # with more distinct words, the runs cannot repeat enough
+MAX_NEAR_LOOP_DISTINCT_SHARE = 0.35  # distinct share of runs of four words; prose has above 0.9
 
 
 def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
     """Return whether the answer ends in a loop.
 
     Args:
-        answer: what the model said, thinking left out.
-        is_cut: whether max_tokens ended it, so that its last word may be part of one.
-        allows_like_lines: for code, JSON and configuration files.
+        answer: without the model's reasoning.
+        is_cut: whether max_tokens ended the answer, so its last word may be incomplete.
+        allows_like_lines: true for code, JSON and configuration files.
     """
     words = answer.split()
     if words and (
@@ -45,7 +45,7 @@ def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
     tail = words[: -1 if is_cut else None][-TAIL_WORDS:]
     if not allows_like_lines and _is_near_loop(tail):
         return True
-    if not tail or tail.count(tail[-1]) < MIN_LONG_UNIT_REPEATS:  # spares most answers the exact search
+    if not tail or tail.count(tail[-1]) < MIN_LONG_UNIT_REPEATS:  # most answers skip the exact search here
         return False
     for covered_length, unit_length in _find_units(tail):
         if allows_like_lines:
@@ -60,9 +60,10 @@ def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
 
 
 def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
-    """Return, for every length of the end, the length of the shortest unit that repeats through it.
+    """Return, for every length of the end, the length of its shortest repeated unit.
 
-    The prefix function of the reversed end: an end of n items whose longest border has b items has a unit of n - b.
+    The method is the prefix function of the reversed end: if the longest border of n items has b items, the unit has
+    n - b.
     """
     reverse = tail[::-1]
     border = [0] * len(reverse)
@@ -77,7 +78,7 @@ def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _has_periodic_end(tail: str, minimum: int) -> bool:
-    if tail.count(tail[-MIN_COVERED_CHARACTERS // MIN_REPEATS :]) == 1:  # spares most answers the exact search
+    if tail.count(tail[-MIN_COVERED_CHARACTERS // MIN_REPEATS :]) == 1:  # most answers skip the exact search here
         return False
     return any(
         covered_length >= (minimum if unit_length > 1 else max(minimum, MIN_CHARACTERS_OF_ONE_KIND))

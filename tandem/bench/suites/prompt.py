@@ -1,7 +1,7 @@
-"""One prompt of a suite: what is asked, and what its answer must be to count as content.
+"""One prompt of a suite: its messages, and the hints for its content check.
 
-Invariant: a prompt is either one text or a conversation, never both; it is fixed when the suite is loaded, so that
-every arm is asked the same bytes. A line of a suite's file is such a prompt: msgspec checks it by these types.
+Invariant: a prompt is either one text or a conversation, never both; it does not change after the suite is loaded, so
+every arm gets the same bytes. A line of a suite's file is one prompt: msgspec checks the line by these types.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import msgspec
 
 Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 Hint = Literal["repeats", "json", "code", "to-limit"]
-"""What the content check has to know of a prompt.
+"""Hint of a prompt for the content check.
 
-repeats: it asks for repetition, so a repeating answer is right. json: the answer must hold one JSON value that parses.
-code: the answer is code or a machine's file: symbols and like lines are normal in it. to-limit: the answer is meant to
-run into max_tokens, so an end by length is right.
+repeats: the prompt requests repetition, so a repeating answer is right. json: the answer must have a valid JSON object
+or array. code: the answer is code or a machine's file, so symbols and similar lines are normal. to-limit: the answer
+should reach max_tokens, so an end by length is right.
 """
 
 
@@ -28,16 +28,16 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One thing to ask.
+    """One prompt.
 
     Args:
-        id: unique in its suite; stands in every record.
-        class_: the kind of content it asks for; figures are told per class.
+        id: unique in its suite; every record has it.
+        class_: kind of the requested content; figures are by class.
         messages: a conversation that ends with the user, or None.
         prompt: one text, or None.
-        system: goes before `prompt` as a message of its own; None for no system message at all.
-        max_tokens: the most tokens its answer may have; None leaves it to the suite's default.
-        check: what the content check has to know.
+        system: system message before `prompt`; None for no system message.
+        max_tokens: most tokens of the answer; None for the suite's default.
+        check: hints for the content check.
     """
 
     id: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
@@ -49,7 +49,7 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     check: frozenset[Hint] = frozenset()
 
     def __post_init__(self) -> None:
-        """Refuse keys that do not belong together."""
+        """Refuse conflicting keys."""
         if (self.prompt is None) == (self.messages is None):
             raise ValueError("exactly one of `prompt` and `messages` is needed")
         if self.messages is not None:
@@ -58,17 +58,17 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 raise ValueError("`messages` ends with the user; a system message is its first, without `system`")
 
     def as_messages(self) -> tuple[dict[str, str], ...]:
-        """Return what /v1/chat/completions is sent."""
+        """Return the messages for /v1/chat/completions."""
         if self.messages is not None:
             return tuple({"role": message.role, "content": message.content} for message in self.messages)
         user_message = {"role": "user", "content": self.prompt or ""}
         return (user_message,) if self.system is None else ({"role": "system", "content": self.system}, user_message)
 
     def as_text(self) -> str:
-        """Return what /v1/completions is sent: the contents alone, without any model's chat template."""
+        """Return the text for /v1/completions: the contents only, without any model's chat template."""
         return "\n\n".join(message["content"] for message in self.as_messages())
 
     @property
     def characters(self) -> int:
-        """The length of all that is asked, in characters."""
+        """The length of all messages, in characters."""
         return sum(len(message["content"]) for message in self.as_messages())

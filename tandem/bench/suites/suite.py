@@ -1,14 +1,15 @@
-"""A suite: the prompts a measurement asks, where they come from, and a hash that says whether two are the same.
+"""A suite: the prompts of a measurement, their source, and a hash that shows whether two suites are equal.
 
-Invariant: the hash covers what is asked and how its answers are checked, in order; nothing of a file's spelling, and
-nothing outside of it. Loading never reads the network. Every line of a file is read before anything is refused, so that
-all its faults are told together; what passes is sent to a server as it is.
+Invariant: the hash covers the prompts and their checks, in order, but not the spelling of a file, and nothing outside
+the file. Loading never uses the network. The loader reads every line of a file before it refuses the file, so one error
+lists all faults; valid prompts go to a server unchanged.
 
 The eighth case of the post's sample is llmperf's own text, read from its checkout and never stored here. llmperf
-(src/llmperf/utils.py, `randomly_sample_sonnet_lines_prompt`, commit f1d6bed) puts an instruction to stream random lines
-for so many tokens, and to send no end token, before lines of its text in a random order, until the whole has the asked
-number of tokens of its own tokenizer. `WRAPPING` does the same in other words, in 28 of those tokens to its 27. One
-thing differs: the lines are taken in the file's order, so that every arm and every round is asked the same.
+(src/llmperf/utils.py, `randomly_sample_sonnet_lines_prompt`, commit f1d6bed) writes an instruction to stream random
+lines for a number of tokens, and to send no end token, and then lines of its text in a random order, until the prompt
+has the requested number of tokens of its own tokenizer. `WRAPPING` does the same in other words, with 28 of those
+tokens instead of 27. One difference: `WRAPPING` uses the lines in the file's order, so every arm and every round gets
+the same prompt.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.suites.prompt import Hint, Prompt
 from tandem.errors import InputError, convert_os_errors
 
-MAX_FAULTS = 20  # lines that are named; of a file of another format none can be used
+MAX_FAULTS = 20  # faults in an error; a file of another format has one for every line
 DATA = Path(__file__).parent / "data"
 WRAPPING = "Keep sending lines of this text, picked at random, 600 tokens in all. Never end your answer early:\n\n"
 LLMPERF_TEXT = Path("src/llmperf/sonnet.txt")
 LLMPERF_SHA256 = "a4fef83b31e3769bc1c8e9b795a5e442929ea101c54d4e00c93516179f9ad2e0"  # of the text at commit f1d6bed
-# 64 tokens of llmperf's tokenizer, counted once on the known text: nothing here needs a tokenizer to load a suite
+# 64 tokens of llmperf's tokenizer, counted once on the known text, so loading a suite needs no tokenizer
 BARE_CHARACTERS, WRAPPED_CHARACTERS = 210, 121
 OMISSION_NOTE = (
     "the sample's eighth case, llmperf's own text, is left out: it is read from a checkout of ray-project/llmperf, "
@@ -41,13 +42,13 @@ OMISSION_NOTE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteDefaults:
-    """How a suite is asked when the command does not say otherwise; an answer ends where the model ends it.
+    """Defaults of a suite, unless the command overrides them; the model may end an answer earlier.
 
     Args:
-        max_tokens: for prompts that do not say their own.
-        concurrency: the streams kept open at once; each value is a run of its own.
-        requests_per_round: requests of each class in a round; a class with fewer prompts asks them again in order,
-            None asks each prompt once.
+        max_tokens: for prompts without their own.
+        concurrency: number of simultaneous streams; each value is a separate load.
+        requests_per_round: requests of each class in a round; a class with fewer prompts sends them again in order;
+            None sends each prompt once.
     """
 
     max_tokens: int
@@ -70,8 +71,8 @@ class Suite:
         name: `post`, `real`, or a user's file name with its ending.
         prompts: in the file's order.
         sha256: of the canonical content (`content_hash`).
-        defaults: how it is asked.
-        notes: sentences that belong next to its figures, such as a case that was left out.
+        defaults: of the suite.
+        notes: sentences for a reader of its figures, e.g. about an omitted case.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Suite:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes, each once, in the order in which they first appear."""
+        """The classes, each once, in the order of their first prompts."""
         return tuple(dict.fromkeys(prompt.class_ for prompt in self.prompts))
 
     def class_prompts(self, name: str) -> tuple[Prompt, ...]:
@@ -90,7 +91,7 @@ class Suite:
         return tuple(prompt for prompt in self.prompts if prompt.class_ == name)
 
     def select_classes(self, classes: Collection[str]) -> Suite:
-        """Return the suite with these of its classes alone, and the hash of what is left."""
+        """Return the suite with only these classes, and with the hash of the remaining prompts."""
         prompts = tuple(prompt for prompt in self.prompts if prompt.class_ in classes)
         return replace(self, prompts=prompts, sha256=content_hash(prompts))
 
@@ -104,7 +105,7 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
             reads it.
 
     Raises:
-        InputError: there is no such suite, or its file cannot be used; with every line at fault.
+        InputError: there is no such suite, or its file is invalid; the error names the faulty lines.
     """
     name, path = str(name_or_path), Path(name_or_path)
     notes: tuple[str, ...] = ()
@@ -124,7 +125,7 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
 
 
 def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suite, ...]:
-    """Return the suites with these classes alone; a suite that has none of them is left out.
+    """Return the suites with only these classes, without suites that have none of them.
 
     Raises:
         InputError: no suite has such a class.
@@ -138,10 +139,10 @@ def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suit
 
 
 def content_hash(prompts: Sequence[Prompt]) -> str:
-    """Return the SHA-256 of what is asked: one canonical JSON line a prompt, UTF-8, sorted keys, no spaces.
+    """Return the SHA-256 of the prompts: one canonical JSON line a prompt, UTF-8, sorted keys, no spaces.
 
-    Two files that differ in key order, spaces or escapes alone have one hash; two in another order do not, since a
-    run that takes the first prompts of a class would ask others.
+    Two files that differ only in key order, spaces or escapes have the same hash. Another order of prompts changes the
+    hash, because a run with the first prompts of a class would send different ones.
     """
     digest = hashlib.sha256()
     for prompt in prompts:
@@ -152,10 +153,10 @@ def content_hash(prompts: Sequence[Prompt]) -> str:
 
 
 def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
-    """Return llmperf's own text, bare and wrapped, sized as llmperf would.
+    """Return llmperf's own text, bare and wrapped, with the size of llmperf's prompts.
 
     Raises:
-        InputError: the checkout does not hold the text, or holds another one than the sizes were counted on.
+        InputError: the checkout lacks the text, or its text differs from the text of the size count.
     """
     path, change = source / LLMPERF_TEXT, "name a checkout of ray-project/llmperf at commit f1d6bed by --llmperf-source"
     with convert_os_errors("it cannot be read", path, change):
@@ -179,7 +180,7 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
 
 
 def _suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
-    """Return the question whether the nearest of `names` was meant, or `otherwise` where none is near."""
+    """Return the question whether the user meant the nearest of `names`, or `otherwise` if none is near."""
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
 
@@ -188,19 +189,19 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
     """Return the prompts of one file, in order.
 
     Raises:
-        InputError: the file cannot be read, or some of its lines cannot be used; all are named.
+        InputError: the file cannot be read, or has invalid lines; the error names the first MAX_FAULTS faults.
     """
     prompts: dict[str, Prompt] = {}
     faults, decoder = list[str](), msgspec.json.Decoder(Prompt)
     with convert_os_errors("it cannot be read", path, "correct the path or its rights: a suite is a JSONL file"):
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # editors on Windows begin UTF-8 files so
+        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # editors on Windows write this mark
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             prompt = decoder.decode(line)
             objects: list[list[tuple[str, object]]] = []
-            json.loads(line, object_pairs_hook=objects.append)  # msgspec takes the last of two equal keys
+            json.loads(line, object_pairs_hook=objects.append)  # msgspec keeps the last of two equal keys
             if any(len(dict(pairs)) < len(pairs) for pairs in objects):
                 faults.append(f"line {number}: a key stands twice in one object: delete one of them")
             if prompts.setdefault(prompt.id, prompt) is not prompt:
