@@ -69,7 +69,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tandem.bench.llmperf",
         description="run llmperf against several servers at the same moment and keep what it writes",
-        epilog="exit codes: 0 no failed request; 1 some failed; 2 bad input; 3 a server answered none, or a tool failed",
+        epilog="exit codes: 0 no failed request; 1 some failed; 2 bad input; 3 a server failed every request",
     )
     add, variables, load = parser.add_argument, os.environ, LlmperfLoad
     add("--server", action="append", required=True, metavar="NAME=URL", help="one arm; the first is the baseline")
