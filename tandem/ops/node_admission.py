@@ -31,6 +31,13 @@ def admit_compile_jobs(experiment: Experiment) -> NodeAdmission:
     return NodeAdmission(labels=dict([names.compile_label(experiment)]))
 
 
+def admit_sweep(experiment: Experiment) -> NodeAdmission:
+    """Return the admission of the compile jobs and all servers of a sweep, which compiles between its measurements."""
+    variants = experiment.all_variants()
+    labels = dict([names.compile_label(experiment)]) | {names.raise_label(row): experiment.name for row in variants}
+    return NodeAdmission(labels=labels, variants=variants)
+
+
 def admit_servers(
     environment: Environment,
     experiment: Experiment,

@@ -59,6 +59,12 @@ class CandidateResult:
         """Return the speed-up over all classes of the same number of tokens: the goodput per USD over that of plain."""
         return score_classes(self.speed_ups.values())
 
+    @property
+    def speed_up_interval(self) -> tuple[float, float, float]:
+        """Return the score and its 95 % interval, this candidate taken alone."""
+        factor = math.exp(NormalDist().inv_cdf(0.975) * self.log_sd)
+        return self.score, self.score / factor, self.score * factor
+
 
 class Elimination(NamedTuple):
     """A candidate that nobody needs to measure.

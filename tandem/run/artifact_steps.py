@@ -31,7 +31,7 @@ def check_before_money(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     world, request = work.world, work.journal.run.request
-    needed: list[tuple[ObjectKind, str]] = [("deployments", arm) for arm in work.arms]
+    needed: list[tuple[ObjectKind, str]] = [("deployments", server) for server in work.servers]
     jobs = (MEASURE_JOB, JUDGE_JOB, *([names.LLMPERF_JOB] if request.llmperf else []))
     jobs += (*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact"))
     needed += [("cronjobs", job) for job in jobs]
@@ -51,9 +51,9 @@ def check_before_money(work: StepWork) -> StepProgress:
 
 def park_servers(work: StepWork) -> StepProgress:
     """Set every server of the experiment to 0 and wait for its pod to go, so that no pod takes a node by itself."""
-    for arm in work.arms:
+    for arm in work.servers:
         work.world.cluster.scale_deployment(work.namespace, arm, 0)
-    waiting = [arm for arm in work.arms if list_server_pods(work, arm)]
+    waiting = [arm for arm in work.servers if list_server_pods(work, arm)]
     if not waiting:
         return StepProgress(state="done")
     if work.count_elapsed_s() > PARK_WAIT_S:

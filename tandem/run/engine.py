@@ -7,9 +7,10 @@ engine looks at both until nothing is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,12 +19,13 @@ from tandem.errors import ExternalError, TandemError
 from tandem.guard.notify import notify_subscribers
 from tandem.guard.observe import observe_fleet
 from tandem.guard.values import CALL_ERRORS, describe_error
-from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps
+from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps, sweep_steps
 from tandem.run.cluster import RefusedCallError
+from tandem.run.experiment_arms import build_pair
 from tandem.run.journal import RunJournal
-from tandem.run.run_keys import ROUND_STEP
+from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord, estimate_round_s
+from tandem.run.run_values import RunRequest, StepRecord, estimate_round_s, list_confirmed
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -35,6 +37,7 @@ REFUSAL_WAIT = timedelta(minutes=10)  # nodes cost money while Kubernetes refuse
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 END, PARK, PARK_INDEX = "end", "park", 900  # in the journal a park comes after all steps
 HOUR_S = 3600
+COMPILE_MARGIN_S = 1.5 * HOUR_S  # for nodes and transfers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +50,8 @@ class StepSpec:
         deadline_s: from its start; then the run ends.
         needs_node: whether the step is pointless after the lease's end.
         is_end: whether the step ends the run or parks it, so that nothing ends the step.
+        pair: of a sweep, whose work the step does; 0 for that of the run.
+        is_over: whether the step's pair is over, so that no later lease takes the step.
     """
 
     name: str
@@ -54,6 +59,8 @@ class StepSpec:
     deadline_s: float
     needs_node: bool = True
     is_end: bool = False
+    pair: int = 0
+    is_over: bool = False
 
 
 def count_rounds(request: RunRequest) -> int:
@@ -68,9 +75,9 @@ def list_restart_rounds(request: RunRequest) -> dict[int, int]:
 
 
 def list_steps(work: StepWork) -> list[StepSpec]:
-    """Return the steps of a run in their order."""
+    """Return the steps of a run in their order; those of a sweep as far as it has chosen its pairs."""
     request, lease = work.journal.run.request, work.lease_number
-    compile_s = work.experiment.compile.deadline_hours * HOUR_S + 1.5 * HOUR_S
+    compile_s = work.experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
 
     def name_step(step: str) -> str:
         return step if lease == 1 else f"{step}.{lease}"
@@ -80,6 +87,10 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         StepSpec(name="stage", advance=artifact_steps.stage_models, deadline_s=7 * HOUR_S, needs_node=False),
         StepSpec(name=name_step("raise"), advance=fleet_steps.raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
         StepSpec(name=name_step("node"), advance=fleet_steps.wait_for_nodes, deadline_s=HOUR_S),
+    ]
+    if work.experiment.sweep:
+        return [*steps, *_list_sweep_steps(work, name_step, compile_s)]
+    steps += [
         StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s),
         StepSpec(name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S),
         StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S),
@@ -99,6 +110,42 @@ def list_steps(work: StepWork) -> list[StepSpec]:
     return steps
 
 
+def _list_sweep_steps(work: StepWork, name_step: Callable[[str], str], compile_s: float) -> Iterator[StepSpec]:
+    """Yield the steps of each pair so far, the choice of the next one, and after the last the decision."""
+    pairs = list(sweep_steps.list_pairs(work.journal))
+    step_rows = [
+        (name_step("clear"), artifact_steps.park_servers, 0.5 * HOUR_S),  # the compile needs the devices
+        ("compile", artifact_steps.compile_artifacts, compile_s),
+        (name_step("serve"), sweep_steps.start_pair, HOUR_S),
+        (name_step("ready"), serving_steps.wait_until_ready, 2 * HOUR_S),
+        (name_step("check"), serving_steps.check_servers, 0.5 * HOUR_S),
+    ]
+    serving_count, round_count = len(step_rows), count_rounds(work.journal.run.request)
+    step_rows += [(f"{ROUND_STEP}{number:05}", round_steps.measure_round, 8 * HOUR_S) for number in range(round_count)]
+    step_rows.append(("judge", round_steps.judge_run, 2 * HOUR_S))
+
+    def choose(pair: int) -> StepSpec:
+        name = pair_step(pair, "choose")
+        return StepSpec(name=name, advance=sweep_steps.choose_candidate, deadline_s=HOUR_S, needs_node=False)
+
+    for pair in pairs:
+        yield choose(pair.number)
+        is_measured = len(list_confirmed(pair.steps.values())) == round_count
+        for index, (step, advance, deadline_s) in enumerate(step_rows):
+            yield StepSpec(
+                name=pair_step(pair.number, step), advance=partial(sweep_steps.try_candidate, advance),
+                deadline_s=deadline_s, pair=pair.number,
+                is_over=pair.is_over or (is_measured and index < serving_count),
+            )  # fmt: skip
+    if pairs and not pairs[-1].is_over:
+        return
+    last_choice = choose(len(pairs) + 1)
+    yield last_choice
+    record = work.journal.steps.get(last_choice.name)
+    if record is not None and record.state == "done":
+        yield StepSpec(name="judge", advance=sweep_steps.decide, deadline_s=2 * HOUR_S, needs_node=False)
+
+
 def _label_if_compiled(work: StepWork) -> StepProgress:
     raise_step = fleet_steps.find_raise_step(work)
     if raise_step.result["labels"] == fleet_steps.choose_serving_admission(work).labels:
@@ -116,7 +163,7 @@ class RunEngine:
     """
 
     def __init__(self, world: RunWorld, journal: RunJournal, experiment: Experiment) -> None:
-        self.work = StepWork(world=world, journal=journal, experiment=experiment)
+        self.run_work = self.work = StepWork(world=world, journal=journal, experiment=experiment)
         digest = compute_spec_digest(world.environment, experiment, world.catalogue)
         self._has_other_specs = digest != journal.run.request.spec_digest
         self._fleet_looked_at: datetime | None = None
@@ -138,8 +185,8 @@ class RunEngine:
         record = journal.steps.get(spec.name) or self._begin_next_step(index, spec)
         if record.state != "running":  # its run was not written
             return self._finish(record)
-        work = self.work
-        work.name, work.attempts, work.result = spec.name, record.attempts, dict(record.result)
+        self.work = work = self._find_work(spec)
+        work.attempts, work.result = record.attempts, dict(record.result)
         starts = [record.started_at, *([work.journal.run.leases[-1].raised_at] if work.has_lease else [])]
         work.started_at = datetime.fromisoformat(max(starts))  # the hours that a run waited belong to no step
         try:
@@ -162,7 +209,8 @@ class RunEngine:
         try:
             if not spec.is_end:
                 self._check_run(spec)
-            progress = spec.advance(work)
+            used_budget = sweep_steps.describe_used_budget(work) if spec.pair else ""
+            progress = StepProgress(state="failed", note=used_budget) if used_budget else spec.advance(work)
             self._refused_at = None
         except ExternalError as fault:
             now, is_refused = work.world.now(), isinstance(fault, RefusedCallError) and not spec.is_end
@@ -179,12 +227,27 @@ class RunEngine:
                 return StepProgress(note=f"tries again: {text}", result=work.result)
             raise RunEndError(text, "failed") from error
         if progress.state == "running" and is_late:
-            raise RunEndError(f"{spec.name} did not end in {spec.deadline_s / 60:.0f} min: {progress.note}")
+            reason = f"{spec.name} did not end in {spec.deadline_s / 60:.0f} min: {progress.note}"
+            if spec.pair:
+                return StepProgress(state="failed", note=reason, result=progress.result)
+            raise RunEndError(reason)
         return progress
+
+    def _find_work(self, spec: StepSpec) -> StepWork:
+        """Return the work of a step: that of its pair, else that of the run."""
+        work = self.run_work
+        if spec.pair and spec.pair == self.work.pair:
+            work = self.work
+        elif spec.pair:
+            pairs = {pair.number: pair.variant for pair in sweep_steps.list_pairs(work.journal)}
+            experiment = build_pair(work.experiment, pairs[spec.pair])
+            work = StepWork(world=work.world, journal=work.journal, experiment=experiment, pair=spec.pair)
+        work.name = strip_pair(spec.name)
+        return work
 
     def _find_step(self) -> tuple[int, StepSpec]:
         """Return the first step that is not done; an end or a park that has begun goes before all others."""
-        steps, journal = list_steps(self.work), self.work.journal
+        steps, journal = list_steps(self.run_work), self.work.journal
         end_spec = StepSpec(name=END, advance=self._advance_end, deadline_s=0, needs_node=False, is_end=True)
         if END in journal.steps:
             return len(steps), end_spec
@@ -194,7 +257,9 @@ class RunEngine:
         for index, spec in enumerate(steps):
             record = journal.steps.get(spec.name)
             is_open = record is None or record.state == "running"
-            if is_open and (spec.name == "judge" or "judge" not in journal.steps):  # the judge has and needs no lease
+            if (
+                is_open and not spec.is_over and (spec.name == "judge" or "judge" not in journal.steps)
+            ):  # the judge has and needs no lease
                 return index, spec
         return len(steps), end_spec
 
@@ -238,7 +303,7 @@ class RunEngine:
             raise RunEndError("the runner has other specs than the run began with: a deploy or sync came in between")
         if not work.has_lease or not spec.needs_node:
             return
-        is_new_round = spec.name.startswith(ROUND_STEP) and not work.result.get("before")
+        is_new_round = work.name.startswith(ROUND_STEP) and not work.result.get("before")
         work.require_lease_s(self._estimate_round_s() if is_new_round else 0, spec.name)
         now = world.now()
         if self._fleet_looked_at is not None and now - self._fleet_looked_at < FLEET_LOOK:
@@ -253,7 +318,7 @@ class RunEngine:
 
     def _estimate_round_s(self) -> float:
         """Return the longest time of a round: somewhat more than the longest so far, else as planned."""
-        longest_s = estimate_round_s(self.work.journal.steps.values())
+        longest_s = estimate_round_s(self.work.steps.values())
         return longest_s or 60 * max(self.work.plan_inputs.round_minutes)
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
@@ -265,7 +330,7 @@ class RunEngine:
         name, at = f"{PARK}-{lease_count}", PARK_INDEX + lease_count
         if is_wait and record.note:  # the reason why the lease was too short
             end = RunEndError(f"{end.reason}; {record.step} was at: {record.note}", end.state)
-        self._begin_step(*((at, name) if is_wait else (len(list_steps(self.work)), END)), end)
+        self._begin_step(*((at, name) if is_wait else (len(list_steps(self.run_work)), END)), end)
         failure = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
         # the step's look at its servers ends with it
         changes: dict[str, Any] = {"note": end.reason, **({"result": {}} if is_wait else failure)}
@@ -302,7 +367,8 @@ class RunEngine:
     def _sum_used_s(self) -> float:
         """Return the node seconds in which something compiled or was measured."""
         journal, used_s = self.work.journal, 0.0
-        for name, step in journal.steps.items():
+        for full_name, step in journal.steps.items():
+            name = strip_pair(full_name)
             if name.startswith(ROUND_STEP):
                 used_s += step.result.get("used_s", 0)
             elif name in {"compile", "llmperf"} and step.state == "done" and step.ended_at:

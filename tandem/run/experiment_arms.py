@@ -13,6 +13,18 @@ from tandem.spec.images import pull_name
 from tandem.spec.variant_key import compute_artifact_key
 
 
+def build_pair(experiment: Experiment, variant_name: str) -> Experiment:
+    """Return the experiment of one candidate of a sweep: plain decoding and the candidate.
+
+    Args:
+        experiment: with a sweep.
+        variant_name: of the candidate.
+    """
+    variants = [variant for variant in experiment.all_variants() if variant.mode == "none"][:1]
+    variants += [variant for variant in experiment.all_variants() if variant.name == variant_name]
+    return experiment.model_copy(update={"variants": tuple(variants), "sweep": None})
+
+
 def build_arms(
     environment: Environment, experiment: Experiment, catalogue: Catalogue, variant_names: Sequence[str] = ()
 ) -> tuple[ManifestArm, ...]:

@@ -18,7 +18,7 @@ from tandem.guard.normal_end import end_lease
 from tandem.guard.observe import observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import convert_call_errors
-from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
+from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep
 from tandem.run.cluster import Object
 from tandem.run.jobs import close_jobs
 from tandem.run.run_keys import lease_run
@@ -35,7 +35,12 @@ NEURON_DEVICE = "neuron_device"
 
 
 def choose_admission(work: StepWork) -> NodeAdmission:
-    """Return the pods that may take the nodes first: compile jobs if an artifact is missing, else the servers."""
+    """Return the pods that may take the nodes first: compile jobs if an artifact is missing, else the servers.
+
+    The nodes of a sweep admit both at once: the runner alone decides which pods there are.
+    """
+    if work.experiment.sweep:
+        return admit_sweep(work.experiment)
     step = work.journal.steps.get("compile")  # a compile step that a lease's end cut goes on
     needs_compile = (step is None or step.state == "running") and any(
         row.kind == "artifact" and row.state != "present" for row in work.world.survey(work.experiment)
@@ -215,7 +220,7 @@ def release_fleet(work: StepWork) -> bool:
     _adopt_lease(work)
     try:
         close_jobs(work)
-        for arm in work.arms:
+        for arm in work.servers:
             world.cluster.scale_deployment(work.namespace, arm, 0)
             is_gone = is_gone and not list_server_pods(work, arm)
     except ExternalError as fault:

@@ -6,6 +6,7 @@ answer, is a note in it. The sentence says SIMULATED if the servers are simulate
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 
@@ -17,12 +18,17 @@ from tandem.artifacts.retry import retry_upload
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.store import open_store
 from tandem.errors import ExitCode, InputError
+from tandem.judge.schema import Verdict
 from tandem.judge.verdict import JudgeOptions
 from tandem.report.run_report import RunReport, report_run
 from tandem.run import round_records
 from tandem.run.publication import RUN_FILES, publish_confirmed
 from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
-from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
+from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, PairEvidence
+
+START_SD = 0.015
+"""Deviation of a server's speed from start to start, by which a pair of one start may be off; assumed, as no source
+gives it for this hardware."""
 
 TEXT_COLUMNS = 80
 """Width of verdict.txt, which `tandem results` prints on any terminal."""
@@ -56,6 +62,7 @@ def judge_run(task: BenchTask, folder: Path) -> int:
         is_void=report.exit_code == ExitCode.VOID,
         exit_code=int(report.exit_code),
         notes=tuple(notes),
+        evidence=_extract_evidence(report.verdict) if report.verdict else None,
     )
     lines = [*report.format_lines(width=TEXT_COLUMNS), *([] if report.verdict else [report.note])]
     with translate_disk_errors(folder):
@@ -82,3 +89,39 @@ def describe_judgment(report: RunReport) -> str:
         sentences = [headline.sentence for headline in verdict.headlines]
     text = "; ".join(sentence.rstrip(".") for sentence in sentences)
     return f"SIMULATED servers: {text}." if report.summary.simulated else f"{text[:1].upper()}{text[1:]}."
+
+
+def _extract_evidence(verdict: Verdict) -> PairEvidence | None:
+    """Return the evidence of the only candidate; None of several, of a void run, or where a cell has no figure."""
+    if verdict.controls.void or len(verdict.variants) != 1:
+        return None
+    arm = verdict.variants[0]
+    lengths = {row.class_: row.acceptance_length for row in verdict.acceptance if row.arm == arm}
+    cells = [cell for cell in verdict.cells if cell.variant == arm and cell.metric == "e2e_ms"]
+    speed_ups, tokens, variances = dict[str, float](), dict[str, float](), list[float]()
+    for cell in cells:
+        ratio, length, name = cell.speed_up, lengths.get(cell.class_), f"{cell.class_}, {cell.load}"
+        if ratio is None or ratio.low is None or ratio.high is None or length is None:
+            return None
+        speed_ups[name], tokens[name] = ratio.value, length
+        variances.append((math.log(ratio.high / ratio.low) / (2 * 1.96)) ** 2)
+    if not cells:
+        return None
+    own_variance = sum(variances) / len(cells) ** 2  # of the mean over cells, which answer other prompts
+    equality = next((row.sentence for row in verdict.equality if row.variant == arm), "")
+    return PairEvidence(
+        speed_ups=speed_ups, tokens=tokens, log_sd=math.sqrt(own_variance + 2 * START_SD**2),
+        goodput_per_usd=_compare_goodput(verdict, arm), output=equality,
+    )  # fmt: skip
+
+
+def _compare_goodput(verdict: Verdict, arm: str) -> tuple[float, float] | None:
+    """Return good tokens per USD of plain decoding and of an arm, over all loads; None without a price."""
+    goodput = []
+    for name in (verdict.baseline, arm):
+        costs = [cost for cost in verdict.cost if cost.arm == name and cost.usd_per_million_good_tokens]
+        usd = sum((cost.usd_per_million_good_tokens or 0) * cost.good_tokens / 1e6 for cost in costs)
+        if not usd:
+            return None
+        goodput.append(sum(cost.good_tokens for cost in costs) / usd)
+    return goodput[0], goodput[1]

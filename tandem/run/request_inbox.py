@@ -151,9 +151,10 @@ class RequestInbox:
             problem = f"{prefix} holds the results of another run of this name, in this bucket"
             raise InputError(problem, change="take another name for this run")
         self._require_plan(experiment, request)
+        pair_count = len(experiment.sweep.variants()) if experiment.sweep else 1
         record = RunRecord(
             run=request.run, environment=request.environment, experiment=request.experiment, who=item.who,
-            request=request, started_at=self.world.now().isoformat(), rounds_total=count_rounds(request),
+            request=request, started_at=self.world.now().isoformat(), rounds_total=count_rounds(request) * pair_count,
             writer=self.world.writer,
         )  # fmt: skip
         self.file.write(run_record_key(request.run), record)

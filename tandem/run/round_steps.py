@@ -31,13 +31,13 @@ REFUSED_EXIT_CODE = 2
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
     """Return the task of a bench Job."""
     environment, experiment, request = work.world.environment, work.experiment, work.journal.run.request
-    capacity, confirmed = environment.capacity, list_confirmed(work.journal.steps.values())
+    capacity, confirmed = environment.capacity, list_confirmed(work.steps.values())
     arms = tuple(
         msgspec.structs.replace(arm, placement=servers[arm.name].placement if arm.name in servers else None)
         for arm in work.plan_inputs.arms
     )
     return BenchTask(
-        run=work.run, environment=environment.name, experiment=experiment.name, account=environment.account,
+        run=work.results_run, environment=environment.name, experiment=experiment.name, account=environment.account,
         region=environment.region, bucket=names.bucket_name(environment), confirmed=confirmed, arms=arms,
         suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
         control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
@@ -59,9 +59,9 @@ def measure_round(work: StepWork) -> StepProgress:
     before: dict[str, ServerState] = msgspec.convert(work.result.get("before", {}), dict[str, ServerState])
     if not before:
         return _prepare_round(work, number)
-    job = name_job(work.run, MEASURE_JOB, _count_job(number, attempt))
+    job = name_job(work.run, MEASURE_JOB, _count_job(work, number, attempt))
     look = look_at_job(work, job)
-    prefix, measured = round_prefix(work.experiment.name, work.run, number, attempt), None
+    prefix, measured = round_prefix(work.experiment.name, work.results_run, number, attempt), None
     if look.state != "running":  # a round that is stored whole counts, however its Job ended later
         measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
         if measured is not None and measured.environment != work.world.environment.name:
@@ -69,7 +69,7 @@ def measure_round(work: StepWork) -> StepProgress:
     if look.state == "absent" and measured is None:
         task = build_task(work, before, number=number, attempt=attempt)
         variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
-        start_job(work, MEASURE_JOB, _count_job(number, attempt), variables=variables, image=_pin_image(work))
+        start_job(work, MEASURE_JOB, _count_job(work, number, attempt), variables=variables, image=_pin_image(work))
         return StepProgress(note=f"attempt {attempt} begins", result=work.result)
     change = describe_change(before, read_servers(work))
     if look.state == "running" and not change:
@@ -99,7 +99,7 @@ def count_requests(work: StepWork, number: int) -> int:
 
 def _prepare_round(work: StepWork, number: int) -> StepProgress:
     """Check that all servers are ready and as declared, and record them before the Job is made."""
-    former_job = name_job(work.run, MEASURE_JOB, _count_job(number, work.attempts))
+    former_job = name_job(work.run, MEASURE_JOB, _count_job(work, number, work.attempts))
     if work.attempts and not has_ended(work, former_job):  # it may still send requests to the servers
         return StepProgress(note=f"waits for {former_job} to go", result=work.result)
     progress = check_servers(work)
@@ -126,14 +126,14 @@ def _confirm_round(
     return StepProgress(state="done", note=note, result=result)
 
 
-def _count_job(number: int, attempt: int) -> int:
+def _count_job(work: StepWork, number: int, attempt: int) -> int:
     """Return the number in the Job's name: the attempts of a round have adjacent numbers."""
-    return 100 * number + attempt
+    return 1_000_000 * work.pair + 100 * number + attempt
 
 
 def _pin_image(work: StepWork) -> str:
     """Return the image of the earlier rounds, by its digest; empty before the first."""
-    digests = [step.result.get("image_id") for name, step in work.journal.steps.items() if name.startswith(ROUND_STEP)]
+    digests = [step.result.get("image_id") for name, step in work.journal.steps.items() if ROUND_STEP in name]
     digest = next(filter(None, digests), "")
     if not digest:
         return ""
@@ -192,21 +192,22 @@ def judge_run(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     attempt = work.attempts
-    if work.has_lease and not release_fleet(work):  # a verdict needs no node
+    if work.has_lease and not work.pair and not release_fleet(work):  # a verdict needs no node
         return StepProgress(note="the fleet goes to zero first", result=work.result)
     if not attempt or work.result.get("phase") == "again":
         return StepProgress(note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1)
-    name = name_job(work.run, JUDGE_JOB, attempt)
+    number = 100 * work.pair + attempt
+    name = name_job(work.run, JUDGE_JOB, number)
     look = look_at_job(work, name)
     if look.state == "absent":
-        llmperf = work.journal.steps.get("llmperf")
+        llmperf = work.steps.get("llmperf")
         job = llmperf.result["job"] if llmperf and llmperf.state == "done" else ""
         task = build_task(work, {}, llmperf_job=job)
-        start_job(work, JUDGE_JOB, attempt, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()})
+        start_job(work, JUDGE_JOB, number, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()})
         return StepProgress(note="begins", result=work.result)
     if look.state == "running":
         return StepProgress(note=look.words or "judges", result=work.result)
-    key = results_prefix(work.experiment.name, work.run) + JUDGMENT_FILE
+    key = results_prefix(work.experiment.name, work.results_run) + JUDGMENT_FILE
     judgment = work.journal.file.at_root().read(key, JudgmentResult) if look.state == "succeeded" else None
     close_job(work, name)
     if judgment is not None:

@@ -74,6 +74,21 @@ def lease_run(run: str, number: int) -> str:
     return run if number == 1 else f"{run}.{number}"
 
 
+def pair_run(run: str, pair: int) -> str:
+    """Return the run id of a pair's results: a sweep has one folder of results for each pair."""
+    return f"{run}-p{pair:02}" if pair else run
+
+
+def pair_step(pair: int, step: str) -> str:
+    """Return the name of a pair's step in the journal of its sweep."""
+    return f"{PAIR_STEP}{pair:02}-{step}" if pair else step
+
+
+def strip_pair(step: str) -> str:
+    """Return the name of a step without its pair, if it has one."""
+    return step.split("-", 2)[-1] if step.startswith(PAIR_STEP) else step
+
+
 def results_prefix(experiment: str, run: str) -> str:
     """Return the prefix of a run's results; as for the bench, no environment's prefix comes before it."""
     return f"results/{experiment}/{run}/"
@@ -85,4 +100,6 @@ def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
 
 
 ROUND_STEP = "round-"  # plus its number in five digits: the name of a round's step
+PAIR_STEP = "pair-"  # plus the pair's number in two digits and the name of the step
+DECISION_FILE = "decision.json"
 ROUND_FILE, JUDGMENT_FILE = "round.json", "judgment.json"

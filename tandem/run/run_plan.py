@@ -23,12 +23,12 @@ from tandem.bench.settings import build_settings
 from tandem.errors import InputError
 from tandem.guard.fleet_start import MIN_HOURS
 from tandem.rules.placement import allocatable_limits
-from tandem.run.experiment_arms import build_arms
+from tandem.run.experiment_arms import build_arms, build_pair
 from tandem.run.run_values import ROUND_SLACK, RunRequest
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import GIB, UNKNOWN_GIB
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import CompileSettings, Experiment, ServingSettings
+from tandem.spec.experiment import CompileSettings, Experiment, ServingSettings, Sweep
 
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
 # assumed, as no source gives them: EC2's launch and the node's join; image and weights of the servers; a restart
@@ -82,8 +82,10 @@ class RunPlanInputs:
 
     @cached_property
     def arms(self) -> tuple[ManifestArm, ...]:
-        """The variants, the baseline first."""
-        return build_arms(self.environment, self.experiment, self.catalogue)
+        """The variants that are served at once, the baseline first; of a sweep the first pair."""
+        experiment, sweep = self.experiment, self.experiment.sweep
+        served = build_pair(experiment, sweep.variants()[0].name) if sweep else experiment
+        return build_arms(self.environment, served, self.catalogue)
 
     @cached_property
     def nodes(self) -> int:
@@ -256,6 +258,11 @@ def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
         change = "write compile.where: device, or compile by hand (docs/run-by-hand.md)"
         problem = f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices; there is none"
         yield InputError(problem, where=experiment_where, change=change)
+    if experiment.sweep and (request.starts > 1 or request.llmperf):
+        flag = "--llmperf" if request.llmperf else "--starts"
+        yield InputError("a sweep starts each pair once, and runs no llmperf", where=flag, change="leave the flag out")
+    if request.budget_usd and not experiment.sweep:
+        yield InputError("only a sweep has a budget", where="--budget-usd", change="leave the flag out: --hours limits")
     if not 1 <= request.starts <= request.rounds:
         problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
         yield InputError(problem, where="--starts", change=f"ask for 1 to {request.rounds} starts, or for more rounds")
@@ -300,6 +307,7 @@ _STEP_ROWS = {
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
     "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 120.0),
+    "pair": ("measure a candidate and plain decoding", 0.0, 0.0),
     "judge": ("judge, write the report", 5.0, 120.0),
     "park": ("go to zero, wait for tandem run --resume", END_MINUTES, 0.0),
     "end": ("go to zero", END_MINUTES, 0.0),
@@ -328,6 +336,9 @@ def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
 
 def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
     """Yield all such steps, done ones too; one compile for each set of artifacts that nodes take at once."""
+    if inputs.experiment.sweep:
+        yield from _list_pair_steps(inputs, inputs.experiment.sweep)
+        return
     request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
     slots = max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
     hours = inputs.experiment.compile.deadline_hours
@@ -349,6 +360,20 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
     if request.llmperf:
         basis, ending = "25 calls of about 70 s at 45 ms a token", "skips it with a note"
         yield _estimate_step("llmperf", basis=basis, ending=ending)
+    yield _estimate_step("judge")
+
+
+def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstimate]:
+    """Yield a step for each candidate of a sweep, as if none were eliminated, then the decision."""
+    request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
+    hours = inputs.experiment.compile.deadline_hours if inputs.gaps.artifacts else 0
+    minutes = request.rounds * round_minutes + request.control_rounds * control_minutes
+    minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + END_MINUTES
+    basis = f"a start, {request.rounds + request.control_rounds} rounds" + f", {hours} h of compile" * bool(hours)
+    for number, _ in enumerate(sweep.variants(), 1):
+        yield _estimate_step(
+            f"pair-{number:02}-judge", minutes=minutes, basis=basis, is_bound=True, deadline_minutes=2 * minutes
+        )
     yield _estimate_step("judge")
 
 

@@ -38,6 +38,7 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         control_rounds: rounds in which the baseline is also its own variant.
         seed: of the plan.
         llmperf: whether the post's own generator runs after the rounds.
+        budget_usd: most USD for the nodes of a sweep; then the sweep decides by its results so far. 0 is no budget.
         accept_unarmed: whether a path that would not stop the fleet is accepted.
     """
 
@@ -55,6 +56,7 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     control_rounds: Annotated[int, msgspec.Meta(ge=0, le=100)] = 1
     seed: Annotated[int, msgspec.Meta(ge=0, lt=2**31)] = 0
     llmperf: bool = False
+    budget_usd: Annotated[float, msgspec.Meta(ge=0, le=1e6)] = 0
     accept_unarmed: bool = False
 
 
@@ -237,6 +239,24 @@ class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
     is_simulated: bool | None = None
 
 
+class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
+    """Results of one candidate against plain decoding, as a sweep's search needs them.
+
+    Args:
+        speed_ups: by cell, a class at a load: plain E2E over the candidate's.
+        tokens: by cell: tokens of a target step.
+        log_sd: standard deviation of the logarithm of the speed-up over all cells, starts included.
+        goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
+        output: the comparison of the outputs, in one sentence.
+    """
+
+    speed_ups: dict[str, float]
+    tokens: dict[str, float]
+    log_sd: float
+    goodput_per_usd: tuple[float, float] | None = None
+    output: str = ""
+
+
 class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
     """`judgment.json` of a judged run, stored after the verdict and the report.
 
@@ -245,6 +265,7 @@ class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
         is_void: whether nothing may be concluded.
         exit_code: as that of `tandem bench report`.
         notes: e.g. data that was not published.
+        evidence: of a run of two arms; None if the run is void or lacks a figure.
     """
 
     schema: Literal[1] = 1
@@ -252,6 +273,61 @@ class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
     is_void: bool
     exit_code: int
     notes: tuple[str, ...] = ()
+    evidence: PairEvidence | None = None
+
+
+class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A candidate of a sweep and its evidence.
+
+    Args:
+        variant, draft, num_speculative_tokens: which.
+        state: `eliminated` by its prediction, clearly below the best measured one; `failed`: its pair gave no evidence;
+            `open`: nobody measured it.
+        reason: why it was eliminated or failed.
+        decided_at: when it was eliminated, ISO 8601.
+        speed_up: value, low and high of the 95 % interval, over plain decoding.
+        results: run id of its pair's results, next to those of other runs.
+        evidence: of its pair.
+        node_minutes, compile_minutes, usd: of its pair; the compile is part of the node minutes.
+    """
+
+    variant: str
+    draft: str
+    num_speculative_tokens: int
+    state: Literal["measured", "eliminated", "failed", "open"] = "open"
+    reason: str = ""
+    decided_at: str = ""
+    speed_up: tuple[float, float, float] | None = None
+    results: str = ""
+    evidence: PairEvidence | None = None
+    node_minutes: float = 0
+    compile_minutes: float = 0
+    usd: float = 0
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """The decision of a sweep.
+
+    Args:
+        winner: name of the variant to serve; empty for plain decoding.
+        word: `unfinished` if candidates are neither measured nor eliminated nor failed.
+        sentence: the decision in one sentence.
+        budget_usd: as requested; 0 for none.
+        node_minutes, compile_minutes, usd: of all nodes of the run; the compiles are part of the node minutes.
+        candidates: in the order of the experiment.
+    """
+
+    schema: Literal[1] = 1
+    run: str
+    experiment: str
+    winner: str
+    word: Literal["decided", "unfinished"]
+    sentence: str
+    budget_usd: float = 0
+    node_minutes: float = 0
+    compile_minutes: float = 0
+    usd: float = 0
+    candidates: tuple[CandidateRecord, ...] = ()
 
 
 def parse_request(body: bytes, where: str) -> RunRequest:

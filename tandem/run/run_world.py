@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+import msgspec
+
 from tandem.artifacts.survey import SurveyRow
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
@@ -15,9 +17,9 @@ from tandem.guard.observe import FleetState
 from tandem.ops.stop_paths import StopPath
 from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal
-from tandem.run.run_keys import lease_run
+from tandem.run.run_keys import lease_run, pair_run, pair_step, strip_pair
 from tandem.run.run_plan import BucketGaps, RunPlanInputs
-from tandem.run.run_values import RunState, StepState
+from tandem.run.run_values import RunState, StepRecord, StepState
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -101,13 +103,15 @@ class StepWork:
     """One run at work: its world, its journal, its experiment.
 
     Args:
-        name: of the step at which the engine looks.
+        pair: number of the pair that a sweep measures; 0 in an ordinary run and outside of pairs.
+        name: of the step at which the engine looks, without the pair.
         result, attempts: of this step, from the journal.
     """
 
     world: RunWorld
     journal: RunJournal
     experiment: Experiment
+    pair: int = 0
     name: str = ""
     started_at: datetime | None = None
     attempts: int = 0
@@ -122,6 +126,27 @@ class StepWork:
     def namespace(self) -> str:
         """The experiment's namespace."""
         return names.experiment_namespace(self.experiment)
+
+    @property
+    def steps(self) -> dict[str, StepRecord]:
+        """The steps of this pair, without the pair in their names; outside of pairs all steps of the run."""
+        if not self.pair:
+            return self.journal.steps
+        prefix = pair_step(self.pair, "")
+        own = [step for name, step in self.journal.steps.items() if name.startswith(prefix)]
+        steps = [msgspec.structs.replace(step, step=strip_pair(step.step)) for step in own]
+        return {step.step: step for step in steps}
+
+    @property
+    def results_run(self) -> str:
+        """The run id of the results that the Jobs store."""
+        return pair_run(self.run, self.pair)
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of all servers of the run's declared experiment, those of other pairs included."""
+        declared = self.world.experiments.get(self.journal.run.experiment, self.experiment)
+        return tuple(variant.name for variant in declared.all_variants())
 
     @cached_property
     def arms(self) -> tuple[str, ...]:

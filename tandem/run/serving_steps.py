@@ -42,7 +42,7 @@ def count_starts(work: StepWork) -> int:
 
 def start_servers(work: StepWork) -> StepProgress:
     """Scale the first server to one; the next when the claim of the one before is allocated."""
-    return scale_in_order(work, list_scale_order(work, count_starts(work) + work.lease_number - 1))
+    return scale_in_order(work, list_scale_order(work, count_starts(work) + work.lease_number - 1 + work.pair))
 
 
 def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
@@ -116,7 +116,7 @@ def check_servers(work: StepWork) -> StepProgress:
         differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
         faults += [f"{variant.name}: {difference}" for difference in differences]
     if faults:
-        state: RunState = "void" if list_confirmed(work.journal.steps.values()) else "ended"
+        state: RunState = "void" if list_confirmed(work.steps.values()) else "ended"
         raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", state)
     progress = wait_until_ready(work)
     if progress.state != "done":

@@ -63,9 +63,25 @@ def test_the_judge_stores_verdict_report_and_the_run_s_files(judged: tuple[RunJo
     assert len(job.list("published/")) == 3
 
 
+def test_judgment_has_the_evidence_of_its_candidate(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+    job, _ = judged
+    rows = [row for row in json.loads(job.read("verdict.json"))["cells"] if row["metric"] == "e2e_ms"]
+    names = [f"{row['class']}, concurrency {row['load']['concurrency']}" for row in rows]
+    evidence = json.loads(job.read("judgment.json"))["evidence"]
+    assert evidence["speed_ups"] == dict(zip(names, [row["speed_up"]["value"] for row in rows], strict=True))
+
+
+def test_goodput_of_a_candidate_is_in_tokens_per_usd(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+    job, _ = judged
+    plain, candidate = json.loads(job.read("judgment.json"))["evidence"]["goodput_per_usd"]
+    prices = [row["usd_per_million_good_tokens"] for row in json.loads(job.read("verdict.json"))["cost"]]
+    assert [plain, candidate] == pytest.approx([1e6 / price for price in prices])
+
+
 def test_the_judgment_is_one_sentence_that_says_simulated(judged: tuple[RunJobs, dict[str, Any]]) -> None:
     job, judgment = judged
-    sentence = judgment.pop("sentence")
+    sentence, evidence = judgment.pop("sentence"), judgment.pop("evidence")
+    assert evidence is not None
     assert judgment == {"schema": 1, "is_void": False, "exit_code": 0, "notes": []}
     assert sentence.startswith("SIMULATED servers: There is no evidence whether qwen-sd-vllm is faster")
     assert sentence.endswith("4 can (--rounds).")

@@ -181,8 +181,9 @@ def test_what_fits_is_not_refused():
         ({"capacity": {}}, "environment post-us-east-2", "no Fleet stack yet", "capacity.reservation_id"),
         ({"environment": "dev-trn2-3xlarge", "experiment": "dev", "hours": 2.0, "capacity": {}}, "experiment dev",
          "its 2 servers do not fit: a trn2.3xlarge holds 1 at once", "raise capacity.nodes to 2"),
-        ({"experiment": "post-drafts-windows"}, "experiment post-drafts-windows", "its 9 servers do not fit",
-         "raise capacity.nodes to 5"),
+        ({"experiment": "post-drafts-windows", "starts": 2}, "--starts", "a sweep starts each pair once", "leave the"),
+        ({"experiment": "post-drafts-windows", "llmperf": True}, "--llmperf", "runs no llmperf", "leave the flag out"),
+        ({"budget_usd": 10.0}, "--budget-usd", "only a sweep has a budget", "--hours limits"),
         ({"hours": 9.0}, "environment post-us-east-2", "9 hours are asked for", "0.25 to 8 (guard.max_hours)"),
         ({"hours": 0.1}, "environment post-us-east-2", "0.1 hours are asked for", "0.25 to 8"),
         ({"starts": 5}, "--starts", "5 starts of each server, and 4 rounds", "ask for 1 to 4 starts"),
@@ -197,9 +198,14 @@ def test_what_cannot_fit_is_refused_with_what_to_change(arguments, where, proble
     assert (refusal.where, problem in refusal.problem, change in refusal.change) == (where, True, True), refusal
 
 
-def test_a_sweep_fits_where_the_fleet_has_the_nodes():
-    inputs = plan(experiment="post-drafts-windows", capacity={**RESERVATION, "nodes": 5}, size="quick")
-    assert (list_refusals(inputs), estimate_run(inputs).nodes) == ((), 5)
+def test_a_sweep_takes_the_node_of_one_pair():
+    inputs = plan(experiment="post-drafts-windows", size="quick")
+    assert (list_refusals(inputs), estimate_run(inputs).nodes) == ((), 1)
+
+
+def test_plan_of_a_sweep_has_a_step_for_each_candidate():
+    steps = [step.step for step in estimate_run(plan(experiment="post-drafts-windows", size="quick")).steps]
+    assert [step for step in steps if step.startswith("pair")] == [f"pair-{number:02}-judge" for number in range(1, 9)]
 
 
 def test_compiling_without_devices_is_refused_only_where_something_is_to_be_compiled():

@@ -41,6 +41,7 @@ from tandem.run.runner import Runner
 from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
+from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
 from tandem.spec.variant_key import compute_artifact_key
 
@@ -57,13 +58,22 @@ WHO = "AROAEXAMPLE:anna"
 RUN = "post-1"
 LOOK_S = 30
 GUARD = replace(GUARDED, nodes=1)
-MODELS = {
-    names.stage_job_name(CATALOGUE.models[name]): CATALOGUE.models[name].prefix() for name in EXPERIMENT.all_models()
-}
-ARTIFACTS = {
-    names.compile_job_name(key): key.prefix
-    for key in (compute_artifact_key(EXPERIMENT, variant, CATALOGUE) for variant in EXPERIMENT.all_variants())
-}
+
+
+def list_artifacts(experiment):
+    """Return CronJob -> prefix of the artifact that it compiles, for every variant."""
+    keys = [compute_artifact_key(experiment, variant, CATALOGUE) for variant in experiment.all_variants()]
+    return {names.compile_job_name(key): key.prefix for key in keys}
+
+
+def list_models(experiment):
+    """Return CronJob -> prefix of the model that it stages."""
+    models = [CATALOGUE.models[name] for name in experiment.all_models()]
+    return {names.stage_job_name(model): model.prefix() for model in models}
+
+
+MODELS, ARTIFACTS = list_models(EXPERIMENT), list_artifacts(EXPERIMENT)
+
 GROUP_IDS = ("3593812b8066a078", "614e16dab9ba2f1f")  # of devices 0-7 and 8-15 of a trn2.48xlarge: facts of the driver
 
 
@@ -159,6 +169,7 @@ class VirtualWorld:
         simulated_verdict: what the judge's Job says.
     """
 
+    experiment: ClassVar[Experiment] = EXPERIMENT
     DEFAULTS: ClassVar[dict[str, PodScript]] = {
         "stage": PodScript(run_s=60), "compile": PodScript(run_s=120), "tandem-measure": PodScript(run_s=90),
         "tandem-judge": PodScript(run_s=30), "qwen-llmperf": PodScript(run_s=90),
@@ -191,10 +202,10 @@ class VirtualWorld:
     def _load_manifests(self):
         kinds = {"Deployment": "deployments", "CronJob": "cronjobs", "Service": "services"}
         kinds["ResourceClaimTemplate"] = "resourceclaimtemplates"
-        self.rendered = _render()
+        self.rendered = _render(self.experiment)
         for body in self.rendered:
             if body["kind"] in kinds:
-                self.store.create_object(kinds[body["kind"]], NAMESPACE, body)
+                self.store.create_object(kinds[body["kind"]], names.experiment_namespace(self.experiment), body)
         size = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "500Gi"}
         status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
         body = {"metadata": {"name": "system-1", "labels": {"workload": "system"}}, "status": status}
@@ -262,7 +273,7 @@ class VirtualWorld:
 
     def _leave_files(self, pod):
         name = pod["metadata"]["labels"]["app.kubernetes.io/name"]
-        prefix = (MODELS | ARTIFACTS).get(name)
+        prefix = (self.models | self.artifacts).get(name)
         if prefix:
             self.stored.add(prefix)
         for variable in pod["spec"]["containers"][0].get("env", []):
@@ -290,19 +301,35 @@ class VirtualWorld:
         else:
             sentence = "VOID" if self.is_void else "qwen-sd-vllm is faster"
             result = JudgmentResult(sentence=sentence, is_void=self.is_void, exit_code=4 if self.is_void else 0)
+            result = msgspec.structs.replace(result, evidence=self.find_evidence(task))
             key = results_prefix(task.experiment, task.run) + JUDGMENT_FILE
             self.judged = task
         self.account.put(key, msgspec.json.encode(result))
 
+    def find_evidence(self, _):
+        """Return what the judge finds of the arms of a task; nothing where no sweep reads it."""
+        return
+
     # runner
+
+    @functools.cached_property
+    def models(self):
+        """CronJob -> prefix of the model that it stages."""
+        return list_models(self.experiment)
+
+    @functools.cached_property
+    def artifacts(self):
+        """CronJob -> prefix of the artifact that it compiles."""
+        return list_artifacts(self.experiment)
 
     def start_runner(self):
         """Start a runner in the place of the last one, as the Deployment does."""
         self.runner_number += 1
         box: list[Runner] = []
         world = RunWorld(
-            environment=ENVIRONMENT, experiments={"post": EXPERIMENT}, catalogue=CATALOGUE, guard=GUARD,
-            clients=self.account.clients, cluster=self.api, survey=self.survey, read_paths=lambda _: self.paths,
+            environment=ENVIRONMENT, experiments={self.experiment.name: self.experiment}, catalogue=CATALOGUE,
+            guard=GUARD, clients=self.account.clients, cluster=self.api, survey=self.survey,
+            read_paths=lambda _: self.paths,
             now=lambda: self.account.now, pause=self.pass_time, beat=lambda: box[0].beat(),  # noqa: PLW0108 - made below
             log=self.log.append,
             writer=f"runner-{self.runner_number}",
@@ -310,8 +337,9 @@ class VirtualWorld:
         box.append(Runner(world))
         return box[0]
 
-    def survey(self, _):
-        rows = [("model", prefix) for prefix in MODELS.values()] + [("artifact", key) for key in ARTIFACTS.values()]
+    def survey(self, experiment):
+        rows = [("model", prefix) for prefix in list_models(experiment).values()]
+        rows += [("artifact", prefix) for prefix in list_artifacts(experiment).values()]
         return [
             SurveyRow(
                 kind=kind, name=prefix.split("/", 1)[1], prefix=prefix, used_by=("post/x",),
@@ -354,7 +382,8 @@ class VirtualWorld:
     def ask(self, kind="run", *, run=RUN, who=WHO, stem=None, **fields):
         """Write a request as `tandem run` does."""
         request = {
-            "kind": kind, "run": run, "environment": ENVIRONMENT.name, "experiment": "post", "spec_digest": DIGEST,
+            "kind": kind, "run": run, "environment": ENVIRONMENT.name, "experiment": self.experiment.name,
+            "spec_digest": compute_spec_digest(ENVIRONMENT, self.experiment, CATALOGUE),
             "at": self.account.now.isoformat(), "hours": 8, "rounds": 4, "size": "quick",
         }  # fmt: skip
         request |= fields
@@ -395,6 +424,6 @@ class VirtualWorld:
 
 
 @functools.cache
-def _render():
-    charts = render_workloads(ENVIRONMENT, EXPERIMENT, CATALOGUE)
+def _render(experiment):
+    charts = render_workloads(ENVIRONMENT, experiment, CATALOGUE)
     return tuple(body for objects in charts.values() for body in objects)

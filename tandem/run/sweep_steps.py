@@ -1,0 +1,284 @@
+"""Steps of a sweep: choose the next candidate, start its pair, decide.
+
+Invariant: the journal alone holds the state of a sweep, so that a new runner chooses as the old one. A fault of a
+candidate ends its pair, not the sweep; a used budget ends the measurements, and the sweep decides by the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import count
+
+import msgspec
+
+from tandem.plan.candidate_search import (
+    CandidateResult,
+    SearchState,
+    SweepCandidate,
+    decide_sweep,
+    plan_next,
+)
+from tandem.plan.forecast import ASSUMED_ACCEPTANCE, PlanLoad, fit_draft_share, forecast_cells
+from tandem.plan.measurement_rows import load_published
+from tandem.plan.step_tokens import CommitLaw
+from tandem.run.fleet_steps import release_fleet
+from tandem.run.journal import RunJournal
+from tandem.run.run_keys import pair_run, pair_step, strip_pair
+from tandem.run.run_plan import END_MINUTES, READY_MINUTES, SERVE_MINUTES
+from tandem.run.run_values import CandidateRecord, PairEvidence, StepRecord, SweepRecord
+from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepWork
+from tandem.run.serving_steps import start_servers
+
+MAX_FAILED_PAIRS = 3  # in a row: such a fault is hardly a candidate's own
+NO_EVIDENCE = "its pair gave no evidence"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairState:
+    """A pair as the journal has it.
+
+    Args:
+        number: from 1.
+        variant: name of the candidate.
+        steps: of the pair, without the pair in their names.
+        failure: why the pair has no evidence; empty if it has some or is at work.
+        evidence: None as long as there is none.
+    """
+
+    number: int
+    variant: str
+    steps: dict[str, StepRecord]
+    failure: str
+    evidence: PairEvidence | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the pair is left to do."""
+        return bool(self.failure) or self.evidence is not None
+
+    def sum_minutes(self, step: str = "") -> float:
+        """Return the minutes of one step, or of all steps of the pair."""
+        chosen = [row for name, row in self.steps.items() if name.startswith(step) and row.ended_at]
+        spans = [(datetime.fromisoformat(row.started_at), datetime.fromisoformat(str(row.ended_at))) for row in chosen]
+        return sum((end - start).total_seconds() for start, end in spans) / 60
+
+
+def list_pairs(journal: RunJournal) -> Iterator[PairState]:
+    """Yield the chosen pairs of a sweep in their order."""
+    for number in count(1):
+        choice = journal.steps.get(pair_step(number, "choose"))
+        if choice is None or choice.state != "done" or not choice.result["variant"]:
+            return
+        prefix = pair_step(number, "")
+        own = {
+            strip_pair(name): msgspec.structs.replace(step, step=strip_pair(name))
+            for name, step in journal.steps.items()
+            if name.startswith(prefix)
+        }
+        failure = next((f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), "")
+        judge, evidence = own.get("judge"), None
+        if judge is not None and judge.state == "done":
+            evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
+            failure = "" if evidence else f"{NO_EVIDENCE}: {judge.note}"
+        yield PairState(
+            number=number, variant=choice.result["variant"], steps=own, failure=failure, evidence=evidence
+        )  # fmt: skip
+
+
+def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -> StepProgress:
+    """Take a look at a step of a pair; a fault of the candidate fails the step instead of the run.
+
+    Raises:
+        LeaseEndError: the rest of the lease is too short.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    try:
+        return advance(work)
+    except LeaseEndError:
+        raise
+    except RunEndError as end:
+        return StepProgress(state="failed", note=end.reason, result=work.result)
+
+
+def choose_candidate(work: StepWork) -> StepProgress:
+    """Choose the candidate of the next pair, or none if the search or the budget is at its end.
+
+    Raises:
+        RunEndError: too many pairs in a row failed.
+    """
+    pairs = list(list_pairs(work.journal))
+    last_pairs = pairs[-MAX_FAILED_PAIRS:]
+    if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.failure for pair in last_pairs):
+        raise RunEndError(
+            f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}", "failed"
+        )
+    search, variants = _search(work, pairs), _name_candidates(work)
+    eliminated = {
+        variants[row.candidate]: f"predicted {row.predicted:.2f} times, and {row.best:.2f} is measured"
+        for row in search.eliminated
+    }
+    variant, reason = variants[search.next] if search.next else "", search.reason
+    if variant and (fault := _find_budget_fault(work, pairs)):
+        variant, reason = "", fault
+    note = f"{variant}: {reason}" if variant else f"no further candidate: {reason}"
+    return StepProgress(state="done", note=note, result={"variant": variant, "eliminated": eliminated})
+
+
+def start_pair(work: StepWork) -> StepProgress:
+    """Start the servers of a pair, if the lease lasts for their start and a round.
+
+    Raises:
+        LeaseEndError: the rest of the lease is too short.
+        RunEndError: a server gets no devices.
+        ExternalError: Kubernetes failed.
+    """
+    if not work.attempts:
+        minutes = SERVE_MINUTES + READY_MINUTES + max(work.plan_inputs.round_minutes)
+        work.require_lease_s(60 * minutes, f"pair {work.pair}")
+        return StepProgress(note="begins", attempts=1)
+    return start_servers(work)
+
+
+def count_spent_usd(work: StepWork) -> float:
+    """Return the USD of the run's nodes until now, at the declared price."""
+    run, node_s = work.journal.run, work.journal.run.node_s
+    if run.has_lease:
+        lease = run.leases[-1]
+        node_s += lease.nodes * (work.world.now() - datetime.fromisoformat(lease.raised_at)).total_seconds()
+    return node_s / 3600 * work.world.environment.capacity.usd_per_hour
+
+
+def describe_used_budget(work: StepWork) -> str:
+    """Return that the budget is used, the way to zero included; empty while it is not, or without a budget."""
+    budget_usd = work.journal.run.request.budget_usd
+    needed_usd = count_spent_usd(work) + _price_minutes(work, END_MINUTES)
+    return f"the budget of {budget_usd:.2f} USD is used" if budget_usd and needed_usd >= budget_usd else ""
+
+
+def decide(work: StepWork) -> StepProgress:
+    """Set the fleet to zero, then decide what to serve by all pairs.
+
+    Raises:
+        ExternalError: AWS or Kubernetes failed.
+    """
+    if work.has_lease and not release_fleet(work):  # a decision needs no node
+        return StepProgress(note="the fleet goes to zero first", result=work.result)
+    record = build_record(work)
+    result = {"sentence": record.sentence, "is_void": False, "decision": msgspec.to_builtins(record)}
+    return StepProgress(state="done", note=record.sentence, result=result)
+
+
+def build_record(work: StepWork) -> SweepRecord:
+    """Return the decision with the evidence of every candidate."""
+    pairs, variants, choices = list(list_pairs(work.journal)), _name_candidates(work), list(_list_choices(work.journal))
+    results = [result for pair in pairs if (result := _read_result(work, pair))]
+    failed = {pair.variant for pair in pairs if pair.failure}
+    remaining = [row for row in _rank_candidates(work, variants) if variants[row] not in failed]
+    decision = decide_sweep(remaining, results, _read_law(work))
+    by_variant, by_candidate = {pair.variant: pair for pair in pairs}, {row.candidate: row for row in results}
+    candidates = tuple(
+        _record_pair(work, candidate, by_variant[variant], by_candidate.get(candidate))
+        if variant in by_variant
+        else _record_unmeasured(candidate, variant, choices)
+        for candidate, variant in variants.items()
+    )
+    sentence = decision.reason
+    if decision.word == "unfinished":
+        sentence = f"unfinished ({choices[-1].note}); so far {sentence}"
+    return SweepRecord(
+        run=work.run, experiment=work.journal.run.experiment, word=decision.word, sentence=sentence,
+        winner=variants[decision.winner] if decision.winner else "", candidates=candidates,
+        budget_usd=work.journal.run.request.budget_usd, node_minutes=work.journal.run.node_s / 60,
+        compile_minutes=sum(row.compile_minutes for row in candidates), usd=count_spent_usd(work),
+    )  # fmt: skip
+
+
+def _record_pair(
+    work: StepWork, candidate: SweepCandidate, pair: PairState, result: CandidateResult | None
+) -> CandidateRecord:
+    minutes = pair.sum_minutes()
+    return CandidateRecord(
+        variant=pair.variant, draft=candidate.draft, num_speculative_tokens=candidate.window,
+        state="failed" if pair.failure else "measured", reason=pair.failure,
+        speed_up=result.speed_up_interval if result else None, results=pair_run(work.run, pair.number),
+        evidence=pair.evidence, node_minutes=minutes, compile_minutes=pair.sum_minutes("compile"),
+        usd=_price_minutes(work, minutes),
+    )  # fmt: skip
+
+
+def _record_unmeasured(candidate: SweepCandidate, variant: str, choices: Sequence[StepRecord]) -> CandidateRecord:
+    """Return the record of a candidate without a pair; the first choice that eliminated it says why and when."""
+    record = CandidateRecord(variant=variant, draft=candidate.draft, num_speculative_tokens=candidate.window)
+    for step in choices:
+        if variant in step.result["eliminated"]:
+            reason, decided_at = step.result["eliminated"][variant], step.ended_at or ""
+            return msgspec.structs.replace(record, state="eliminated", reason=reason, decided_at=decided_at)
+    return record
+
+
+def _list_choices(journal: RunJournal) -> Iterator[StepRecord]:
+    for number in count(1):
+        step = journal.steps.get(pair_step(number, "choose"))
+        if step is None or step.state != "done":
+            return
+        yield step
+
+
+def _search(work: StepWork, pairs: Sequence[PairState]) -> SearchState:
+    """Return the state of the search; a candidate whose pair failed takes no further part."""
+    variants, failed = _name_candidates(work), {pair.variant for pair in pairs if pair.failure}
+    candidates = [candidate for candidate in variants if variants[candidate] not in failed]
+    results = [result for pair in pairs if (result := _read_result(work, pair))]
+    return plan_next(_rank_candidates(work, candidates), results, _read_law(work))
+
+
+def _read_result(work: StepWork, pair: PairState) -> CandidateResult | None:
+    if pair.evidence is None:
+        return None
+    candidate = next(row for row, variant in _name_candidates(work).items() if variant == pair.variant)
+    evidence = pair.evidence
+    return CandidateResult(
+        candidate=candidate, speed_ups=evidence.speed_ups, tokens=evidence.tokens, log_sd=evidence.log_sd
+    )  # fmt: skip
+
+
+def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
+    """Return the names of the variants by candidate, in the order of the file."""
+    sweep = work.experiment.sweep
+    rows = sweep.variants() if sweep else ()
+    return {SweepCandidate(str(row.draft), row.num_speculative_tokens or 0): row.name for row in rows}
+
+
+def _rank_candidates(work: StepWork, candidates: Iterable[SweepCandidate]) -> list[SweepCandidate]:
+    """Return the candidates, the most promising first: by the forecast of `tandem plan` at the highest load."""
+    experiment = work.experiment
+    load = PlanLoad(
+        law=_read_law(work), target=work.world.catalogue.models[experiment.target], acceptance=ASSUMED_ACCEPTANCE,
+        context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
+    )  # fmt: skip
+    share, concurrency = fit_draft_share(load_published()), max(experiment.concurrency)
+
+    def forecast(candidate: SweepCandidate) -> float:
+        return next(forecast_cells(load, share, [candidate.draft], [candidate.window], [concurrency])).speed_up
+
+    return sorted(candidates, key=forecast, reverse=True)
+
+
+def _read_law(work: StepWork) -> CommitLaw:
+    return work.world.catalogue.runtimes[work.experiment.runtime].counters.tokens_per_step.value
+
+
+def _find_budget_fault(work: StepWork, pairs: Sequence[PairState]) -> str:
+    """Return why the budget does not pay for another pair; empty if it does. A pair costs as much as the longest."""
+    budget_usd = work.journal.run.request.budget_usd
+    minutes = max((pair.sum_minutes() for pair in pairs), default=0.0)
+    needed_usd = count_spent_usd(work) + _price_minutes(work, minutes + END_MINUTES)
+    if not budget_usd or needed_usd <= budget_usd:
+        return ""
+    return f"another pair would bring the cost to {needed_usd:.2f} USD, above the budget of {budget_usd:.2f}"
+
+
+def _price_minutes(work: StepWork, minutes: float) -> float:
+    return minutes / 60 * work.plan_inputs.nodes * work.world.environment.capacity.usd_per_hour

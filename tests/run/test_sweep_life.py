@@ -1,0 +1,164 @@
+"""The whole life of a sweep in virtual time: which pairs it measures, what it decides, and what ends it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from sweep_life import LARGE, SMALL, SWEEP, SweepLife
+from test_run_kills import is_guarded
+from virtual_world import RUN, list_artifacts
+
+from rehearsal.cluster.pods import PodScript
+
+HOURS = {"hours": 8, "rounds": 2, "control_rounds": 0}
+
+
+def live(world, **fields):
+    """Live a sweep to its end; return the run and its decision."""
+    key = world.ask(**{**HOURS, **fields})
+    record = world.live()
+    assert world.read_answer(key)["is_accepted"], world.read_answer(key)
+    return record, world.read_decision(RUN)
+
+
+@pytest.fixture(scope="module")
+def lived():
+    """A sweep in which the large draft is the better one."""
+    world = SweepLife()
+    return world, *live(world)
+
+
+def test_sweep_decides(lived):
+    _, record, decision = lived
+    assert (record["state"], decision["word"]) == ("judged", "decided"), record["reason"]
+
+
+def test_better_draft_wins(lived):
+    _, _, decision = lived
+    winner = next(row for row in decision["candidates"] if row["variant"] == decision["winner"])
+    assert winner["draft"] == LARGE
+
+
+def test_verdict_is_the_decision(lived):
+    _, record, decision = lived
+    assert record["verdict"] == decision["sentence"]
+
+
+def test_losers_are_not_measured(lived):
+    _, _, decision = lived
+    assert sum(row["state"] == "measured" for row in decision["candidates"]) < len(decision["candidates"])
+
+
+def test_every_elimination_has_a_reason_and_a_time(lived):
+    _, _, decision = lived
+    assert all(row["reason"] and row["decided_at"] for row in decision["candidates"] if row["state"] == "eliminated")
+
+
+def test_one_lease_pays_all_pairs(lived):
+    _, record, _ = lived
+    assert len(record["leases"]) == 1
+
+
+def test_compile_minutes_are_counted(lived):
+    _, _, decision = lived
+    assert 0 < decision["compile_minutes"] < decision["node_minutes"]
+
+
+def test_only_measured_candidates_are_compiled(lived):
+    world, _, decision = lived
+    measured = sum(row["state"] == "measured" for row in decision["candidates"])
+    assert len(world.stored & set(list_artifacts(SWEEP).values())) == measured + 1
+
+
+def test_nothing_is_left(lived):
+    world, _, _ = lived
+    assert world.is_empty
+
+
+def test_plain_decoding_wins_where_drafts_cost_too_much():
+    world = SweepLife()
+    world.acceptance, world.cost = {SMALL: 0.4, LARGE: 0.4}, {SMALL: 0.4, LARGE: 0.4}
+    _, decision = live(world)
+    assert (decision["winner"], decision["word"]) == ("", "decided")
+
+
+def find_states(decision):
+    """Return the state of each candidate by its name."""
+    return {row["variant"]: row["state"] for row in decision["candidates"]}
+
+
+def fail_candidate(world, variant):
+    """Let every compile of a variant fail."""
+    artifacts = list_artifacts(SWEEP)
+    own = [variant == row.name for row in SWEEP.all_variants()].index(True)
+    world.scripts[list(artifacts)[own]] = PodScript(run_s=30, exit_code=1)
+
+
+@pytest.fixture(scope="module")
+def spoiled():
+    """A sweep in which the best candidate never compiles."""
+    world = SweepLife()
+    fail_candidate(world, "qwen-sd-qwen3-1-7b-k7")
+    return live(world)
+
+
+def test_candidate_that_never_compiles_is_failed(spoiled):
+    _, decision = spoiled
+    assert find_states(decision)["qwen-sd-qwen3-1-7b-k7"] == "failed"
+
+
+def test_sweep_decides_without_the_failed_candidate(spoiled):
+    record, decision = spoiled
+    assert (record["state"], decision["word"], decision["winner"]) == ("judged", "decided", "qwen-sd-qwen3-1-7b-k5")
+
+
+def test_three_failed_candidates_end_the_sweep():
+    world = SweepLife()
+    for variant in SWEEP.all_variants()[1:]:
+        fail_candidate(world, variant.name)
+    world.ask(**HOURS)
+    record = world.live()
+    assert (record["state"], world.is_empty) == ("failed", True)
+    assert record["reason"].startswith("3 candidates in a row failed; the last: compile: ")
+
+
+@pytest.mark.parametrize("budget_usd", [8, 20])
+def test_budget_holds(budget_usd):
+    record, decision = live(SweepLife(), budget_usd=budget_usd)
+    assert (decision["usd"] <= budget_usd, record["state"]) == (True, "judged")
+
+
+def test_used_budget_is_named():
+    _, decision = live(SweepLife(), budget_usd=20)
+    assert (decision["word"], "the budget of 20.00" in decision["sentence"]) == ("unfinished", True), decision
+
+
+def test_sweep_spans_leases():
+    world = SweepLife()
+    world.DEFAULTS = {**world.DEFAULTS, "compile": PodScript(run_s=110 * 60)}
+    world.ask(**{**HOURS, "hours": 6})
+    record = world.live()
+    assert record["state"] == "waiting", record["reason"]
+    world.ask("resume", **{**HOURS, "hours": 6})
+    record = world.live()
+    assert (record["state"], len(record["leases"]), world.read_decision(RUN)["word"]) == ("judged", 2, "decided")
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_runner_decides_the_same(seed, lived):
+    chance, world, (_, _, undisturbed) = random.Random(seed), SweepLife(), lived  # noqa: S311 - repeatable, not secret
+    world.account.chance, kills = chance, 8
+    world.ask(**HOURS)
+
+    def kill_again(seen):
+        nonlocal kills
+        if seen.account.dies_after is None and kills:
+            kills, seen.account.dies_after = kills - 1, chance.choice((1, 3, 10, 30, 60, 150, 300))
+        for machine in seen.account.alive:
+            assert machine.state == "shutting-down" or is_guarded(seen), "an instance without lease and armed stop"
+        return False
+
+    world.live(until=kill_again)
+    decision = world.read_decision(RUN)
+    assert (decision["winner"], find_states(decision)) == (undisturbed["winner"], find_states(undisturbed))
