@@ -103,7 +103,8 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
         words = ["results", RUN_NAME, *place, "--out", str(options.out)]
         result = world.account.run_tandem(*words, stdout=subprocess.DEVNULL)
         print("this account of one machine is gone now, and `tandem results` with it; the report stays:")
-        print(options.out / "report.html" if result.returncode in EXPECTED_CODES else "no results could be had")
+        pages = [options.out / name for name in ("report.html", "decision.html") if (options.out / name).is_file()]
+        print(*pages if result.returncode in EXPECTED_CODES else ["no results could be had"], sep="\n")
     return code if not fleet and not has_fence else ExitCode.EXTERNAL_FAILURE
 
 

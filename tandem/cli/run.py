@@ -54,7 +54,7 @@ from tandem.spec.spec_digest import compute_spec_digest
 ANSWER_POLL_S = 2.0
 ANSWER_LIMIT = timedelta(minutes=3)  # the runner looks for requests every few seconds
 # journal's step, without its number -> the row of the plan that it is part of
-PHASES = {"round": "measure"} | dict.fromkeys(("raise", "node", "park", "end"), "nodes")
+PHASES = {"round": "measure", "pair": "pairs"} | dict.fromkeys(("raise", "node", "park", "end"), "nodes")
 PHASES |= dict.fromkeys(("label", "serve", "ready", "check", "restart"), "serve")
 # what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask registries
 RUN_CHECKS = frozenset({
@@ -99,6 +99,7 @@ def run(
     rounds: Annotated[Whole | None, Parameter(validator=require_range(1, 1000, "rounds"))] = None,
     starts: Annotated[Whole, Parameter(validator=require_range(1, 1000, "starts"))] = 1,
     llmperf: bool = False,
+    budget_usd: Annotated[float, Parameter(metavar="USD", validator=require_range(0, 1e6, "USD"))] = 0,
     run: Annotated[str | None, Parameter(metavar="ID")] = None,
     resume: Annotated[str | None, Parameter(metavar="RUN")] = None,
     accept_unarmed: bool = False,
@@ -119,6 +120,7 @@ def run(
         rounds: in addition to one control round; four by default, and as many as starts
         starts: of each server; from six on the word holds across starts
         llmperf: also run the post's own generator, after the rounds
+        budget_usd: of a sweep's nodes: then it decides by its results so far; 0 is none
         run: the run's id; made of the experiment and the time by default
         resume: go on with a run that waits for another lease
         accept_unarmed: go on although a path would not stop the fleet; the lease says so
@@ -133,6 +135,7 @@ def run(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     own_flags = {"--quick": quick, "--full": full, "--rounds": rounds, "--starts": starts > 1, "--llmperf": llmperf}
+    own_flags |= {"--budget-usd": budget_usd > 0}
     if resume and (flags := [flag for flag, value in (own_flags | {"--run": run}).items() if value]):
         change = "leave them out: a run goes on as it was requested"
         raise InputError(f"{', '.join(flags)} beside --resume", where=f"run {resume}", change=change)
@@ -145,6 +148,7 @@ def run(
             kind="run", run=run or own_id, environment=env, experiment=experiment or "",
             at=now.isoformat(), hours=hours, starts=starts, size="quick" if quick else "full" if full else "default",
             rounds=rounds or max(FEWEST_ROUNDS, starts), llmperf=llmperf, accept_unarmed=accept_unarmed,
+            budget_usd=budget_usd,
         )  # fmt: skip
         if earlier_run is not None:
             request = _resume_request(earlier_run, request)
@@ -350,8 +354,13 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
     inputs, estimate, request = draft.inputs, draft.estimate, draft.inputs.request
     capacity, deadline = inputs.environment.capacity, draft.now + timedelta(hours=request.hours)
     rounds = format_count(request.rounds + request.control_rounds, "round")
-    arms = f"{', '.join(arm.name for arm in inputs.arms)}: {rounds}, {request.control_rounds} of control"
+    sweep, names = inputs.experiment.sweep, ", ".join(arm.name for arm in inputs.arms)
+    if sweep:
+        names = f"{inputs.arms[0].name} and each of at most {len(sweep.variants())} candidates, one after the other"
+    arms = f"{names}: {rounds}, {request.control_rounds} of control"
     yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
+    if request.budget_usd:
+        yield "budget", f"{request.budget_usd:.2f} USD of nodes: then the sweep decides by its results so far"
     yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     yield from (("reserved", note) for note in draft.notes)
     if draft.findings:
@@ -369,7 +378,7 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
     if estimate.leases > 1:
         resume = build_tandem_command("run", request.environment, "--resume", request.run)
         yield "leases", f"{estimate.leases} of {request.hours:g} h: between two the run waits for {resume} --hours H"
-    for option in run_plan.compare_starts(inputs) if request.kind == "run" else ():
+    for option in run_plan.compare_starts(inputs) if request.kind == "run" and not sweep else ():
         notes = f", {option.rounds} rounds" if option.rounds != request.rounds else ""
         notes += f", {option.estimate.leases} leases" if option.estimate.leases > 1 else ""
         text = f"{_format_size(option.estimate)}  {format_count(option.starts, 'start')}{notes}: {option.word_scope}"
@@ -395,7 +404,7 @@ def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
     request, estimate = draft.inputs.request, draft.estimate
     starts = [
         {"starts": row.starts, "rounds": row.rounds, "word": row.word_scope, **_size_as_dict(row.estimate)}
-        for row in run_plan.compare_starts(draft.inputs)
+        for row in (() if draft.inputs.experiment.sweep else run_plan.compare_starts(draft.inputs))
     ]
     return {
         "environment": request.environment,

@@ -23,6 +23,7 @@ from tandem.errors import ExitCode, ExternalError
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.status import current_time
 from tandem.run.run_client import BEAT_LIMIT, RunClient
+from tandem.run.run_keys import PAIR_STEP
 from tandem.run.run_plan import RunEstimate
 from tandem.run.run_values import RunRecord, RunState, StepRecord
 from tandem.shell_command import build_tandem_command
@@ -30,6 +31,7 @@ from tandem.shell_command import build_tandem_command
 POLL_S = 3.0
 BLIND_LIMIT = timedelta(minutes=15)  # of a bucket that does not answer, then the following ends
 ANNOUNCED_STEPS = frozenset({"stage", "compile", "llmperf"})  # hours: a log has a line where they begin
+STEP_WIDTH, PAIR_STEP_WIDTH = 12, 19  # of a step's name on the screen
 NOTE_INDENT = " " * 12  # of what a step's note has beyond its first row
 GOAL_SHARE = 0.85  # of paid node-minutes that compile or measure
 EXIT_CODES: Mapping[RunState, ExitCode] = {
@@ -123,7 +125,8 @@ class RunTimeline:
         span = "" if is_running else format_span(moment - datetime.fromisoformat(step.started_at))
         state, note = "begins" if is_running else step.state, "; ".join(filter(None, (step.note.rstrip("."), left)))
         version = (step.state, *((step.attempts, step.note) if self.verbose else ()))
-        line = f"{moment:%H:%M:%S}  {step.step:<12} {state:<8}{span:>11}  {note}"
+        width = PAIR_STEP_WIDTH if step.step.startswith(PAIR_STEP) else STEP_WIDTH
+        line = f"{moment:%H:%M:%S}  {step.step:<{width}} {state:<8}{span:>11}  {note}"
         is_brief = not self.verbose and step.state in {"running", "done"}  # how the run came out is said at its end
         self._print_once(f"step {step.step}", line, version, is_brief=is_brief)
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tandem.bench.simulation import SIMULATED_BAND
-from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.text_format import format_number, format_times, shorten_text
 from tandem.report.acceptance import LINE_LOOKS
+from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.charts import (
     HALF_PX,
     ReportChart,
@@ -25,8 +24,7 @@ from tandem.report.charts import (
     build_layer,
     encode_nominal,
 )
-from tandem.report.colors import build_css_variables
-from tandem.report.markup import TEMPLATES, build_table, render_template
+from tandem.report.markup import build_table, render_template
 
 _SPREAD = 0.08  # windows between measured points, so that they do not overlap
 _MAX_DRAFTS = len(LINE_LOOKS)
@@ -104,21 +102,11 @@ def write_plan_page(page: PlanPage, path: Path) -> None:
         ReportSection(name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts),
         ReportSection(name="figures", short="Figures", title="Every figure", parts=(table,)),
     ]
-    band = SIMULATED_BAND if page.is_simulated else None
-    style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    text = render_template(
-        "report",
-        title=f"{'Simulated: ' if page.is_simulated else ''}{page.eyebrow}",
-        style=Markup(style),  # noqa: S704 - ours
-        header=render_template(
-            "plan_header", band=band, eyebrow=page.eyebrow, title=page.title, sentences=page.sentences
-        ),
-        sections=sections,
-        version=page.version,
-        source="the files of the experiment, published figures and the named run",
-    )
-    with convert_os_errors("the page cannot be written", path, "name another file", ExternalError):
-        path.write_text(text, encoding="utf-8")
+    header = PageHeader(
+        title=page.title, eyebrow=page.eyebrow, sentences=page.sentences, is_simulated=page.is_simulated,
+        version=page.version, source="the files of the experiment, published figures and the named run",
+    )  # fmt: skip
+    write_chart_page(header, sections, path)
 
 
 def _build_load_chart(page: PlanPage, load: int) -> ReportChart:

@@ -112,7 +112,7 @@ def list_steps(work: StepWork) -> list[StepSpec]:
 
 def _list_sweep_steps(work: StepWork, name_step: Callable[[str], str], compile_s: float) -> Iterator[StepSpec]:
     """Yield the steps of each pair so far, the choice of the next one, and after the last the decision."""
-    pairs = list(sweep_steps.list_pairs(work.journal))
+    pairs = list(sweep_steps.list_pairs(work.journal.steps))
     step_rows = [
         (name_step("clear"), artifact_steps.park_servers, 0.5 * HOUR_S),  # the compile needs the devices
         ("compile", artifact_steps.compile_artifacts, compile_s),
@@ -239,7 +239,7 @@ class RunEngine:
         if spec.pair and spec.pair == self.work.pair:
             work = self.work
         elif spec.pair:
-            pairs = {pair.number: pair.variant for pair in sweep_steps.list_pairs(work.journal)}
+            pairs = {pair.number: pair.variant for pair in sweep_steps.list_pairs(work.journal.steps)}
             experiment = build_pair(work.experiment, pairs[spec.pair])
             work = StepWork(world=work.world, journal=work.journal, experiment=experiment, pair=spec.pair)
         work.name = strip_pair(spec.name)

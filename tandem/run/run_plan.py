@@ -370,6 +370,7 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
     minutes = request.rounds * round_minutes + request.control_rounds * control_minutes
     minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + END_MINUTES
     basis = f"a start, {request.rounds + request.control_rounds} rounds" + f", {hours} h of compile" * bool(hours)
+    basis += "; most sweeps measure less than half of their candidates (docs/sweep.md)"
     for number, _ in enumerate(sweep.variants(), 1):
         yield _estimate_step(
             f"pair-{number:02}-judge", minutes=minutes, basis=basis, is_bound=True, deadline_minutes=2 * minutes

@@ -314,6 +314,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
         sentence: the decision in one sentence.
         budget_usd: as requested; 0 for none.
         node_minutes, compile_minutes, usd: of all nodes of the run; the compiles are part of the node minutes.
+        is_simulated: whether a server was simulated.
         candidates: in the order of the experiment.
     """
 
@@ -327,6 +328,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     node_minutes: float = 0
     compile_minutes: float = 0
     usd: float = 0
+    is_simulated: bool = False
     candidates: tuple[CandidateRecord, ...] = ()
 
 

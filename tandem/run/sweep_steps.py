@@ -6,7 +6,7 @@ candidate ends its pair, not the sweep; a used budget ends the measurements, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -65,16 +65,20 @@ class PairState:
         return sum((end - start).total_seconds() for start, end in spans) / 60
 
 
-def list_pairs(journal: RunJournal) -> Iterator[PairState]:
-    """Yield the chosen pairs of a sweep in their order."""
+def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
+    """Yield the chosen pairs of a sweep in their order.
+
+    Args:
+        steps: of the sweep by their names, as the journal has them.
+    """
     for number in count(1):
-        choice = journal.steps.get(pair_step(number, "choose"))
+        choice = steps.get(pair_step(number, "choose"))
         if choice is None or choice.state != "done" or not choice.result["variant"]:
             return
         prefix = pair_step(number, "")
         own = {
             strip_pair(name): msgspec.structs.replace(step, step=strip_pair(name))
-            for name, step in journal.steps.items()
+            for name, step in steps.items()
             if name.startswith(prefix)
         }
         failure = next((f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), "")
@@ -108,7 +112,7 @@ def choose_candidate(work: StepWork) -> StepProgress:
     Raises:
         RunEndError: too many pairs in a row failed.
     """
-    pairs = list(list_pairs(work.journal))
+    pairs = list(list_pairs(work.journal.steps))
     last_pairs = pairs[-MAX_FAILED_PAIRS:]
     if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.failure for pair in last_pairs):
         raise RunEndError(
@@ -172,7 +176,11 @@ def decide(work: StepWork) -> StepProgress:
 
 def build_record(work: StepWork) -> SweepRecord:
     """Return the decision with the evidence of every candidate."""
-    pairs, variants, choices = list(list_pairs(work.journal)), _name_candidates(work), list(_list_choices(work.journal))
+    pairs, variants, choices = (
+        list(list_pairs(work.journal.steps)),
+        _name_candidates(work),
+        list(_list_choices(work.journal)),
+    )
     results = [result for pair in pairs if (result := _read_result(work, pair))]
     failed = {pair.variant for pair in pairs if pair.failure}
     remaining = [row for row in _rank_candidates(work, variants) if variants[row] not in failed]
@@ -184,11 +192,14 @@ def build_record(work: StepWork) -> SweepRecord:
         else _record_unmeasured(candidate, variant, choices)
         for candidate, variant in variants.items()
     )
+    is_simulated = any(step.result.get("is_simulated") for pair in pairs for step in pair.steps.values())
     sentence = decision.reason
     if decision.word == "unfinished":
         sentence = f"unfinished ({choices[-1].note}); so far {sentence}"
+    sentence = f"SIMULATED servers: {sentence}" if is_simulated else sentence
     return SweepRecord(
         run=work.run, experiment=work.journal.run.experiment, word=decision.word, sentence=sentence,
+        is_simulated=is_simulated,
         winner=variants[decision.winner] if decision.winner else "", candidates=candidates,
         budget_usd=work.journal.run.request.budget_usd, node_minutes=work.journal.run.node_s / 60,
         compile_minutes=sum(row.compile_minutes for row in candidates), usd=count_spent_usd(work),

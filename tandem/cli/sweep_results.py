@@ -1,0 +1,122 @@
+"""Files and screen of a sweep's decision: decision.json, a page, and the edit of the experiment file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+import msgspec
+
+from tandem.artifacts.store import ObjectStore
+from tandem.errors import ExternalError, InputError, convert_os_errors
+from tandem.plan.sweep_patch import patch_experiment
+from tandem.report.chart_page import PageHeader
+from tandem.report.sweep_page import SweepPoint, write_sweep_page
+from tandem.report.terminal import format_table
+from tandem.run.round_records import download_results
+from tandem.run.run_keys import DECISION_FILE, pair_run
+from tandem.run.run_values import CandidateRecord, StepRecord, SweepRecord, list_confirmed
+from tandem.run.sweep_steps import list_pairs
+
+PAGE_FILE, PATCH_FILE = "decision.html", "experiment.patch"
+
+
+def find_decision(steps: Mapping[str, StepRecord]) -> SweepRecord | None:
+    """Return the decision of a sweep; None of another run, or as long as there is none.
+
+    Args:
+        steps: of the run by their names.
+    """
+    judge = steps.get("judge")
+    decision = judge.result.get("decision") if judge else None
+    return msgspec.convert(decision, SweepRecord) if decision else None
+
+
+def format_decision(record: SweepRecord) -> Iterator[str]:
+    """Yield the decision and a table of all candidates."""
+    yield record.sentence
+    yield ""
+    heads = ("candidate", "state", "speed-up", "95 %", "good tokens/USD", "node min", "USD")
+    yield from format_table(heads, map(_format_candidate, record.candidates), numbers=(2, 5, 6))
+    yield ""
+    budget = f" of a budget of {record.budget_usd:.2f}" if record.budget_usd else ""
+    compiles = f"{record.compile_minutes:.0f} of them compile" if record.compile_minutes else "no compile"
+    yield f"{record.node_minutes:.0f} node-minutes, {compiles}; {record.usd:.2f} USD{budget}"
+
+
+def _format_candidate(row: CandidateRecord) -> tuple[str, ...]:
+    if row.speed_up is None:
+        minutes = (f"{row.node_minutes:.0f}", f"{row.usd:.2f}") if row.results else ("", "")
+        return row.variant, row.state, "", "", "", *minutes
+    value, low, high = row.speed_up
+    goodput = row.evidence.goodput_per_usd if row.evidence else None
+    tokens = f"{goodput[1] / goodput[0]:.2f} x plain" if goodput else ""
+    interval = f"{low:.2f} to {high:.2f}"
+    return row.variant, row.state, f"{value:.2f}", interval, tokens, f"{row.node_minutes:.0f}", f"{row.usd:.2f}"
+
+
+def write_decision(
+    record: SweepRecord, steps: Mapping[str, StepRecord], store: ObjectStore, experiment_file: Path, out: Path
+) -> list[str]:
+    """Write the decision, its page, the edit and the folder of each pair; return the names of what was written.
+
+    Args:
+        record: the decision.
+        steps: of the run by their names.
+        store: the bucket.
+        experiment_file: the file to edit; a sweep without an end edits nothing.
+        out: a new folder.
+
+    Raises:
+        InputError: the folder exists, or the experiment has no sweep any more.
+        ExternalError: the disk or S3 failed.
+    """
+    if out.exists():
+        raise InputError("it exists", where=str(out), change="name a new folder")
+    texts = {DECISION_FILE: msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"}
+    if record.word == "decided":
+        texts[PATCH_FILE] = _build_patch(record, experiment_file)
+    with convert_os_errors("the results cannot be written", out, "name another folder", ExternalError):
+        out.mkdir(parents=True)
+        for name, text in texts.items():
+            (out / name).write_text(text, encoding="utf-8")
+    header = PageHeader(
+        title=record.sentence, eyebrow=f"Sweep {record.run} of {record.experiment}", version=version("tandem"),
+        sentences=(_describe_cost(record),), source="the verdicts of the pairs", is_simulated=record.is_simulated,
+    )  # fmt: skip
+    write_sweep_page(header, [_build_point(row) for row in record.candidates], out / PAGE_FILE)
+    names = [*texts, PAGE_FILE]
+    for pair in list_pairs(steps):
+        if pair.evidence is not None:
+            name, confirmed = pair_run(record.run, pair.number), list_confirmed(pair.steps.values())
+            download_results(store, record.experiment, name, out / name, confirmed)
+            names.append(name)
+    return names
+
+
+def _describe_cost(record: SweepRecord) -> str:
+    return (
+        f"{record.node_minutes:.0f} node-minutes, {record.compile_minutes:.0f} of them compile: {record.usd:.2f} USD."
+    )
+
+
+def _build_patch(record: SweepRecord, experiment_file: Path) -> str:
+    winners = [row for row in record.candidates if row.variant == record.winner]
+    fields: list[dict[str, str | int]] = [
+        {"name": row.variant, "draft": row.draft, "num_speculative_tokens": row.num_speculative_tokens}
+        for row in winners
+    ]
+    with convert_os_errors("the experiment cannot be read", experiment_file, "name its folder by --experiments"):
+        text = experiment_file.read_text(encoding="utf-8")
+    return patch_experiment(text, f"experiments/{experiment_file.name}", fields[0] if fields else {})
+
+
+def _build_point(row: CandidateRecord) -> SweepPoint:
+    evidence = row.evidence
+    return SweepPoint(
+        variant=row.variant, draft=row.draft, window=row.num_speculative_tokens, state=row.state, reason=row.reason,
+        speed_up=row.speed_up, goodput_per_usd=evidence.goodput_per_usd if evidence else None,
+        output=evidence.output if evidence else "", node_minutes=row.node_minutes,
+        compile_minutes=row.compile_minutes, usd=row.usd,
+    )  # fmt: skip

@@ -1,0 +1,51 @@
+"""The edit of an experiment file after a sweep: the winner becomes a variant, and the sweep goes.
+
+Invariant: every other line of the file stays as it is, comments included.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import yaml
+
+from tandem.errors import InputError
+
+
+def patch_experiment(text: str, name: str, winner: Mapping[str, str | int]) -> str:
+    """Return a unified diff of an experiment file, for `git apply` or `patch -p1`.
+
+    Args:
+        text: of the file, with a top-level `sweep`.
+        name: path of the file in the repository.
+        winner: name, draft and num_speculative_tokens of the variant to serve; empty for plain decoding.
+
+    Raises:
+        InputError: the file has no sweep any more.
+    """
+    lines, blocks = text.splitlines(keepends=True), _find_blocks(text)
+    if "sweep" not in blocks or "variants" not in blocks:
+        change = "take the file of the commit that the sweep ran with"
+        raise InputError("the file has no sweep any more", where=name, change=change)
+    mode = yaml.safe_load(text)["sweep"]["mode"]  # the winner decodes as its sweep
+    fields = {"name": winner["name"], "mode": mode, **winner} if winner else {}
+    rows = [f"{'    ' if index else '  - '}{key}: {value}\n" for index, (key, value) in enumerate(fields.items())]
+    first, last = blocks["sweep"]
+    edits = [(first, last, []), (blocks["variants"][1], blocks["variants"][1], rows)]
+    new_lines = list(lines)
+    for start, end, replacement in sorted(edits, key=lambda edit: edit[0], reverse=True):
+        new_lines[start:end] = replacement
+    return "".join(difflib.unified_diff(lines, new_lines, f"a/{name}", f"b/{name}"))
+
+
+def _find_blocks(text: str) -> dict[str, tuple[int, int]]:
+    """Return the first line of each top-level key and the line behind its value, comments after it left out."""
+    lines, root = text.splitlines(), yaml.compose(text, Loader=yaml.SafeLoader)
+    blocks = {}
+    for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
+        end = value.end_mark.line + (value.end_mark.column > 0)
+        while end > key.start_mark.line + 1 and not lines[end - 1].partition("#")[0].strip():
+            end -= 1
+        blocks[key.value] = (key.start_mark.line, end)
+    return blocks

@@ -1,0 +1,171 @@
+"""The page of a sweep: speed-up by draft and window with intervals (the post's Figure 1), goodput per USD, evidence.
+
+Invariant: a speed-up is relative to plain decoding in the same pair, unlike the post's figure; a candidate that nobody
+measured has no point. One file, no script, no outside reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from tandem.judge.text_format import format_number, format_times
+from tandem.report.acceptance import LINE_LOOKS
+from tandem.report.chart_page import PageHeader, write_chart_page
+from tandem.report.charts import (
+    HALF_PX,
+    ReportChart,
+    ReportSection,
+    VegaSpec,
+    build_fit_spec,
+    build_layer,
+    encode_nominal,
+)
+from tandem.report.markup import build_table, render_template
+
+PLAIN = "plain decoding"
+_SPREAD = 0.12  # windows between drafts, so that intervals do not overlap
+_ABSENT = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepPoint:
+    """A candidate on the page.
+
+    Args:
+        variant, draft, window: which.
+        state: measured, eliminated, failed or open. reason: why it was eliminated or failed.
+        speed_up: value, low and high over plain decoding; None if nobody measured it.
+        goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
+        output: the comparison of its output with that of plain decoding.
+        node_minutes, compile_minutes, usd: of its pair.
+    """
+
+    variant: str
+    draft: str
+    window: int
+    state: str
+    reason: str
+    speed_up: tuple[float, float, float] | None
+    goodput_per_usd: tuple[float, float] | None
+    output: str
+    node_minutes: float
+    compile_minutes: float
+    usd: float
+
+
+def write_sweep_page(header: PageHeader, points: Sequence[SweepPoint], path: Path) -> None:
+    """Write the page of a sweep.
+
+    Args:
+        header: head and foot.
+        points: all candidates.
+        path: of the file.
+
+    Raises:
+        ExternalError: the file cannot be written.
+    """
+    measured = [point for point in points if point.speed_up]
+    charts = [
+        ReportChart(
+            name="sweep-speed-up", title="Speed-up over plain decoding",
+            caption="A point for each measured candidate, with its 95 % interval. Below 1 speculation is slower.",
+            spec=lambda width: _build_spec(measured, _list_speed_ups(measured), width),
+            table=_build_candidates_table(points), width_px=HALF_PX, has_slide=False,
+        )
+    ]  # fmt: skip
+    priced = [point for point in measured if point.goodput_per_usd]
+    if priced:
+        goodput = ReportChart(
+            name="sweep-goodput", title="Goodput per USD, relative to plain decoding",
+            caption="Good tokens keep the limits of the experiment. Each pair is compared with its own plain server.",
+            spec=lambda width: _build_spec(priced, _list_goodput(priced), width),
+            table=_build_goodput_table(priced), width_px=HALF_PX, has_slide=False,
+        )  # fmt: skip
+        charts.append(goodput)
+    table = render_template("card", summary=None, table=_build_evidence_table(points), sentences=(), note=None)
+    sections = [
+        ReportSection(name="candidates", short="Candidates", title="Drafts and windows", parts=tuple(charts)),
+        ReportSection(name="evidence", short="Evidence", title="What decided", parts=(table,)),
+    ]
+    write_chart_page(header, sections, path)
+
+
+def _list_speed_ups(points: Sequence[SweepPoint]) -> list[dict[str, float]]:
+    return [
+        {"value": point.speed_up[0], "low": point.speed_up[1], "high": point.speed_up[2]}
+        for point in points
+        if point.speed_up
+    ]
+
+
+def _list_goodput(points: Sequence[SweepPoint]) -> list[dict[str, float]]:
+    ratios = [point.goodput_per_usd[1] / point.goodput_per_usd[0] for point in points if point.goodput_per_usd]
+    return [{"value": ratio, "low": ratio, "high": ratio} for ratio in ratios]
+
+
+def _build_spec(points: Sequence[SweepPoint], values: Sequence[Mapping[str, float]], width: int) -> VegaSpec:
+    """Return a chart of one value for each point by its window; a line marks plain decoding."""
+    drafts = list(dict.fromkeys(point.draft.rpartition("/")[2] for point in points))
+    looks = dict(zip(drafts, LINE_LOOKS, strict=False))
+    rows = [
+        {
+            **value, "series": draft, "window": point.window + (drafts.index(draft) - (len(drafts) - 1) / 2) * _SPREAD,
+        }
+        for point, value in zip(points, values, strict=True)
+        if (draft := point.draft.rpartition("/")[2]) in looks
+    ]  # fmt: skip
+    color, dash = (
+        encode_nominal("series", {name: look[place] for name, look in looks.items()}, sort=None, title=None)
+        for place in (0, 1)
+    )
+    x: dict[str, Any] = {
+        "field": "window", "type": "quantitative", "scale": {"zero": False, "nice": False, "padding": 12},
+        "axis": {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"},
+    }  # fmt: skip
+    y = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": None, "format": ".2f", "tickCount": 6}}
+    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
+    layers = [
+        build_layer("rule", {"y": {**y, "field": "plain"}}, [{"plain": 1}], color="var(--text)", strokeDash=[4, 3]),
+        build_layer("line", {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}}, opacity=0.5),
+        build_layer("rule", {"x": x, "color": color, **ends}, strokeWidth=2),
+        build_layer("point", {"x": x, "color": color, "y": {**y, "field": "value"}}, filled=True, size=50, opacity=1),
+    ]
+    return build_fit_spec(width, 260, data={"values": rows}, layer=layers)
+
+
+def _build_candidates_table(points: Sequence[SweepPoint]) -> Markup:
+    rows = [
+        (
+            point.draft, str(point.window), point.state,
+            format_times(point.speed_up[0]) if point.speed_up else _ABSENT,
+            f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}" if point.speed_up else _ABSENT,
+        )
+        for point in points
+    ]  # fmt: skip
+    return build_table("Candidates", ["Draft", "Window", "State", "Speed-up", "95 %"], rows, numbers=(1, 3))
+
+
+def _build_goodput_table(points: Sequence[SweepPoint]) -> Markup:
+    rows = [
+        (point.draft, str(point.window), *(f"{tokens:,.0f}" for tokens in point.goodput_per_usd))
+        for point in points
+        if point.goodput_per_usd
+    ]
+    return build_table("Good tokens per USD", ["Draft", "Window", PLAIN, "Candidate"], rows, numbers=(1, 2, 3))
+
+
+def _build_evidence_table(points: Sequence[SweepPoint]) -> Markup:
+    rows = [
+        (
+            point.variant, point.state, point.reason or point.output or _ABSENT, f"{point.node_minutes:.0f}",
+            f"{point.compile_minutes:.0f}", f"{point.usd:.2f}",
+        )
+        for point in points
+    ]  # fmt: skip
+    heads = ["Candidate", "State", "Why, or the output", "Node minutes", "of compile", "USD"]
+    return build_table("Every candidate", heads, rows, numbers=(3, 4, 5))
