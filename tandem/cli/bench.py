@@ -142,6 +142,49 @@ def compare(
 
 
 @app.command
+def quality(
+    folder: RunFolder,
+    /,
+    *,
+    items: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    api_key_env: Annotated[str | None, Parameter(metavar="VARIABLE")] = None,
+    selection: Selection = DEFAULTS,
+) -> ExitCode:
+    """Ask the servers of a run questions with one right answer, for its verdict.
+
+    Args:
+        folder: what a run wrote; its servers still answer
+        items: JSON lines of item, prompt and answer (default: 40 sums)
+        api_key_env: variable that holds the servers' API key
+    """
+    import uvloop  # noqa: PLC0415 - loaded where it is needed
+
+    from tandem.bench import quality_rows, task_items  # noqa: PLC0415 - aiohttp
+    from tandem.bench.manifest import read_manifest  # noqa: PLC0415
+    from tandem.cli.bench_settings import read_api_key  # noqa: PLC0415
+
+    manifest, path = read_manifest(folder), items or task_items.OWN_TASK
+    arms = manifest.arms
+    rows = uvloop.run(
+        task_items.ask_items(
+            arms, task_items.load_items(path), task=path.stem, api=manifest.api, api_key=read_api_key(api_key_env)
+        )
+    )
+    earlier_rows = [row for row in quality_rows.read_quality(folder) if row.task != path.stem]
+    quality_rows.write_quality(folder, [*earlier_rows, *rows])
+    counts = {arm.name: [row.right for row in rows if row.arm == arm.name] for arm in arms}
+    document = {
+        "task": path.stem,
+        "right": {name: sum(right) for name, right in counts.items()},
+        "answered": {name: len(right) for name, right in counts.items()},
+    }
+    lines = [f"{name}: {sum(right)} of {len(right)} right" for name, right in counts.items()]
+    lines.append(f"next: {quote_command('tandem', 'bench', 'report', str(folder))}")
+    print_result(document, lines, as_json=selection.as_json)
+    return ExitCode.DONE
+
+
+@app.command
 def verify(
     folder: RunFolder,
     /,

@@ -86,10 +86,15 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     settings = bench_settings.build_settings(
         size, suites, fields, most_tokens=run_arms.most_tokens, concurrency=flags.concurrency or declared or None
     )
-    return replace(settings, warm_up=flags.warm_up, extras=flags.record, api_key=_read_api_key(flags.api_key_env))
+    return replace(settings, warm_up=flags.warm_up, extras=flags.record, api_key=read_api_key(flags.api_key_env))
 
 
-def _read_api_key(variable: str | None) -> str | None:
+def read_api_key(variable: str | None) -> str | None:
+    """Return the API key that a variable holds; None without a variable.
+
+    Raises:
+        InputError: the variable is not set.
+    """
     key = os.environ.get(variable) if variable else None
     if variable and not key:
         change = quote_command("export", f"{variable}=KEY")

@@ -29,19 +29,24 @@ MAX_CLASSES = 4
 
 _OUTPUT_TEXTS: Mapping[OutputFinding, tuple[str, str]] = {
     "the same": ("", "; outputs are the same"),
+    "same quality": (
+        " at the same quality",
+        "; outputs differ or are not compared, and the tasks are answered as well",
+    ),
     "not shown": (", output not shown to be the same", "; that outputs are the same is not shown"),
     "not the same": (" but not the same output", ", but its outputs are not the same"),
 }
 """Text to add to the word faster, and to a sentence."""
 
 
-def build_headlines(
+def build_headlines(  # noqa: PLR0913 - the parts of a verdict
     table: RequestTable,
     cells: Sequence[CellVerdict],
     controls: schema.RunControls,
     equality: Sequence[schema.OutputEquality],
     *,
     margin: float,
+    quality: Sequence[schema.TaskQuality] = (),
 ) -> tuple[Headline, ...]:
     """Return the verdict on every variant.
 
@@ -51,13 +56,15 @@ def build_headlines(
         controls: what voids the run, and what limits it.
         equality: of the outputs; a variant without one is not shown to give the baseline's output.
         margin: a speed-up within it is `same`; a ratio of lengths within it is no difference.
+        quality: of the tasks that the arms were asked.
     """
     pairing = RequestPairing(table, controls.marked_rounds)
     headlines = []
     for variant in table.variants:
         cells_of_variant = tuple(cell for cell in cells if cell.variant == variant)
         outputs = next((entry for entry in equality if entry.variant == variant), None)
-        facts = _HeadlineFacts(pairing, variant, cells_of_variant, controls, outputs, margin)
+        tasks = tuple(task for task in quality if task.variant == variant)
+        facts = _HeadlineFacts(pairing, variant, cells_of_variant, controls, outputs, margin, tasks)
         finding, output = _decide_finding(facts), facts.output
         names = [tuple(map(format_cell, part)) for part in facts.words.values()] if finding != "void" else [()] * 5
         classes = dict(zip(("faster", "slower", "same", "mixed", "undecided"), names, strict=True))
@@ -97,6 +104,7 @@ class _HeadlineFacts:
     controls: schema.RunControls
     equality: schema.OutputEquality | None
     margin: float
+    quality: tuple[schema.TaskQuality, ...]
 
     @property
     def arms(self) -> tuple[str, str]:
@@ -157,11 +165,17 @@ class _HeadlineFacts:
 
     @cached_property
     def output(self) -> OutputFinding:
-        """Whether the variant's outputs are shown to be the baseline's: no other text, length or broken answers."""
-        equality = self.equality
-        if self.different_lengths or equality is None:
-            return "not the same" if self.different_lengths else "not shown"
-        is_altered = equality.result == "differs"
+        """Whether the variant's outputs are shown to be the baseline's: no other text, length or broken answers.
+
+        A task with a worse quality is an other output; the same quality of every task makes up for other texts alone.
+        """
+        equality, words = self.equality, {task.word for task in self.quality}
+        if self.different_lengths or "worse" in words:
+            return "not the same"
+        has_quality = bool(words) and words <= {"same", "better"}
+        if equality is None:
+            return "same quality" if has_quality else "not shown"
+        is_altered = equality.result == "differs" and not has_quality
         if equality.lengths is not None:
             is_altered |= compare_lengths(equality.lengths, self.margin) != "alike"
         if equality.garbage is not None:
@@ -171,7 +185,9 @@ class _HeadlineFacts:
         if is_altered:
             return "not the same"
         has_mostly_refusals = any(2 * counts.broken.total() > counts.answer_count for counts in self.content_counts)
-        return "the same" if equality.result == "the same" and not has_mostly_refusals else "not shown"
+        if has_mostly_refusals:
+            return "not shown"
+        return "the same" if equality.result == "the same" else "same quality" if has_quality else "not shown"
 
 
 def _decide_finding(facts: _HeadlineFacts) -> schema.VariantFinding:
@@ -275,6 +291,9 @@ def _list_reasons(facts: _HeadlineFacts, finding: schema.VariantFinding) -> Iter
 
 
 def _list_output_reasons(facts: _HeadlineFacts) -> Iterator[str]:
+    for task in facts.quality:
+        if task.word != "same":
+            yield f"quality of {task.task}: {task.word}: {task.why}"
     if facts.equality is None:
         yield "outputs were not held against each other"
     elif facts.output == "not the same" or facts.equality.result != "the same":

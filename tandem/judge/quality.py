@@ -10,14 +10,14 @@ proportions of Tango (1998), Statistics in Medicine 17, 891, equations 12 to 14.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
-from typing import Literal
 
-import msgspec
 from scipy import optimize, stats
 
+from tandem.bench.quality_rows import QualityRow
 from tandem.judge.interval import LEVEL
+from tandem.judge.schema import QualityWord, TaskQuality
 
 FEWEST_ITEMS = 200
 MARGIN = 0.02
@@ -25,40 +25,30 @@ LEAST_ABOVE_CHANCE = 0.1
 FALSE_CALL = 0.02
 """How often a difference may be called between two arms that answer alike; several variants share a run's 5 %."""
 
-QualityWord = Literal["same", "better", "worse", "no evidence"]
 
-
-class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
-    """Both arms on the items of a task set.
+def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[str]) -> Iterator[TaskQuality]:
+    """Yield every variant on every task that both it and the baseline answered.
 
     Args:
-        variant: its arm.
-        items: that both arms answered.
-        baseline_right, variant_right: of these.
-        only_baseline, only_variant: items that one arm alone had right.
-        chance: share of items that guessing has right.
-        difference, low, high: share right of the variant less that of the baseline, with its interval.
-        p: of the exact test that both are right alike.
-        word: what may be said. why: in a sentence.
+        rows: of the run.
+        baseline, variants: names of arms.
     """
-
-    variant: str
-    items: int
-    baseline_right: int
-    variant_right: int
-    only_baseline: int
-    only_variant: int
-    chance: float
-    difference: float
-    low: float
-    high: float
-    p: float
-    word: QualityWord
-    why: str
+    for task in dict.fromkeys(row.task for row in rows):
+        own = [row for row in rows if row.task == task]
+        right = {arm: {row.item: row.right for row in own if row.arm == arm} for arm in (baseline, *variants)}
+        chance = max(row.chance for row in own)
+        for variant in variants:
+            if right[baseline] and right[variant]:
+                yield compare_quality(variant, right[baseline], right[variant], chance=chance, task=task)
 
 
 def compare_quality(
-    variant: str, baseline_right: Mapping[str, bool], variant_right: Mapping[str, bool], *, chance: float
+    variant: str,
+    baseline_right: Mapping[str, bool],
+    variant_right: Mapping[str, bool],
+    *,
+    chance: float,
+    task: str = "",
 ) -> TaskQuality:
     """Return whether a variant answers as well as the baseline.
 
@@ -66,6 +56,7 @@ def compare_quality(
         variant: its arm.
         baseline_right, variant_right: by item, whether the answer was right; items of both are compared.
         chance: share of items that guessing has right, from 0 to below 1.
+        task: name of the task set.
     """
     pairs = [(baseline_right[item], variant_right[item]) for item in baseline_right.keys() & variant_right.keys()]
     items, only_baseline = len(pairs), sum(first and not second for first, second in pairs)
@@ -89,7 +80,8 @@ def compare_quality(
         why = f"the interval, {100 * low:.1f} to {100 * high:.1f} points, reaches beyond {100 * MARGIN:g}"
     difference = (only_variant - only_baseline) / items if items else 0.0
     return TaskQuality(
-        variant=variant, items=items, baseline_right=right, variant_right=right - only_baseline + only_variant,
+        variant=variant, task=task, items=items, baseline_right=right,
+        variant_right=right - only_baseline + only_variant,
         only_baseline=only_baseline, only_variant=only_variant, chance=chance, difference=difference, low=low,
         high=high, p=p, word=word, why=why,
     )  # fmt: skip

@@ -31,12 +31,14 @@ EvidenceScope = Literal["one-start", "across-starts"]
 """What a word holds for. `one-start`: for the starts of the servers that were measured; what starts differ by is in no
 interval. `across-starts`: for the servers whenever they are started."""
 
-OutputFinding = Literal["the same", "not shown", "not the same"]
-"""Whether the variant gives the baseline's output. `not shown`: nothing compared shows it."""
+OutputFinding = Literal["the same", "same quality", "not shown", "not the same"]
+"""Whether the variant gives the baseline's output. `same quality`: the texts are not shown to be the same,
+but the variant answers every task as well. `not shown`: nothing compared shows it."""
 
 OverallVerdict = Literal[
-    "faster", "faster, output not shown to be the same", "faster but not the same output", "slower", "same", "mixed",
-    "faster within one start", "faster within one start, output not shown to be the same",
+    "faster", "faster at the same quality", "faster, output not shown to be the same", "faster but not the same output",
+    "slower", "same", "mixed", "faster within one start", "faster within one start at the same quality",
+    "faster within one start, output not shown to be the same",
     "faster within one start but not the same output", "slower within one start", "same within one start",
     "mixed within one start", "no evidence", "not comparable", "void",
 ]  # fmt: skip
@@ -353,6 +355,40 @@ class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
 
 
+QualityWord = Literal["same", "better", "worse", "no evidence"]
+
+
+class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
+    """Baseline and variant on the items of a task set.
+
+    Args:
+        variant: its arm.
+        task: name of the task set.
+        items: that both arms answered.
+        baseline_right, variant_right: of these.
+        only_baseline, only_variant: items that one arm alone had right.
+        chance: share of items that guessing has right.
+        difference, low, high: share right of the variant less that of the baseline, with its interval.
+        p: of the exact test that both are right alike.
+        word: what may be said. why: in a sentence.
+    """
+
+    variant: str
+    task: str = ""
+    items: int
+    baseline_right: int
+    variant_right: int
+    only_baseline: int
+    only_variant: int
+    chance: float
+    difference: float
+    low: float
+    high: float
+    p: float
+    word: QualityWord
+    why: str
+
+
 RoutingWord = Literal["saves", "costs", "no evidence"]
 
 
@@ -412,6 +448,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         headlines: one a variant.
         cells: every judged metric.
         controls, equality, acceptance, claims, cost: as their names say.
+        quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
         claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
         notes: what a reader must know beside.
@@ -434,6 +471,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     cells: tuple[CellVerdict, ...]
     controls: RunControls
     equality: tuple[OutputEquality, ...] = ()
+    quality: tuple[TaskQuality, ...] = ()
     acceptance: tuple[ClassAcceptance, ...] = ()
     claims: tuple[ClaimVerdict, ...] = ()
     claims_unasked: str | None = None

@@ -12,7 +12,16 @@ from itertools import zip_longest
 
 from tandem.bench import terminal_text
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.schema import CellVerdict, CellWord, ClassAcceptance, Headline, RatioEstimate, VariantFinding, Verdict
+from tandem.judge.schema import (
+    CellVerdict,
+    CellWord,
+    ClassAcceptance,
+    Headline,
+    RatioEstimate,
+    TaskQuality,
+    VariantFinding,
+    Verdict,
+)
 from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 ABSENT = "-"
@@ -130,6 +139,18 @@ def format_percent(share: float | None) -> str:
 def format_level(verdict: Verdict) -> str:
     """Return the level of every interval."""
     return f"{100 * verdict.level:g} %"
+
+
+def describe_quality(task: TaskQuality, baseline: str) -> str:
+    """Return the shares of right answers and the reason of the word, in one sentence.
+
+    Args:
+        task: of a variant.
+        baseline: the arm that it is compared with.
+    """
+    shares = f"{task.variant_right} of {task.items} right, {shorten_text(baseline)} {task.baseline_right}"
+    points = f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
+    return f"{shares}: {points}; {task.why}."
 
 
 def describe_next_step(headline: Headline, baseline: str) -> str:

@@ -16,6 +16,7 @@ from tandem.bench import counters, host, json_file
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import RunManifest, run_id
+from tandem.bench.quality_rows import read_quality
 from tandem.bench.request_table import RequestTable
 from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
@@ -27,6 +28,7 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
+from tandem.judge.quality import judge_quality
 from tandem.judge.routing import route_classes
 from tandem.judge.schema import FILE, MARGIN, Verdict
 from tandem.shell_command import quote_command
@@ -86,12 +88,14 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
     claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
     claims += answer_llmperf(table, post_variants, margin=margin)
+    quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version, run=run_id(run), folder=table.folder.resolve().name, created_utc=run.created_utc,
         simulated=run.simulated, baseline=table.baseline, variants=table.variants, requests=len(table),
         failed=int(table.failed.sum()), margin=margin, controls=controls, cells=cells, equality=equality,
-        acceptance=acceptance, headlines=build_headlines(table, cells, controls, equality, margin=margin),
+        acceptance=acceptance, quality=quality,
+        headlines=build_headlines(table, cells, controls, equality, margin=margin, quality=quality),
         claims=claims, claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         routing=() if controls.void else tuple(

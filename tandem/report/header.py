@@ -40,6 +40,7 @@ TONES: dict[VariantFinding, VerdictTone] = {
 }
 _TONES_OF_FASTER: dict[OutputFinding, VerdictTone] = {
     "the same": TONES["faster"],
+    "same quality": TONES["faster"],
     "not shown": VerdictTone("\u25b2", "caution"),
     "not the same": VerdictTone("\u2260", "bad"),
 }

@@ -41,6 +41,12 @@ def build_output_section(verdict: schema.Verdict) -> ReportSection:
         for place, equality in enumerate(verdict.equality)
         for part in _build_variant_parts(equality, place, verdict.baseline)
     ]
+    parts += [
+        build_sentence(
+            f"Quality of {task.variant} on {task.task}: {task.word}. {fmt.describe_quality(task, verdict.baseline)}"
+        )
+        for task in verdict.quality
+    ]
     if not parts:
         parts = [build_sentence("Outputs were not compared: there are no pairs of answers to the same prompt.")]
     return ReportSection(name="output", short="Output", title="Is the output the same?", parts=tuple(parts))

@@ -30,6 +30,7 @@ _MIN_SPAN = 1.25  # each side of 1
 _AXIS_MARGIN = 1.04
 _COLORS_OF_FASTER: Mapping[schema.OutputFinding, str] = {
     "the same": "Faster is green: outputs are the same.",
+    "same quality": "Faster is green: every task is answered as well.",
     "not shown": "Faster is amber: that outputs are the same is not shown.",
     "not the same": "Faster is red: outputs are not the same.",
 }

@@ -162,6 +162,10 @@ def _render_outputs(verdict: Verdict) -> Iterator[str]:
         yield f"output of {fmt.shorten_text(equality.variant, 60)}: {equality.result}"
         yield equality.sentence
         yield ""
+    for task in verdict.quality:
+        yield f"quality of {fmt.shorten_text(task.variant, 60)} on {fmt.shorten_text(task.task, 60)}: {task.word}"
+        yield fmt.describe_quality(task, verdict.baseline)
+        yield ""
 
 
 def _render_controls(verdict: Verdict, width: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
@@ -106,6 +107,10 @@ def _thought_tokens(key: str, class_: PromptClassSettings, *, uses_parser: bool)
 
 def _answer_tokens(key: str, class_: PromptClassSettings, *, is_endless: bool) -> Iterator[ResponseToken]:
     """Yield the tokens of an answer without its end token; an endless one never closes."""
+    if class_.form == "sum" and (answer := _add_numbers(key, class_)):
+        pieces = split_pieces(answer)
+        yield from (ResponseToken(token_id(piece), piece, piece, "content") for piece in pieces)
+        return
     length = _answer_length(key, class_) - 1
     opening, closing = (split_pieces(part) for part in (_JSON_FRAME if class_.form == "json" else ("", "")))
     words = generate_text(key, paragraphs=class_.form == "prose")
@@ -115,11 +120,26 @@ def _answer_tokens(key: str, class_: PromptClassSettings, *, is_endless: bool) -
         yield ResponseToken(token_id(piece), piece, piece, "content")
 
 
+def _add_numbers(key: str, class_: PromptClassSettings) -> str:
+    """Return the sum that a prompt asks for, wrong in about one of `wrong_every` prompts; empty if it asks for none."""
+    numbers = re.search(r"(\d{1,9}) \+ (\d{1,9})", key)
+    if numbers is None:
+        return ""
+    is_wrong = class_.wrong_every and _digest_key(key) % class_.wrong_every == 0
+    return str(int(numbers[1]) + int(numbers[2]) + bool(is_wrong))
+
+
+def _digest_key(key: str) -> int:
+    return int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8])
+
+
 def _answer_length(key: str, class_: PromptClassSettings) -> int:
     """Return the number of tokens of an answer that ends by itself, its end token included."""
+    if class_.form == "sum" and (answer := _add_numbers(key, class_)):
+        return len(split_pieces(answer)) + 1
     if not class_.output_spread:
         return class_.output_tokens
-    offset = int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) % (2 * class_.output_spread + 1)
+    offset = _digest_key(key) % (2 * class_.output_spread + 1)
     return max(1, class_.output_tokens - class_.output_spread + offset)
 
 

@@ -33,7 +33,10 @@ class PromptClassSettings(SpecRecord):
     output_tokens: int = Field(128, ge=1, description="tokens of an answer that ends by itself, its end token")
     output_spread: int = Field(0, ge=0, description="an answer is longer or shorter by up to so many tokens")
     reasoning_tokens: int = Field(32, ge=0, description="tokens of the thought, where thinking is on")
-    form: Literal["prose", "json"] = Field("prose", description="an answer is prose, or prose in a JSON object")
+    form: Literal["prose", "json", "sum"] = Field(
+        "prose", description="an answer is prose, prose in a JSON object, or the sum of `A + B` in the prompt"
+    )
+    wrong_every: int = Field(0, ge=0, description="sum: about every so many-th prompt gets a wrong sum; 0: none")
     contains: tuple[str, ...] = Field((), description="a prompt with one of these texts is of this class")
 
 

@@ -29,9 +29,10 @@ JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
 EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sentence="Outputs: the same."),)
 
 
-def headline(seen, controls=RunControls(), equal=EQUAL):  # noqa: B008 - frozen
+def headline(seen, controls=RunControls(), equal=EQUAL, quality=()):  # noqa: B008 - frozen
     """The headline of the only variant."""
-    (found,) = build_headlines(seen, judge_cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
+    cells = judge_cells(seen, controls, margin=MARGIN)
+    (found,) = build_headlines(seen, cells, controls, equal, margin=MARGIN, quality=quality)
     return found
 
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tandem.judge.quality import compare_quality, compute_mcnemar_p, compute_tango_score, find_tango_interval
+from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, read_quality, write_quality
+from tandem.errors import InputError
+from tandem.judge.quality import (
+    compare_quality,
+    compute_mcnemar_p,
+    compute_tango_score,
+    find_tango_interval,
+    judge_quality,
+)
 
 ITEMS = 200
 
@@ -97,3 +105,44 @@ def test_items_of_one_arm_alone_are_not_compared():
 def test_no_pair_at_all_shows_nothing():
     found = compare_quality("spec", {}, {}, chance=0.0)
     assert (found.word, math.isclose(found.p, 1.0)) == ("no evidence", True)
+
+
+def write_rows(folder, task, right_by_arm, chance=0.0):
+    rows = [
+        QualityRow(task=task, item=item, arm=arm, right=right, chance=chance)
+        for arm, answered in right_by_arm.items()
+        for item, right in answered.items()
+    ]
+    write_quality(folder, rows)
+
+
+def test_rows_survive_their_file(tmp_path):
+    write_rows(tmp_path, "sums", {"base": answers(1), "spec": answers(1)})
+    assert [row.item for row in read_quality(tmp_path)][:2] == ["item-0", "item-1"]
+
+
+def test_run_without_tasks_has_no_rows(tmp_path):
+    assert read_quality(tmp_path) == ()
+
+
+def test_malformed_row_is_refused(tmp_path):
+    (tmp_path / QUALITY_FILE).write_text('{"task": 1}\n')
+    with pytest.raises(InputError, match="answered item"):
+        read_quality(tmp_path)
+
+
+def test_each_task_is_judged_alone():
+    rows = [
+        QualityRow(task=task, item=item, arm=arm, right=right)
+        for task in ("sums", "words")
+        for arm in ("base", "spec")
+        for item, right in answers(1).items()
+    ]
+    assert [(found.task, found.word) for found in judge_quality(rows, "base", ["spec"])] == [
+        ("sums", "same"), ("words", "same"),
+    ]  # fmt: skip
+
+
+def test_task_that_one_arm_alone_answered_is_left_out():
+    rows = [QualityRow(task="sums", item=item, arm="base", right=right) for item, right in answers(1).items()]
+    assert list(judge_quality(rows, "base", ["spec"])) == []

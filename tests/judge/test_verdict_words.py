@@ -10,7 +10,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from observed import JITTER, MARGIN, STEADY, Asked, Truth, drawn, headline, observed, table
+from observed import EQUAL, JITTER, MARGIN, STEADY, Asked, Truth, drawn, headline, observed, table
 
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.cells import judge_cells
@@ -22,6 +22,7 @@ from tandem.judge.schema import (
     OutputFinding,
     OverallVerdict,
     RunControls,
+    TaskQuality,
     VariantFinding,
 )
 from tandem.report.header import find_tone
@@ -162,3 +163,41 @@ def test_noise_of_rounds_is_pooled_over_classes():
         for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN) if cell.metric == "e2e_ms"
     ]  # fmt: skip
     assert sum(np.isclose(np.log(widths), np.median(np.log(widths)), rtol=0.1)) >= 6
+
+
+def find_quality(*words):
+    """Tasks of the variant with these words."""
+    return tuple(
+        TaskQuality(
+            variant="spec", task=f"task-{index}", items=200, baseline_right=150, variant_right=150, only_baseline=0,
+            only_variant=0, chance=0.0, difference=0.0, low=-0.02, high=0.02, p=1.0, word=word, why="a reason",
+        )
+        for index, word in enumerate(words)
+    )  # fmt: skip
+
+
+DIFFERS = (OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ."),)
+
+
+@pytest.mark.parametrize(
+    ("equal", "words", "output"),
+    [
+        (EQUAL, (), "the same"), (EQUAL, ("same",), "the same"), (EQUAL, ("no evidence",), "the same"),
+        (EQUAL, ("worse",), "not the same"), (EQUAL, ("same", "worse"), "not the same"),
+        (DIFFERS, ("same",), "same quality"), (DIFFERS, ("better", "same"), "same quality"),
+        (DIFFERS, ("no evidence",), "not the same"), (DIFFERS, ("same", "no evidence"), "not the same"),
+        (UNSHOWN, ("same",), "same quality"), (UNSHOWN, ("no evidence",), "not shown"), ((), ("same",), "same quality"),
+    ],
+)  # fmt: skip
+def test_quality_joins_the_output(equal, words, output):
+    assert headline(twice_as_fast(), equal=equal, quality=find_quality(*words)).output == output
+
+
+def test_same_quality_is_in_the_word_and_green():
+    found = headline(twice_as_fast(), equal=DIFFERS, quality=find_quality("same"))
+    assert (found.verdict, find_tone(found).class_) == ("faster within one start at the same quality", "good")
+
+
+def test_task_that_is_not_the_same_is_a_reason():
+    found = headline(twice_as_fast(), quality=find_quality("worse"))
+    assert "quality of task-0: worse: a reason." in found.reasons

@@ -168,3 +168,22 @@ def test_the_prose_is_counted_by_the_tokenizer_as_it_was_made():
 def test_every_word_of_the_prose_has_an_id_of_its_own():
     said = set(itertools.islice(generate_text("k"), 60_000))
     assert len({token_id(piece) for piece in said}) >= len(said) - 1
+
+
+def add(prompt, wrong_every=0):
+    """The text of a server that answers sums."""
+    knobs = SimulatorSettings(classes={"default": PromptClassSettings(form="sum", wrong_every=wrong_every)})
+    return shown(script(knobs, messages=[{"role": "user", "content": prompt}]))
+
+
+def test_sum_is_the_answer():
+    assert add("What is 417 + 268? Answer with the number alone.") == "685"
+
+
+def test_prompt_without_a_sum_gets_prose():
+    assert len(add("Name three colours.")) > 20
+
+
+def test_about_every_tenth_sum_is_wrong():
+    wrong = sum(add(f"What is {number} + 1?", wrong_every=10) != str(number + 1) for number in range(1000))
+    assert 70 <= wrong <= 130

@@ -1,0 +1,127 @@
+"""`tandem bench quality`: two simulated servers that add numbers, and what the verdict says of their answers."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import msgspec
+import pytest
+from doubles.simulator_thread import SimulatorThread
+from test_bench_report import write_pair
+
+from tandem.bench.manifest import read_manifest, write_manifest
+from tandem.bench.task_items import OWN_TASK, TaskItem, is_right, load_items
+from tandem.cli.program import main
+from tandem.errors import InputError
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
+
+ITEMS = 200
+
+
+def serve_sums(**settings):
+    """A simulated server that answers sums."""
+    classes = {"default": PromptClassSettings(form="sum", **settings)}
+    return SimulatorThread(SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, classes=classes))
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    """A run of two arms whose servers are gone."""
+    return write_pair(tmp_path / "run")
+
+
+def point_arms(folder, *servers):
+    """Give the arms of a run the addresses of servers."""
+    manifest = read_manifest(folder)
+    urls = [server.url for server in servers]
+    arms = [msgspec.structs.replace(arm, url=url) for arm, url in zip(manifest.arms, urls, strict=True)]
+    write_manifest(folder, msgspec.structs.replace(manifest, arms=tuple(arms)))
+
+
+def write_items(path, count=ITEMS):
+    """A task of so many sums."""
+    chance = random.Random(1)  # noqa: S311 - repeatable, not secret
+    pairs = [(chance.randrange(100, 1000), chance.randrange(100, 1000)) for _ in range(count)]
+    items = [TaskItem(item=f"s{n}", prompt=f"What is {a} + {b}?", answer=str(a + b)) for n, (a, b) in enumerate(pairs)]
+    path.write_bytes(b"\n".join(msgspec.json.encode(item) for item in items))
+    return path
+
+
+def judge_quality(folder, *, wrong_every, items):
+    """Ask both servers and judge the run; return the verdict's document."""
+    with serve_sums() as plain, serve_sums(wrong_every=wrong_every) as other:
+        point_arms(folder, plain, other)
+        assert main(["bench", "quality", str(folder), "--items", str(items)]) == 0
+    main(["bench", "report", str(folder)])
+    return json.loads((folder / "verdict.json").read_text())
+
+
+def test_servers_that_answer_alike_have_the_same_quality(run_folder, tmp_path):
+    verdict = judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "sums.jsonl"))
+    assert [(task["task"], task["word"], task["items"]) for task in verdict["quality"]] == [("sums", "same", ITEMS)]
+
+
+def test_server_that_answers_every_tenth_item_wrong_is_worse(run_folder, tmp_path):
+    verdict = judge_quality(run_folder, wrong_every=10, items=write_items(tmp_path / "sums.jsonl"))
+    assert [task["word"] for task in verdict["quality"]] == ["worse"]
+
+
+def test_worse_quality_is_another_output(run_folder, tmp_path):
+    verdict = judge_quality(run_folder, wrong_every=10, items=write_items(tmp_path / "sums.jsonl"))
+    assert verdict["headlines"][0]["output"] == "not the same"
+
+
+def test_forty_items_are_too_few_for_a_word(run_folder):
+    verdict = judge_quality(run_folder, wrong_every=0, items=OWN_TASK)
+    assert [(task["items"], task["word"]) for task in verdict["quality"]] == [(40, "no evidence")]
+
+
+def test_report_names_the_task(run_folder, tmp_path, capsys):
+    judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "sums.jsonl"))
+    capsys.readouterr()
+    main(["bench", "report", str(run_folder), "--verbose"])
+    assert "quality of spec on sums: same" in capsys.readouterr().out
+
+
+def test_second_task_keeps_the_first(run_folder, tmp_path):
+    judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "one.jsonl", 20))
+    verdict = judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "two.jsonl", 20))
+    assert [task["task"] for task in verdict["quality"]] == ["one", "two"]
+
+
+def test_server_without_an_answer_is_an_external_failure(run_folder, capsys):
+    with serve_sums() as gone:
+        point_arms(run_folder, gone, gone)
+    assert main(["bench", "quality", str(run_folder)]) == 3
+    assert "40 of 40 items have no answer; the first: sum-00: connect" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "right"),
+    [
+        ("685", True), ("The answer is 685.", True), ("417 + 268 = 685", True), ("685 or 686", False), ("", False),
+        ("6,85", True), ("-685", False),
+    ],
+)  # fmt: skip
+def test_last_number_or_word_is_the_answer(text, right):
+    assert is_right(TaskItem(item="a", prompt="417 + 268?", answer="685"), text) is right
+
+
+def test_own_task_has_forty_items():
+    assert len(load_items(OWN_TASK)) == 40
+
+
+def test_every_own_answer_is_the_sum_of_its_prompt():
+    for item in load_items(OWN_TASK):
+        first, second = (
+            int(word) for word in item.prompt.split() if word.strip("?").isdigit() for word in [word.strip("?")]
+        )
+        assert item.answer == str(first + second)
+
+
+@pytest.mark.parametrize("text", ["", '{"item": "a", "prompt": "b", "answer": "c"}\n' * 2, '{"item": "a"}\n'])
+def test_task_that_is_none_is_refused(tmp_path, text):
+    (tmp_path / "task.jsonl").write_text(text)
+    with pytest.raises(InputError):
+        load_items(tmp_path / "task.jsonl")
