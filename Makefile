@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff real record-real others site look-site release clean
+.PHONY: help setup demo test proof check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -129,6 +129,15 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
 
+.venv-lm-eval/.ready: benchmarks/lm-eval-requirements.txt
+	@echo "==> lm-eval into .venv-lm-eval (about 500 MB)"
+	$(PYTHON) -m venv .venv-lm-eval
+	.venv-lm-eval/bin/pip install -qq --no-deps --require-hashes -r $<
+	@touch $@
+
+quality: setup .venv-lm-eval/.ready ## run lm-eval against two real vLLM servers here: docs/quality.md; 4 GB of disk, five minutes
+	$(BIN)/python benchmarks/quality.py
+
 upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/upgrade.md
 	$(BIN)/python benchmarks/upgrade_diff.py --write
 
@@ -164,4 +173,4 @@ release: setup ## write a release: VERSION=0.2.0 into pyproject.toml and CHANGEL
 	$(BIN)/python -m supply.release "$(VERSION)"
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lm-eval .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build

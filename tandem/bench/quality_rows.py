@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -53,3 +53,14 @@ def write_quality(folder: Path, rows: Iterable[QualityRow]) -> Path:
     with convert_os_errors("the answers cannot be written", path, "free the disk, ask the items again", ExternalError):
         path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
     return path
+
+
+def merge_quality(folder: Path, rows: Sequence[QualityRow]) -> Path:
+    """Write rows next to those of the run's other tasks, and return the file.
+
+    Raises:
+        InputError: a line of the file is malformed.
+        ExternalError: the disk failed.
+    """
+    tasks = {row.task for row in rows}
+    return write_quality(folder, [*(row for row in read_quality(folder) if row.task not in tasks), *rows])

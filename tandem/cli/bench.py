@@ -19,7 +19,7 @@ from cyclopts import App, Parameter
 
 from tandem.cli.bench_flags import NO_FLAGS, RunFlags, restore_flags
 from tandem.cli.console import count_columns, print_result
-from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share
+from tandem.cli.flags import EnvironmentName, Name, Price, RunFolder, Share, require_range
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
@@ -147,6 +147,8 @@ def quality(
     /,
     *,
     items: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    lm_eval: Annotated[tuple[str, ...], Parameter(metavar="ARM=DIR", consume_multiple=1)] = (),
+    chance: Annotated[float, Parameter(metavar="SHARE", validator=require_range(0, 0.99))] = 0,
     api_key_env: Annotated[str | None, Parameter(metavar="VARIABLE")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
@@ -155,32 +157,29 @@ def quality(
     Args:
         folder: what a run wrote; its servers still answer
         items: JSON lines of item, prompt and answer (default: 40 sums)
+        lm_eval: ask nothing; take the samples that lm-eval wrote of each arm
+        chance: of lm-eval's items that guessing has right
         api_key_env: variable that holds the servers' API key
     """
-    import uvloop  # noqa: PLC0415 - loaded where it is needed
+    from tandem.bench.quality_rows import merge_quality  # noqa: PLC0415 - loaded when it is needed
+    from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
 
-    from tandem.bench import quality_rows, task_items  # noqa: PLC0415 - aiohttp
-    from tandem.bench.manifest import read_manifest  # noqa: PLC0415
-    from tandem.cli.bench_settings import read_api_key  # noqa: PLC0415
-
-    manifest, path = read_manifest(folder), items or task_items.OWN_TASK
-    arms = manifest.arms
-    rows = uvloop.run(
-        task_items.ask_items(
-            arms, task_items.load_items(path), task=path.stem, api=manifest.api, api_key=read_api_key(api_key_env)
-        )
-    )
-    earlier_rows = [row for row in quality_rows.read_quality(folder) if row.task != path.stem]
-    quality_rows.write_quality(folder, [*earlier_rows, *rows])
-    counts = {arm.name: [row.right for row in rows if row.arm == arm.name] for arm in arms}
-    document = {
-        "task": path.stem,
-        "right": {name: sum(right) for name, right in counts.items()},
-        "answered": {name: len(right) for name, right in counts.items()},
+    rows = read_samples(folder, lm_eval, chance) if lm_eval else ask_task(folder, items, api_key_env)
+    merge_quality(folder, rows)
+    counts: dict[str, dict[str, list[bool]]] = {}
+    for row in rows:
+        counts.setdefault(row.task, {}).setdefault(row.arm, []).append(row.right)
+    tasks = {
+        task: {arm: {"right": sum(right), "answered": len(right)} for arm, right in arms.items()}
+        for task, arms in counts.items()
     }
-    lines = [f"{name}: {sum(right)} of {len(right)} right" for name, right in counts.items()]
+    lines = [
+        f"{task}: {arm} {count['right']} of {count['answered']} right"
+        for task, arms in tasks.items()
+        for arm, count in arms.items()
+    ]
     lines.append(f"next: {quote_command('tandem', 'bench', 'report', str(folder))}")
-    print_result(document, lines, as_json=selection.as_json)
+    print_result({"tasks": tasks}, lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 

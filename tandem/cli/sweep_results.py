@@ -81,9 +81,12 @@ def write_decision(
         out.mkdir(parents=True)
         for name, text in texts.items():
             (out / name).write_text(text, encoding="utf-8")
+    cost = (
+        f"{record.node_minutes:.0f} node-minutes, {record.compile_minutes:.0f} of them compile: {record.usd:.2f} USD."
+    )
     header = PageHeader(
         title=record.sentence, eyebrow=f"Sweep {record.run} of {record.experiment}", version=version("tandem"),
-        sentences=(_describe_cost(record),), source="the verdicts of the pairs", is_simulated=record.is_simulated,
+        sentences=(cost,), source="the verdicts of the pairs", is_simulated=record.is_simulated,
     )  # fmt: skip
     write_sweep_page(header, [_build_point(row) for row in record.candidates], out / PAGE_FILE)
     names = [*texts, PAGE_FILE]
@@ -93,12 +96,6 @@ def write_decision(
             download_results(store, record.experiment, name, out / name, confirmed)
             names.append(name)
     return names
-
-
-def _describe_cost(record: SweepRecord) -> str:
-    return (
-        f"{record.node_minutes:.0f} node-minutes, {record.compile_minutes:.0f} of them compile: {record.usd:.2f} USD."
-    )
 
 
 def _build_patch(record: SweepRecord, experiment_file: Path) -> str:

@@ -79,11 +79,13 @@ def write_sweep_page(header: PageHeader, points: Sequence[SweepPoint], path: Pat
         )
     ]  # fmt: skip
     priced = [point for point in measured if point.goodput_per_usd]
+    ratios = [point.goodput_per_usd[1] / point.goodput_per_usd[0] for point in priced if point.goodput_per_usd]
     if priced:
+        values = [{"value": ratio, "low": ratio, "high": ratio} for ratio in ratios]
         goodput = ReportChart(
             name="sweep-goodput", title="Goodput per USD, relative to plain decoding",
             caption="Good tokens keep the limits of the experiment. Each pair is compared with its own plain server.",
-            spec=lambda width: _build_spec(priced, _list_goodput(priced), width),
+            spec=lambda width: _build_spec(priced, values, width),
             table=_build_goodput_table(priced), width_px=HALF_PX, has_slide=False,
         )  # fmt: skip
         charts.append(goodput)
@@ -101,11 +103,6 @@ def _list_speed_ups(points: Sequence[SweepPoint]) -> list[dict[str, float]]:
         for point in points
         if point.speed_up
     ]
-
-
-def _list_goodput(points: Sequence[SweepPoint]) -> list[dict[str, float]]:
-    ratios = [point.goodput_per_usd[1] / point.goodput_per_usd[0] for point in points if point.goodput_per_usd]
-    return [{"value": ratio, "low": ratio, "high": ratio} for ratio in ratios]
 
 
 def _build_spec(points: Sequence[SweepPoint], values: Sequence[Mapping[str, float]], width: int) -> VegaSpec:

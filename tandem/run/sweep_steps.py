@@ -15,7 +15,6 @@ import msgspec
 
 from tandem.plan.candidate_search import (
     CandidateResult,
-    SearchState,
     SweepCandidate,
     decide_sweep,
     plan_next,
@@ -118,7 +117,10 @@ def choose_candidate(work: StepWork) -> StepProgress:
         raise RunEndError(
             f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}", "failed"
         )
-    search, variants = _search(work, pairs), _name_candidates(work)
+    variants, failed = _name_candidates(work), {pair.variant for pair in pairs if pair.failure}
+    candidates = [candidate for candidate in variants if variants[candidate] not in failed]
+    results = [result for pair in pairs if (result := _read_result(work, pair))]
+    search = plan_next(_rank_candidates(work, candidates), results, _read_law(work))
     eliminated = {
         variants[row.candidate]: f"predicted {row.predicted:.2f} times, and {row.best:.2f} is measured"
         for row in search.eliminated
@@ -235,14 +237,6 @@ def _list_choices(journal: RunJournal) -> Iterator[StepRecord]:
         if step is None or step.state != "done":
             return
         yield step
-
-
-def _search(work: StepWork, pairs: Sequence[PairState]) -> SearchState:
-    """Return the state of the search; a candidate whose pair failed takes no further part."""
-    variants, failed = _name_candidates(work), {pair.variant for pair in pairs if pair.failure}
-    candidates = [candidate for candidate in variants if variants[candidate] not in failed]
-    results = [result for pair in pairs if (result := _read_result(work, pair))]
-    return plan_next(_rank_candidates(work, candidates), results, _read_law(work))
 
 
 def _read_result(work: StepWork, pair: PairState) -> CandidateResult | None:

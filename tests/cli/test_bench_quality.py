@@ -9,8 +9,10 @@ import msgspec
 import pytest
 from doubles.simulator_thread import SimulatorThread
 from test_bench_report import write_pair
+from test_lm_eval_samples import SAMPLE, write_samples
 
 from tandem.bench.manifest import read_manifest, write_manifest
+from tandem.bench.quality_rows import read_quality
 from tandem.bench.task_items import OWN_TASK, TaskItem, is_right, load_items
 from tandem.cli.program import main
 from tandem.errors import InputError
@@ -125,3 +127,18 @@ def test_task_that_is_none_is_refused(tmp_path, text):
     (tmp_path / "task.jsonl").write_text(text)
     with pytest.raises(InputError):
         load_items(tmp_path / "task.jsonl")
+
+
+def test_samples_of_lm_eval_are_rows_of_their_arms(run_folder, tmp_path):
+    words = []
+    for arm in ("base", "spec"):
+        (tmp_path / arm).mkdir()
+        words += ["--lm-eval", f"{arm}={write_samples(tmp_path / arm, SAMPLE)}"]
+    assert main(["bench", "quality", str(run_folder), *words]) == 0
+    assert [(row.arm, row.right) for row in read_quality(run_folder)] == [("base", True), ("spec", True)]
+
+
+def test_samples_of_one_arm_alone_are_refused(run_folder, tmp_path, capsys):
+    words = ["--lm-eval", f"base={write_samples(tmp_path, SAMPLE)}"]
+    assert main(["bench", "quality", str(run_folder), *words]) == 2
+    assert "write --lm-eval ARM=DIR for each arm: base, spec" in capsys.readouterr().err

@@ -1,0 +1,137 @@
+"""Run lm-eval against two real vLLM servers on this machine, and judge the quality: `make quality`.
+
+Plain decoding and speculation with the target as its own draft, both on the processor; 200 seeded items in local files,
+because no hub of data sets is needed. The figures stand in docs/quality.md.
+Exit codes: 0 done; 3 vLLM or lm-eval is not available, or a server failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
+from rehearsal.vllm_cpu.installation import ensure_python  # noqa: E402
+from rehearsal.vllm_cpu.server import MODEL, CpuVllmServer, build_self_draft  # noqa: E402
+from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
+from tandem.bench.lm_eval_samples import list_sample_rows  # noqa: E402
+from tandem.bench.quality_rows import QualityRow  # noqa: E402
+from tandem.judge.quality import judge_quality  # noqa: E402
+from tandem.judge.text_format import describe_quality  # noqa: E402
+
+LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "lm_eval"
+OUT = ROOT / "build" / "quality"
+SEED, ITEMS = 7, 200
+TASK = "tandem_words"
+WORDS = (
+    "apple",
+    "river",
+    "stone",
+    "cloud",
+    "window",
+    "garden",
+    "silver",
+    "planet",
+    "market",
+    "bridge",
+    "candle",
+    "forest",
+)
+
+
+def main() -> int:
+    """Write the task, start both servers, run lm-eval against each, print the words."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--items", type=int, default=ITEMS, help=f"items of the task (default {ITEMS})")
+    parser.add_argument("--seed", type=int, default=SEED, help=f"of the items (default {SEED})")
+    options = parser.parse_args()
+    OUT.mkdir(parents=True, exist_ok=True)
+    write_task(OUT / "tasks", options.seed, options.items)
+    try:
+        rows = [row for name, url in start_servers() for row in ask_server(name, url)]
+    except (VllmSetupError, subprocess.CalledProcessError) as fault:
+        print(fault, file=sys.stderr)
+        return 3
+    for task in judge_quality(rows, "plain", ["speculative"]):
+        print(f"{task.task}, seed {options.seed}: {task.word}; {describe_quality(task, 'plain')}")
+    return 0
+
+
+def write_task(folder: Path, seed: int, count: int) -> None:
+    """Write the items and the task of lm-eval that reads them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(item) for item in list_items(seed, count)]
+    (folder / f"{TASK}.jsonl").write_text("\n".join(lines) + "\n")
+    task = {
+        "task": TASK, "output_type": "generate_until", "test_split": "test", "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(folder / f"{TASK}.jsonl")}},
+        "doc_to_text": "{{prompt}}", "doc_to_target": "{{answer}}",
+        "generation_kwargs": {"until": ["</s>"], "do_sample": False, "temperature": 0, "max_gen_toks": 32},
+        "filter_list": [{"name": "last-word", "filter": [
+            {"function": "regex", "regex_pattern": "([a-z]+|[0-9]+)[^a-z0-9]*$", "group_select": -1},
+            {"function": "take_first"},
+        ]}],
+        "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
+        "metadata": {"version": 1},
+    }  # fmt: skip
+    (folder / f"{TASK}.yaml").write_text(json.dumps(task, indent=2) + "\n")  # JSON is YAML
+
+
+def list_items(seed: int, count: int) -> list[dict[str, str]]:
+    """Return the items: half repeat a word, half add two digits."""
+    chance, items = random.Random(seed), []  # noqa: S311 - repeatable, not secret
+    for number in range(count):
+        if number % 2:
+            first, second = chance.randrange(2, 10), chance.randrange(2, 10)
+            prompt, answer = f"What is {first} + {second}? Answer with the number alone.", str(first + second)
+        else:
+            answer = chance.choice(WORDS)
+            prompt = f"Repeat this word, and nothing else: {answer}"
+        items.append({"item": f"item-{number:03}", "prompt": prompt, "answer": answer})
+    return items
+
+
+def start_servers() -> Iterator[tuple[str, str]]:
+    """Yield name and address of each server while both run."""
+    interpreter = ensure_python()
+    weights = ensure_weights(interpreter)
+    speculations = {"plain": None, "speculative": build_self_draft(weights)}
+    with ExitStack() as stack:
+        for name, speculation in speculations.items():
+            server = CpuVllmServer(
+                interpreter=interpreter, weights=weights, name=name, folder=OUT / "logs", speculation=speculation
+            )
+            stack.callback(server.stop)
+            print(f"starting vLLM {name} (up to a minute)", file=sys.stderr)
+            yield name, server.start().url
+
+
+def ask_server(name: str, url: str) -> list[QualityRow]:
+    """Return the rows of one server by lm-eval.
+
+    Raises:
+        CalledProcessError: lm-eval failed.
+    """
+    out = OUT / "samples" / name
+    model_args = f"model={MODEL},base_url={url}/v1/chat/completions,num_concurrent=4,tokenized_requests=False"
+    command = [
+        str(LM_EVAL), "--model", "local-chat-completions", "--model_args", model_args, "--tasks", TASK,
+        "--include_path", str(OUT / "tasks"), "--apply_chat_template", "--log_samples", "--output_path", str(out),
+    ]  # fmt: skip
+    variables = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(OUT / "cache")}
+    subprocess.run(command, check=True, env=variables, stdout=sys.stderr)
+    return list_sample_rows(out, name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,46 @@
+"""Rows of `tandem bench quality`: asked now, or of lm-eval's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from tandem.bench.lm_eval_samples import list_sample_rows
+from tandem.bench.manifest import read_manifest
+from tandem.bench.quality_rows import QualityRow
+from tandem.bench.task_items import OWN_TASK, ask_items, load_items
+from tandem.cli.bench_settings import read_api_key
+from tandem.errors import InputError
+
+
+def ask_task(folder: Path, items: Path | None, api_key_env: str | None) -> list[QualityRow]:
+    """Ask every arm of a run the items of a task.
+
+    Raises:
+        InputError: the manifest or the task is none.
+        ExternalError: a server left too many items without an answer.
+    """
+    manifest, path = read_manifest(folder), items or OWN_TASK
+    task, api_key = load_items(path), read_api_key(api_key_env)
+    return uvloop.run(ask_items(manifest.arms, task, task=path.stem, api=manifest.api, api_key=api_key))
+
+
+def read_samples(folder: Path, words: Sequence[str], chance: float) -> list[QualityRow]:
+    """Return the rows of lm-eval's samples.
+
+    Args:
+        folder: of the run.
+        words: `ARM=DIR`, one for each arm of the run.
+        chance: share of the items that guessing has right.
+
+    Raises:
+        InputError: a word names no arm, an arm is missing, or samples are malformed.
+    """
+    names = [arm.name for arm in read_manifest(folder).arms]
+    folders = {name: Path(place) for name, _, place in (word.partition("=") for word in words)}
+    if set(folders) != set(names):
+        change = f"write --lm-eval ARM=DIR for each arm: {', '.join(names)}"
+        raise InputError(f"samples of {', '.join(folders)}", where="--lm-eval", change=change)
+    return [row for name in names for row in list_sample_rows(folders[name], name, chance=chance)]
