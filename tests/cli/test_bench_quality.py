@@ -27,6 +27,12 @@ def serve_sums(**settings):
     return SimulatorThread(SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, classes=classes))
 
 
+@pytest.fixture(autouse=True)
+def _without_page(monkeypatch):
+    """No test but those of the page pay for its charts."""
+    monkeypatch.setattr("tandem.report.page.write_report", lambda *_: "report.html")
+
+
 @pytest.fixture
 def run_folder(tmp_path):
     """A run of two arms whose servers are gone."""
