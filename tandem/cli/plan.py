@@ -26,7 +26,7 @@ from tandem.plan.forecast import (
     CoreMemory,
     DraftShare,
     ForecastCell,
-    PlanLoad,
+    build_load,
     choose_window,
     compute_core_memory,
     fit_draft_share,
@@ -195,13 +195,7 @@ def _forecast(
         raise InputError("no variant drafts with a model", where=f"experiment {experiment.name}", change=change)
     catalogue, serving = inputs.catalogue, experiment.serving
     target = catalogue.models[experiment.target]
-    load = PlanLoad(
-        law=catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value,
-        target=target,
-        context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
-        acceptance=basis.acceptance,
-        position_rates=basis.position_rates,
-    )
+    load = build_load(experiment, catalogue, basis.acceptance, basis.position_rates)
     size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
     cores = {
         draft: compute_core_memory(target, catalogue.models[draft], max_model_len=serving.max_model_len, **size)

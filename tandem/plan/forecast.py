@@ -16,6 +16,8 @@ from typing import Literal
 from tandem.plan.measurement_rows import PublishedRow
 from tandem.plan.step_cost import imply_draft_ms
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, extend_positions, find_acceptance
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.experiment import Experiment
 from tandem.spec.model import ModelConfig
 
 FigureBasis = Literal["measured", "published", "assumed"]
@@ -59,6 +61,19 @@ class PlanLoad:
     context_tokens: int
     acceptance: float
     position_rates: tuple[float, ...] = ()
+
+
+def build_load(
+    experiment: Experiment, catalogue: Catalogue, acceptance: float, position_rates: tuple[float, ...] = ()
+) -> PlanLoad:
+    """Return what an experiment serves, with a sequence in the middle of its longest answer."""
+    return PlanLoad(
+        law=catalogue.runtimes[experiment.runtime].counters.tokens_per_step.value,
+        target=catalogue.models[experiment.target],
+        context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
+        acceptance=acceptance,
+        position_rates=position_rates,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

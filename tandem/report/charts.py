@@ -152,6 +152,28 @@ def build_line_spec(
     return build_fit_spec(width, 230, data={"values": points}, encoding={**axes, "color": color}, layer=layers)
 
 
+def encode_windows(figure_format: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the channels of a chart by num_speculative_tokens: x is the window, y a figure without its field."""
+    x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
+    x = {"field": "window", "type": "quantitative", "scale": {"zero": False, "nice": False, "padding": 12}}
+    y_axis = {"title": None, "format": figure_format, "tickCount": 6}
+    return {**x, "axis": x_axis}, {"type": "quantitative", "scale": {"zero": False}, "axis": y_axis}
+
+
+def encode_drafts(looks: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the channels color and dash of a chart by num_speculative_tokens; `looks` has both of each draft."""
+    color, dash = (
+        encode_nominal("series", {name: look[place] for name, look in looks.items()}, sort=None, title=None)
+        for place in (0, 1)
+    )
+    return color, dash
+
+
+def mark_plain_decoding(y: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the line at 1, where a candidate is as fast as plain decoding."""
+    return build_layer("rule", {"y": {**y, "field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3])
+
+
 def build_fit_spec(width: int, height: int | dict[str, int], **spec: Any) -> VegaSpec:
     """Return the specification of a chart that fits its axes into its width."""
     fit = {"type": "fit-x", "contains": "padding"}

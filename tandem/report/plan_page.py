@@ -12,7 +12,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tandem.judge.text_format import format_number, format_times, shorten_text
+from tandem.judge.text_format import ABSENT, format_number, format_times, shorten_text
 from tandem.report.acceptance import LINE_LOOKS
 from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.charts import (
@@ -22,13 +22,14 @@ from tandem.report.charts import (
     VegaSpec,
     build_fit_spec,
     build_layer,
-    encode_nominal,
+    encode_drafts,
+    encode_windows,
+    mark_plain_decoding,
 )
 from tandem.report.markup import build_table, render_template
 
 _SPREAD = 0.08  # windows between measured points, so that they do not overlap
 _MAX_DRAFTS = len(LINE_LOOKS)
-_ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,14 +130,7 @@ def _build_window_spec(lines: Sequence[PlanLinePoint], points: Sequence[Measured
     drafts = list(dict.fromkeys(line.draft for line in lines))[:_MAX_DRAFTS]
     names = {draft: shorten_text(draft.rpartition("/")[2]) for draft in drafts}
     looks = dict(zip(names.values(), LINE_LOOKS, strict=False))
-    color, dash = (
-        encode_nominal("series", {name: look[place] for name, look in looks.items()}, sort=None, title=None)
-        for place in (0, 1)
-    )
-    x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
-    x = {"field": "window", "type": "quantitative", "scale": {"zero": False, "nice": False, "padding": 12}}
-    x["axis"] = x_axis
-    y = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": None, "format": ".1f", "tickCount": 6}}
+    (color, dash), (x, y) = encode_drafts(looks), encode_windows(".1f")
     values = [
         {"series": names[line.draft], "window": line.window, "value": line.speed_up, "low": line.low, "high": line.high}
         for line in lines
@@ -154,7 +148,7 @@ def _build_window_spec(lines: Sequence[PlanLinePoint], points: Sequence[Measured
     layers = [
         build_layer("area", {"x": x, "color": color, **ends}, opacity=0.12),
         build_layer("line", {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}}, strokeWidth=2),
-        build_layer("rule", {"y": {**y, "field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]),
+        mark_plain_decoding(y),
     ]
     if measured:
         layers += [
@@ -167,7 +161,7 @@ def _build_window_spec(lines: Sequence[PlanLinePoint], points: Sequence[Measured
 def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:
     rows = [
         (point.class_, str(point.window), format_times(point.speed_up),
-         f"{format_number(point.low)} to {format_number(point.high)}" if point.low is not None else _ABSENT)
+         f"{format_number(point.low)} to {format_number(point.high)}" if point.low is not None else ABSENT)
         for point in points
     ]  # fmt: skip
     return build_table("Measured", ["Class", "Window", "Speed-up", "95 %"], rows, numbers=(1, 2))
@@ -179,7 +173,7 @@ def _build_lines_table(lines: Sequence[PlanLinePoint]) -> Markup:
             line.draft, str(line.window), str(line.concurrency), format_number(line.tokens),
             format_times(line.speed_up),
             f"{format_number(line.low)} to {format_number(line.high)}",
-            _ABSENT if line.break_even is None else f"{line.break_even:.2f}",
+            ABSENT if line.break_even is None else f"{line.break_even:.2f}",
         )
         for line in lines
     ]  # fmt: skip

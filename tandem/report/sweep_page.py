@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
-from tandem.judge.text_format import format_number, format_times
+from tandem.judge.text_format import ABSENT, format_number, format_times
 from tandem.report.acceptance import LINE_LOOKS
 from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.charts import (
@@ -23,13 +22,14 @@ from tandem.report.charts import (
     VegaSpec,
     build_fit_spec,
     build_layer,
-    encode_nominal,
+    encode_drafts,
+    encode_windows,
+    mark_plain_decoding,
 )
 from tandem.report.markup import build_table, render_template
 
 PLAIN = "plain decoding"
 _SPREAD = 0.12  # windows between drafts, so that intervals do not overlap
-_ABSENT = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,18 +116,10 @@ def _build_spec(points: Sequence[SweepPoint], values: Sequence[Mapping[str, floa
         for point, value in zip(points, values, strict=True)
         if (draft := point.draft.rpartition("/")[2]) in looks
     ]  # fmt: skip
-    color, dash = (
-        encode_nominal("series", {name: look[place] for name, look in looks.items()}, sort=None, title=None)
-        for place in (0, 1)
-    )
-    x: dict[str, Any] = {
-        "field": "window", "type": "quantitative", "scale": {"zero": False, "nice": False, "padding": 12},
-        "axis": {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"},
-    }  # fmt: skip
-    y = {"type": "quantitative", "scale": {"zero": False}, "axis": {"title": None, "format": ".2f", "tickCount": 6}}
+    (color, dash), (x, y) = encode_drafts(looks), encode_windows(".2f")
     ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
     layers = [
-        build_layer("rule", {"y": {**y, "field": "plain"}}, [{"plain": 1}], color="var(--text)", strokeDash=[4, 3]),
+        mark_plain_decoding(y),
         build_layer("line", {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}}, opacity=0.5),
         build_layer("rule", {"x": x, "color": color, **ends}, strokeWidth=2),
         build_layer("point", {"x": x, "color": color, "y": {**y, "field": "value"}}, filled=True, size=50, opacity=1),
@@ -139,8 +131,8 @@ def _build_candidates_table(points: Sequence[SweepPoint]) -> Markup:
     rows = [
         (
             point.draft, str(point.window), point.state,
-            format_times(point.speed_up[0]) if point.speed_up else _ABSENT,
-            f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}" if point.speed_up else _ABSENT,
+            format_times(point.speed_up[0]) if point.speed_up else ABSENT,
+            f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}" if point.speed_up else ABSENT,
         )
         for point in points
     ]  # fmt: skip
@@ -159,7 +151,7 @@ def _build_goodput_table(points: Sequence[SweepPoint]) -> Markup:
 def _build_evidence_table(points: Sequence[SweepPoint]) -> Markup:
     rows = [
         (
-            point.variant, point.state, point.reason or point.output or _ABSENT, f"{point.node_minutes:.0f}",
+            point.variant, point.state, point.reason or point.output or ABSENT, f"{point.node_minutes:.0f}",
             f"{point.compile_minutes:.0f}", f"{point.usd:.2f}",
         )
         for point in points

@@ -143,7 +143,7 @@ def _list_sweep_steps(work: StepWork, name_step: Callable[[str], str], compile_s
     yield last_choice
     record = work.journal.steps.get(last_choice.name)
     if record is not None and record.state == "done":
-        yield StepSpec(name="judge", advance=sweep_steps.decide, deadline_s=2 * HOUR_S, needs_node=False)
+        yield StepSpec(name="judge", advance=sweep_steps.decide_winner, deadline_s=2 * HOUR_S, needs_node=False)
 
 
 def _label_if_compiled(work: StepWork) -> StepProgress:
@@ -209,8 +209,7 @@ class RunEngine:
         try:
             if not spec.is_end:
                 self._check_run(spec)
-            used_budget = sweep_steps.describe_used_budget(work) if spec.pair else ""
-            progress = StepProgress(state="failed", note=used_budget) if used_budget else spec.advance(work)
+            progress = spec.advance(work)
             self._refused_at = None
         except ExternalError as fault:
             now, is_refused = work.world.now(), isinstance(fault, RefusedCallError) and not spec.is_end

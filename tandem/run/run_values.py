@@ -5,14 +5,14 @@ Invariant: frozen, typed, and refused at the border if a key is unknown, a type 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from tandem.bench.manifest import ManifestArm
 from tandem.errors import InputError
-from tandem.run.run_keys import ROUND_STEP
+from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 
 SCHEMA = 1
 ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
@@ -144,6 +144,13 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
     result: dict[str, Any] = {}
     writer: str = ""
+
+
+def select_pair(steps: Mapping[str, StepRecord], pair: int) -> dict[str, StepRecord]:
+    """Return the steps of a pair by their names, without the pair in the names."""
+    prefix = pair_step(pair, "")
+    own = [step for name, step in steps.items() if name.startswith(prefix)]
+    return {strip_pair(step.step): msgspec.structs.replace(step, step=strip_pair(step.step)) for step in own}
 
 
 def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:

@@ -8,8 +8,6 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-import msgspec
-
 from tandem.artifacts.survey import SurveyRow
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
@@ -17,9 +15,9 @@ from tandem.guard.observe import FleetState
 from tandem.ops.stop_paths import StopPath
 from tandem.run.cluster import ClusterApi
 from tandem.run.journal import RunJournal
-from tandem.run.run_keys import lease_run, pair_run, pair_step, strip_pair
+from tandem.run.run_keys import lease_run, pair_run
 from tandem.run.run_plan import BucketGaps, RunPlanInputs
-from tandem.run.run_values import RunState, StepRecord, StepState
+from tandem.run.run_values import RunState, StepRecord, StepState, select_pair
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -130,12 +128,7 @@ class StepWork:
     @property
     def steps(self) -> dict[str, StepRecord]:
         """The steps of this pair, without the pair in their names; outside of pairs all steps of the run."""
-        if not self.pair:
-            return self.journal.steps
-        prefix = pair_step(self.pair, "")
-        own = [step for name, step in self.journal.steps.items() if name.startswith(prefix)]
-        steps = [msgspec.structs.replace(step, step=strip_pair(step.step)) for step in own]
-        return {step.step: step for step in steps}
+        return select_pair(self.journal.steps, self.pair) if self.pair else self.journal.steps
 
     @property
     def results_run(self) -> str:

@@ -6,7 +6,7 @@ candidate ends its pair, not the sweep; a used budget ends the measurements, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
@@ -19,14 +19,13 @@ from tandem.plan.candidate_search import (
     decide_sweep,
     plan_next,
 )
-from tandem.plan.forecast import ASSUMED_ACCEPTANCE, PlanLoad, fit_draft_share, forecast_cells
+from tandem.plan.forecast import ASSUMED_ACCEPTANCE, build_load, fit_draft_share, forecast_cells
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.step_tokens import CommitLaw
 from tandem.run.fleet_steps import release_fleet
-from tandem.run.journal import RunJournal
 from tandem.run.run_keys import pair_run, pair_step, strip_pair
 from tandem.run.run_plan import END_MINUTES, READY_MINUTES, SERVE_MINUTES
-from tandem.run.run_values import CandidateRecord, PairEvidence, StepRecord, SweepRecord
+from tandem.run.run_values import CandidateRecord, PairEvidence, StepRecord, SweepRecord, select_pair
 from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepWork
 from tandem.run.serving_steps import start_servers
 
@@ -74,12 +73,7 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         choice = steps.get(pair_step(number, "choose"))
         if choice is None or choice.state != "done" or not choice.result["variant"]:
             return
-        prefix = pair_step(number, "")
-        own = {
-            strip_pair(name): msgspec.structs.replace(step, step=strip_pair(name))
-            for name, step in steps.items()
-            if name.startswith(prefix)
-        }
+        own = select_pair(steps, number)
         failure = next((f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), "")
         judge, evidence = own.get("judge"), None
         if judge is not None and judge.state == "done":
@@ -91,12 +85,14 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
 
 
 def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -> StepProgress:
-    """Take a look at a step of a pair; a fault of the candidate fails the step instead of the run.
+    """Take a look at a step of a pair; a fault of the candidate, or a used budget, fails the step instead of the run.
 
     Raises:
         LeaseEndError: the rest of the lease is too short.
         ExternalError: AWS or Kubernetes failed.
     """
+    if used_budget := _describe_used_budget(work):
+        return StepProgress(state="failed", note=used_budget)
     try:
         return advance(work)
     except LeaseEndError:
@@ -117,10 +113,8 @@ def choose_candidate(work: StepWork) -> StepProgress:
         raise RunEndError(
             f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}", "failed"
         )
-    variants, failed = _name_candidates(work), {pair.variant for pair in pairs if pair.failure}
-    candidates = [candidate for candidate in variants if variants[candidate] not in failed]
-    results = [result for pair in pairs if (result := _read_result(work, pair))]
-    search = plan_next(_rank_candidates(work, candidates), results, _read_law(work))
+    variants, results = _name_candidates(work), _list_results(work, pairs)
+    search = plan_next(_rank_remaining(work, pairs), results, _read_law(work))
     eliminated = {
         variants[row.candidate]: f"predicted {row.predicted:.2f} times, and {row.best:.2f} is measured"
         for row in search.eliminated
@@ -156,14 +150,14 @@ def count_spent_usd(work: StepWork) -> float:
     return node_s / 3600 * work.world.environment.capacity.usd_per_hour
 
 
-def describe_used_budget(work: StepWork) -> str:
+def _describe_used_budget(work: StepWork) -> str:
     """Return that the budget is used, the way to zero included; empty while it is not, or without a budget."""
     budget_usd = work.journal.run.request.budget_usd
     needed_usd = count_spent_usd(work) + _price_minutes(work, END_MINUTES)
     return f"the budget of {budget_usd:.2f} USD is used" if budget_usd and needed_usd >= budget_usd else ""
 
 
-def decide(work: StepWork) -> StepProgress:
+def decide_winner(work: StepWork) -> StepProgress:
     """Set the fleet to zero, then decide what to serve by all pairs.
 
     Raises:
@@ -178,15 +172,11 @@ def decide(work: StepWork) -> StepProgress:
 
 def build_record(work: StepWork) -> SweepRecord:
     """Return the decision with the evidence of every candidate."""
-    pairs, variants, choices = (
-        list(list_pairs(work.journal.steps)),
-        _name_candidates(work),
-        list(_list_choices(work.journal)),
-    )
-    results = [result for pair in pairs if (result := _read_result(work, pair))]
-    failed = {pair.variant for pair in pairs if pair.failure}
-    remaining = [row for row in _rank_candidates(work, variants) if variants[row] not in failed]
-    decision = decide_sweep(remaining, results, _read_law(work))
+    pairs, variants = list(list_pairs(work.journal.steps)), _name_candidates(work)
+    choices = [step for name, step in work.journal.steps.items() if strip_pair(name) == "choose"]
+    choices.sort(key=lambda step: step.started_at)
+    results = _list_results(work, pairs)
+    decision = decide_sweep(_rank_remaining(work, pairs), results, _read_law(work))
     by_variant, by_candidate = {pair.variant: pair for pair in pairs}, {row.candidate: row for row in results}
     candidates = tuple(
         _record_pair(work, candidate, by_variant[variant], by_candidate.get(candidate))
@@ -231,22 +221,17 @@ def _record_unmeasured(candidate: SweepCandidate, variant: str, choices: Sequenc
     return record
 
 
-def _list_choices(journal: RunJournal) -> Iterator[StepRecord]:
-    for number in count(1):
-        step = journal.steps.get(pair_step(number, "choose"))
-        if step is None or step.state != "done":
-            return
-        yield step
-
-
-def _read_result(work: StepWork, pair: PairState) -> CandidateResult | None:
-    if pair.evidence is None:
-        return None
-    candidate = next(row for row, variant in _name_candidates(work).items() if variant == pair.variant)
-    evidence = pair.evidence
-    return CandidateResult(
-        candidate=candidate, speed_ups=evidence.speed_ups, tokens=evidence.tokens, log_sd=evidence.log_sd
-    )  # fmt: skip
+def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateResult]:
+    """Return the results of the pairs that gave evidence."""
+    candidates = {variant: candidate for candidate, variant in _name_candidates(work).items()}
+    return [
+        CandidateResult(
+            candidate=candidates[pair.variant], speed_ups=evidence.speed_ups, tokens=evidence.tokens,
+            log_sd=evidence.log_sd,
+        )
+        for pair in pairs
+        if (evidence := pair.evidence)
+    ]  # fmt: skip
 
 
 def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
@@ -256,19 +241,20 @@ def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
     return {SweepCandidate(str(row.draft), row.num_speculative_tokens or 0): row.name for row in rows}
 
 
-def _rank_candidates(work: StepWork, candidates: Iterable[SweepCandidate]) -> list[SweepCandidate]:
-    """Return the candidates, the most promising first: by the forecast of `tandem plan` at the highest load."""
-    experiment = work.experiment
-    load = PlanLoad(
-        law=_read_law(work), target=work.world.catalogue.models[experiment.target], acceptance=ASSUMED_ACCEPTANCE,
-        context_tokens=experiment.max_prompt_tokens + experiment.max_output_tokens // 2,
-    )  # fmt: skip
+def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCandidate]:
+    """Return the candidates whose pairs did not fail, the most promising first.
+
+    The order is the forecast of `tandem plan` at the highest load.
+    """
+    experiment, failed = work.experiment, {pair.variant for pair in pairs if pair.failure}
+    load = build_load(experiment, work.world.catalogue, ASSUMED_ACCEPTANCE)
     share, concurrency = fit_draft_share(load_published()), max(experiment.concurrency)
 
     def forecast(candidate: SweepCandidate) -> float:
         return next(forecast_cells(load, share, [candidate.draft], [candidate.window], [concurrency])).speed_up
 
-    return sorted(candidates, key=forecast, reverse=True)
+    remaining = [candidate for candidate, variant in _name_candidates(work).items() if variant not in failed]
+    return sorted(remaining, key=forecast, reverse=True)
 
 
 def _read_law(work: StepWork) -> CommitLaw:
