@@ -129,7 +129,7 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
 
-.venv-lm-eval/.ready: benchmarks/lm-eval-requirements.txt
+.venv-lm-eval/.ready: images/lm-eval/requirements.txt
 	@echo "==> lm-eval into .venv-lm-eval (about 500 MB)"
 	$(PYTHON) -m venv .venv-lm-eval
 	.venv-lm-eval/bin/pip install -qq --no-deps --require-hashes -r $<

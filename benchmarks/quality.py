@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -24,14 +22,15 @@ from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
 from rehearsal.vllm_cpu.installation import ensure_python  # noqa: E402
 from rehearsal.vllm_cpu.server import MODEL, CpuVllmServer, build_self_draft  # noqa: E402
 from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
-from tandem.bench.lm_eval_samples import list_sample_rows  # noqa: E402
-from tandem.bench.quality_rows import QualityRow  # noqa: E402
+from tandem.bench.lm_eval.call import LmEvalCall  # noqa: E402
+from tandem.bench.manifest import ManifestArm  # noqa: E402
+from tandem.errors import ExternalError  # noqa: E402
 from tandem.judge.quality import judge_quality  # noqa: E402
 from tandem.judge.text_format import describe_quality  # noqa: E402
 
-LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "lm_eval"
+LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "python"
 OUT = ROOT / "build" / "quality"
-SEED, ITEMS = 7, 200
+SEED, ITEMS, MOST_TOKENS = 7, 200, 32
 TASK = "tandem_words"
 WORDS = (
     "apple",
@@ -55,11 +54,13 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=ITEMS, help=f"items of the task (default {ITEMS})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the items (default {SEED})")
     options = parser.parse_args()
-    OUT.mkdir(parents=True, exist_ok=True)
-    write_task(OUT / "tasks", options.seed, options.items)
+    write_task(OUT / TASK, options.seed, options.items)
+    call = LmEvalCall(python=LM_EVAL, task=TASK, folder=OUT / TASK, items=options.items, most_tokens=MOST_TOKENS)
     try:
-        rows = [row for name, url in start_servers() for row in ask_server(name, url)]
-    except (VllmSetupError, subprocess.CalledProcessError) as fault:
+        with ExitStack() as stack:
+            arms = list(start_servers(stack))
+            rows = call.ask_servers(arms, OUT / "samples")
+    except (VllmSetupError, ExternalError) as fault:
         print(fault, file=sys.stderr)
         return 3
     for task in judge_quality(rows, "plain", ["speculative"]):
@@ -74,9 +75,9 @@ def write_task(folder: Path, seed: int, count: int) -> None:
     (folder / f"{TASK}.jsonl").write_text("\n".join(lines) + "\n")
     task = {
         "task": TASK, "output_type": "generate_until", "test_split": "test", "dataset_path": "json",
-        "dataset_kwargs": {"data_files": {"test": str(folder / f"{TASK}.jsonl")}},
+        "dataset_kwargs": {"data_files": {"test": f"{TASK}.jsonl"}},
         "doc_to_text": "{{prompt}}", "doc_to_target": "{{answer}}",
-        "generation_kwargs": {"until": ["</s>"], "do_sample": False, "temperature": 0, "max_gen_toks": 32},
+        "generation_kwargs": {"until": ["</s>"], "do_sample": False, "temperature": 0},
         "filter_list": [{"name": "last-word", "filter": [
             {"function": "regex", "regex_pattern": "([a-z]+|[0-9]+)[^a-z0-9]*$", "group_select": -1},
             {"function": "take_first"},
@@ -101,36 +102,18 @@ def list_items(seed: int, count: int) -> list[dict[str, str]]:
     return items
 
 
-def start_servers() -> Iterator[tuple[str, str]]:
-    """Yield name and address of each server while both run."""
+def start_servers(stack: ExitStack) -> Iterator[ManifestArm]:
+    """Start each server and yield it as an arm; the stack stops it."""
     interpreter = ensure_python()
     weights = ensure_weights(interpreter)
     speculations = {"plain": None, "speculative": build_self_draft(weights)}
-    with ExitStack() as stack:
-        for name, speculation in speculations.items():
-            server = CpuVllmServer(
-                interpreter=interpreter, weights=weights, name=name, folder=OUT / "logs", speculation=speculation
-            )
-            stack.callback(server.stop)
-            print(f"starting vLLM {name} (up to a minute)", file=sys.stderr)
-            yield name, server.start().url
-
-
-def ask_server(name: str, url: str) -> list[QualityRow]:
-    """Return the rows of one server by lm-eval.
-
-    Raises:
-        CalledProcessError: lm-eval failed.
-    """
-    out = OUT / "samples" / name
-    model_args = f"model={MODEL},base_url={url}/v1/chat/completions,num_concurrent=4,tokenized_requests=False"
-    command = [
-        str(LM_EVAL), "--model", "local-chat-completions", "--model_args", model_args, "--tasks", TASK,
-        "--include_path", str(OUT / "tasks"), "--apply_chat_template", "--log_samples", "--output_path", str(out),
-    ]  # fmt: skip
-    variables = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(OUT / "cache")}
-    subprocess.run(command, check=True, env=variables, stdout=sys.stderr)
-    return list_sample_rows(out, name)
+    for name, speculation in speculations.items():
+        server = CpuVllmServer(
+            interpreter=interpreter, weights=weights, name=name, folder=OUT / "logs", speculation=speculation
+        )
+        stack.callback(server.stop)
+        print(f"starting vLLM {name} (up to a minute)", file=sys.stderr)
+        yield ManifestArm(name=name, role="variant" if speculation else "baseline", url=server.start().url, model=MODEL)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import uvloop
 
-from tandem.bench.lm_eval_samples import list_sample_rows
+from tandem.bench.lm_eval.samples import list_sample_rows
 from tandem.bench.manifest import read_manifest
 from tandem.bench.quality_rows import QualityRow
 from tandem.bench.task_items import OWN_TASK, ask_items, load_items

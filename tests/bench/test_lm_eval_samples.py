@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tandem.bench.lm_eval_samples import list_sample_rows
+from tandem.bench.lm_eval.samples import list_sample_rows
 from tandem.bench.quality_rows import QualityRow
 from tandem.errors import InputError
 

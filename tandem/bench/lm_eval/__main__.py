@@ -1,0 +1,102 @@
+"""`python -m tandem.bench.lm_eval`: ask the servers in TANDEM_SERVERS the tasks of an experiment.
+
+Invariant: no traceback for a foreseeable fault. The process ends with 0 and writes its exit code into outcome.json,
+because the next container stores the files, those of a failure too. Exit codes there: 0 done; 2 bad input; 3 a server
+or lm-eval failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.lm_eval.call import LmEvalCall
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.quality_rows import QualityRow, write_quality
+from tandem.bench.task_items import OWN_TASK, ask_items, load_items
+from tandem.errors import INTERRUPT_EXIT_CODE, InputError, TandemError
+
+SERVERS_VARIABLE = "TANDEM_SERVERS"  # NAME=URL of each server, the baseline first, with spaces between
+OUTCOME_FILE = "outcome.json"
+ITEMS_FILE = "items.jsonl"  # in a task set: items of our form, which need no lm-eval
+
+
+class AskedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A task as an experiment declares it; without a digest it is the one of ours."""
+
+    name: str
+    sha256: str | None
+    items: int
+    chance: float
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Ask the tasks, write rows and outcome, return 0."""
+    parser = argparse.ArgumentParser(prog="python -m tandem.bench.lm_eval", description="ask servers tasks")
+    parser.add_argument("--task", action="append", required=True, metavar="JSON", help="as the experiment declares it")
+    parser.add_argument("--sets", type=Path, required=True, help="folder with a folder for each task set")
+    parser.add_argument("--model", required=True, help="name that the servers go by")
+    parser.add_argument("--most-tokens", type=int, required=True, help="of an answer")
+    parser.add_argument("--out", type=Path, required=True, help="new folder of all that is kept")
+    options = parser.parse_args(argv)
+    options.out.mkdir(parents=True, exist_ok=True)
+    code, problem = 0, ""
+    try:
+        tasks = [_parse_task(text) for text in options.task]
+        arms = _parse_servers(os.environ.get(SERVERS_VARIABLE, ""), options.model)
+        parts = [_ask_task(task, arms, options) for task in tasks]
+        write_quality(options.out, [row for part in parts for row in part])
+    except TandemError as error:
+        code, problem = error.exit_code, str(error)
+    except KeyboardInterrupt:
+        code, problem = INTERRUPT_EXIT_CODE, "told to stop"
+    sys.stderr.write(f"{problem or 'asked'}\n")
+    (options.out / OUTCOME_FILE).write_text(json.dumps({"exit_code": code, "problem": problem}) + "\n")
+    return 0
+
+
+def _ask_task(task: AskedTask, arms: Sequence[ManifestArm], options: argparse.Namespace) -> list[QualityRow]:
+    folder = options.sets / task.name
+    own_items = folder / ITEMS_FILE if task.sha256 else OWN_TASK
+    if not own_items.exists():
+        call = LmEvalCall(
+            python=Path(sys.executable), task=task.name, folder=folder, items=task.items, chance=task.chance,
+            most_tokens=options.most_tokens,
+        )  # fmt: skip
+        return call.ask_servers(arms, options.out)
+    items = load_items(own_items)[: task.items]
+    rows = asyncio.run(ask_items(arms, items, task=task.name, api="chat"))
+    return [msgspec.structs.replace(row, chance=task.chance) for row in rows]
+
+
+def _parse_task(text: str) -> AskedTask:
+    try:
+        return msgspec.json.decode(text, type=AskedTask)
+    except DECODE_ERRORS as error:
+        raise InputError(f"this is no task: {error}", where="--task", change="render the manifests again") from error
+
+
+def _parse_servers(text: str, model: str) -> list[ManifestArm]:
+    pairs = [word.partition("=") for word in text.split()]
+    if not pairs or not all(name and url.startswith("http") for name, _, url in pairs):
+        change = "write NAME=http://HOST:PORT for each server"
+        raise InputError(f"{text!r} names no servers", where=SERVERS_VARIABLE, change=change)
+    return [
+        ManifestArm(name=name, role="variant" if index else "baseline", url=url, model=model)
+        for index, (name, _, url) in enumerate(pairs)
+    ]
+
+
+if __name__ == "__main__":
+    # a container's first process ignores a signal that it has no handler for
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sys.exit(main())
