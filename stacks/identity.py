@@ -25,14 +25,14 @@ from tandem.spec.environment import Environment
 
 PODS = "pods.eks.amazonaws.com"
 SOURCE_CONTROLLER = "source-controller"  # the service account's name in Flux's own manifests
-MODELS, ARTIFACTS, RESULTS = "models/*", "artifacts/*", "results/*"
+MODELS, ARTIFACTS, TASK_SETS, RESULTS = "models/*", "artifacts/*", "tasks/*", "results/*"
 # service account -> the prefixes that it reads and lists, and the one that it writes. The bench reads its own writes:
 # an upload that continues after a kill checks which objects exist.
 PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
     names.SERVE_ACCOUNT: ((MODELS, ARTIFACTS), None),
     names.STAGE_ACCOUNT: ((MODELS,), MODELS),
     names.COMPILE_ACCOUNT: ((MODELS, ARTIFACTS), ARTIFACTS),
-    names.BENCH_ACCOUNT: ((RESULTS,), RESULTS),
+    names.BENCH_ACCOUNT: ((TASK_SETS, RESULTS), RESULTS),
 }
 # No DeleteObject: an upload replaces or adds, and a replaced object stays as an old version.
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")

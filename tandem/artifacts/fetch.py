@@ -13,14 +13,13 @@ child processes inherit nothing of this.
 from __future__ import annotations
 
 import argparse
-import io
 import time
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from tandem.artifacts import driver, job_env
 from tandem.artifacts import manifest as sets
+from tandem.artifacts.archive import build_archive
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import create_open_folder, require_disk_space
 from tandem.artifacts.lease import hold_lease, parse_ttl_s
@@ -32,7 +31,6 @@ from tandem.spec.artifact_key import ArtifactKey
 PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing to do
 DISK_SPACE_FACTOR = 2  # artifact bytes per model byte, as in tandem/spec/disk.py
 ARCHIVE_NAME = "driver.pyz"
-ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file
 MAIN_SOURCE = b"import sys\n\nfrom tandem.artifacts.driver.attempts import main\n\nsys.exit(main())\n"
 
 
@@ -107,10 +105,4 @@ def build_driver_archive() -> bytes:
     folder = Path(driver.__file__).parent
     sources = {f"tandem/artifacts/driver/{path.name}": path.read_bytes() for path in folder.glob("*.py")}
     sources |= {"__main__.py": MAIN_SOURCE, "tandem/__init__.py": b"", "tandem/artifacts/__init__.py": b""}
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:  # stored: an image's Python may lack zlib
-        for name, content in sorted(sources.items()):
-            member = zipfile.ZipInfo(name, ZIP_EPOCH)
-            member.create_system, member.external_attr = 3, 0o644 << 16  # as on Unix, wherever it is made
-            archive.writestr(member, content)
-    return buffer.getvalue()
+    return build_archive(sources)

@@ -46,14 +46,17 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
     files = LocalFiles(options.folder)
     files.hash_all()  # before any call to S3: refuse unreadable files
-    exit_code, outcome_path = 0, options.folder / OUTCOME
+    exit_code, problem, outcome_path = 0, "", options.folder / OUTCOME
     if outcome_path.exists():
         try:
-            exit_code = int(json.loads(outcome_path.read_text())["exit_code"])
+            outcome = json.loads(outcome_path.read_text())
+            exit_code, problem = int(outcome["exit_code"]), outcome.get("problem", "")
         except (OSError, ValueError, KeyError, TypeError) as error:
             change = "see what the container before this one said"
             raise InputError(f"it names no exit code: {error}", where=str(outcome_path), change=change) from None
     store = open_store(options.bucket)
     retry_upload(lambda: upload_files(store, files, prefix), options.patience_s)
     log_event("kept", object=store.url(f"{prefix}/"), files=len(files.sizes), exit_code=exit_code)
+    if problem:  # the last line is what the runner and `kubectl describe` show
+        log_event(problem, level="error", exit_code=exit_code)
     return exit_code

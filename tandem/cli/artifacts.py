@@ -1,4 +1,4 @@
-"""`tandem artifacts list|explain|gc|import`: what an environment's bucket holds, for who has the files at hand.
+"""`tandem artifacts list|explain|gc|import|stage-task`: what a bucket holds, for who has the files at hand.
 
 Invariant: what is in use comes from the declared files of every environment that names the same bucket, and from
 what is rendered; where one of these files cannot be read, nothing is deleted. boto3 is loaded by these commands
@@ -176,6 +176,27 @@ def import_compiled(
         print_json(report.import_as_dict(manifest, key, context, is_new=is_new))
     else:
         report.print_import(manifest, key, context, is_new=is_new)
+    return ExitCode.DONE
+
+
+@app.command
+def stage_task(
+    folder: Annotated[Path, Parameter(metavar="DIR")], /, *, env: EnvironmentName, selection: Selection = DEFAULTS
+) -> ExitCode:
+    """Store a task set by which runs compare the quality of the output.
+
+    Args:
+        folder: of the task's name, with items.jsonl, or with the YAML and data files of a task of lm-eval
+        env: the environment whose bucket it is
+    """
+    context = load_bucket_context(selection, env)
+    from tandem.artifacts.task_sets import store_task_set  # noqa: PLC0415 - boto3
+
+    store, name = _open_store(context), folder.resolve().name
+    sha256, key = store_task_set(store, folder.resolve())
+    lines = [f"{name} is stored: {store.url(key)}", "write into the experiment file:", "quality:"]
+    lines += [f"  - name: {name}", f"    sha256: {sha256}"]
+    print_result({"name": name, "sha256": sha256, "url": store.url(key)}, lines, as_json=selection.as_json)
     return ExitCode.DONE
 
 

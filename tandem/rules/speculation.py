@@ -14,6 +14,7 @@ from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_p
 from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import ModeSupport
 
+OWN_TASK = "sums"  # tandem/bench/tasks/sums.jsonl, which is in the image
 LONG_WINDOW = 10  # above 10 only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
 # CloudFormation takes a template of 1 MB; a variant with its artifact takes up to 27 KB
 MAX_CDK_VARIANTS = 30
@@ -137,6 +138,21 @@ def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
     if experiment.goodput is None or not experiment.goodput.list_limits():
         change = "write goodput: {ttft_ms: ..., tpot_ms: ...}, what your users wait for at most"
         yield RuleFinding("goodput", "nothing", "a limit on ttft_ms, tpot_ms or both with a sweep", change)
+
+
+@RULES.refuse("task-set", _OWN, "2026-11-28")
+def _find_missing_digest(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A task names its set by digest; only {OWN_TASK} needs none."""
+    for index, task in enumerate(context.experiment.quality):
+        if task.sha256 is None and task.name != OWN_TASK:
+            change = f"stage the set, then write the digest: tandem artifacts stage-task {task.name} --env NAME"
+            yield RuleFinding(f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change)
+
+
+@RULES.refuse_repeats("task-once", _OWN, "2026-11-28")
+def _list_tasks(context: ExperimentContext) -> Iterable[tuple[str, str]]:
+    """Each task of the quality stands once."""
+    return [(f"quality[{index}].name", task.name) for index, task in enumerate(context.experiment.quality)]
 
 
 @RULES.warn("concurrency-served", _OWN, "2026-11-27")

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tandem.spec.environment import Label, Name, match_text
-from tandem.spec.names import model_slug
+from tandem.spec.names import TASK_NAME_PATTERN, TASK_NAME_WORDS, model_slug
 from tandem.spec.record import INTEGER_ONLY, SpecRecord
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
@@ -27,6 +27,8 @@ Bucket = Annotated[int, Field(ge=1, le=1_048_576, json_schema_extra={"allowed": 
 Buckets = tuple[Bucket, ...]
 Streams = Annotated[int, Field(ge=1, le=1024, json_schema_extra={"allowed": "a whole number from 1 to 1024"})]
 Loads = tuple[Streams, ...]
+TaskName = Annotated[str, match_text(TASK_NAME_PATTERN, TASK_NAME_WORDS)]
+Digest = Annotated[str, match_text(r"^[0-9a-f]{64}$", "a SHA-256, 64 hexadecimal digits")]
 CompilerLevel = Annotated[Literal[1, 2, 3], INTEGER_ONLY]
 CoreSize = Annotated[Literal[1, 2], INTEGER_ONLY]
 
@@ -107,6 +109,17 @@ class GoodputLimits(SpecRecord):
         return {name: value for name, value in self.model_dump().items() if value is not None}
 
 
+class QualityTask(SpecRecord):
+    """A task that the servers of a run answer after its rounds."""
+
+    name: TaskName = Field(description="its name: lm-eval's, or that of the folder with your items; sums is ours")
+    sha256: Digest | None = Field(
+        None, description="of the task set, as `tandem artifacts stage-task` prints it; null: the 40 sums of ours"
+    )
+    items: int = Field(200, ge=1, le=100_000, description="most items that are asked; below 200 no word is possible")
+    chance: float = Field(0.0, ge=0, lt=1, description="share of the items that guessing has right")
+
+
 class Sweep(SpecRecord):
     """Variants by product: every draft at every window."""
 
@@ -148,6 +161,7 @@ class Experiment(SpecRecord):
     suites: tuple[Literal["post", "real"], ...] = Field(min_length=1, description="prompt suites of a run")
     concurrency: Loads = Field((), description="closed loops of a run; empty: the bench's own, 4")
     goodput: GoodputLimits | None = Field(None, description="limits of a good request; required for a sweep")
+    quality: tuple[QualityTask, ...] = Field((), description="tasks by which a run compares the quality of the output")
     schedule: Literal["interleaved", "simultaneous"] = Field(
         "interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, no
 SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
 COMPILE_ACCOUNT = "tandem-compile"  # reads models, writes artifacts
-BENCH_ACCOUNT = "tandem-bench"  # writes results
+BENCH_ACCOUNT = "tandem-bench"  # reads task sets, writes results
 NAMESPACE_PREFIX = "tandem-"  # of every experiment's namespace, and of no other in the cluster
 LLMPERF_JOB = "qwen-llmperf"  # the post's name; it is alone in its experiment's namespace
 CLAIM_TEMPLATE = "neuron-devices"
@@ -34,6 +34,7 @@ WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler
 BUCKET_ARTIFACT_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
+TASK_NAME_PATTERN, TASK_NAME_WORDS = r"^[a-z0-9][a-z0-9_-]{0,62}$", "lower-case letters, digits, - and _, at most 63"
 NOTIFY = "notify"  # second word in the name of a composite alarm, and in no environment's name
 BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experiment is moved between
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
@@ -211,6 +212,11 @@ def _volume_name(environment: Environment, experiment: Experiment, content: str)
     existing = environment.artifacts.existing_bucket
     bucket_digest = [hashlib.sha256(existing.encode()).hexdigest()[:BUCKET_CHARACTERS]] if existing else []
     return "-".join([experiment.name, content, *bucket_digest])
+
+
+def task_set_key(name: str, sha256: str) -> str:
+    """Return the key of a task set in the bucket: an archive, which its digest names."""
+    return f"tasks/{name}/{sha256}.zip"
 
 
 def key_config_map_name(key: ArtifactKey) -> str:

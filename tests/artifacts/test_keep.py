@@ -66,3 +66,9 @@ def test_an_empty_folder_is_told(keep, folder):
 def test_a_prefix_that_leads_elsewhere_is_refused(keep, store, below):
     code, _ = keep(below=below)
     assert (code, list(store.list(""))) == (2, [])
+
+
+def test_problem_of_the_measurement_is_the_last_line(keep, folder):
+    (folder / "outcome.json").write_text('{"exit_code": 3, "problem": "lm-eval ended with 1"}')
+    _, said = keep()
+    assert said[-1]["event"] == "lm-eval ended with 1"

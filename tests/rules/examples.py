@@ -410,6 +410,10 @@ EXAMPLES: dict[str, Example] = {
         "variants[1].num_speculative_tokens", {"variants[1].num_speculative_tokens": 11}, {"sweep": SWEEP}
     ),
     "sweep-declared": Example("goodput", {"sweep": SWEEP, "goodput": DELETE}, {"sweep": SWEEP}),
+    "task-set": Example(
+        "quality[0].sha256", {"quality": [{"name": "letters"}]}, {"quality": [{"name": "letters", "sha256": "0" * 64}]}
+    ),
+    "task-once": Example("quality[1].name", {"quality": [{"name": "sums"}] * 2}, {"quality": [{"name": "sums"}]}),
     "concurrency-served": Example("concurrency[1]", {"concurrency": [1, 8]}, {"concurrency": [1, 4]}),
     "batch-shown": spoil("serving.max_num_seqs", 8, 4),
     "baseline": Example(

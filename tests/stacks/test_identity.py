@@ -69,9 +69,10 @@ def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
     }
 
 
-def test_measuring_knows_its_results_and_its_metrics_only(stack: Template) -> None:
+def test_measuring_reads_task_sets_and_writes_its_results_and_metrics_only(stack: Template) -> None:
     assert rights(stack, "tandem-bench") == {
-        "s3:ListBucket": [f"{BUCKET}?results/*"], "s3:GetObject": [f"{BUCKET}/results/*"],
+        "s3:ListBucket": [f"{BUCKET}?tasks/*", f"{BUCKET}?results/*"],
+        "s3:GetObject": [f"{BUCKET}/tasks/*", f"{BUCKET}/results/*"],
         "s3:PutObject": [f"{BUCKET}/results/*"], "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
         "s3:ListBucketMultipartUploads": [BUCKET], "cloudwatch:PutMetricData": ["*"],
     }  # fmt: skip
@@ -148,7 +149,7 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         "s3:GetObject": {
             f"{BUCKET}/{key}"
             for key in ("requests/*", "runs/*", "runner.json", "stop.json", "lease.json", "runs/*/lease.json",
-                        "runs/*/heartbeat.json", "models/*", "artifacts/*", "results/*")
+                        "runs/*/heartbeat.json", "models/*", "artifacts/*", "tasks/*", "results/*")
         },
         "s3:PutObject": {
             f"{BUCKET}/{key}"

@@ -145,6 +145,7 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
         "fence": bucket_arns(f"{prefix}{FENCE_KEY}"),
         "leases": bucket_arns(f"{prefix}{POINTER_KEY}", f"{prefix}{lease_key('*')}"),
         "models and artifacts": bucket_arns("models/*", "artifacts/*"),
+        "task sets": bucket_arns("tasks/*"),
         "runs": bucket_arns(*(f"{prefix}{key}" for key in run_keys)),
         # IAM replaces this variable by the caller's id (IAM user guide, "IAM policy elements: Variables and tags"), so
         # the key of a request says who wrote it

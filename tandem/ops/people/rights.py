@@ -142,6 +142,10 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
     "engineer": {
         "artifacts list and explain": _READ,
         "artifacts import": _join_rows(_READ, {"artifacts": _UPLOAD, "bucket's key": "kms:GenerateDataKey"}),
+        "artifacts stage-task": {
+            "task sets": "s3 GetObject PutObject",
+            "bucket's key": "kms:Decrypt kms:GenerateDataKey",
+        },
         "bench publish": {
             "everywhere": "sts GetCallerIdentity",
             "own metrics": "cloudwatch PutMetricData",
@@ -296,6 +300,7 @@ _RUNNER_ROWS = _join_rows(
     {
         "bucket": "s3 ListObjectsV2",
         "models and artifacts": "s3 GetObject",
+        "task sets": "s3 HeadObject",
         "runs": "s3 GetObject",
         "journal": "s3 PutObject",
         "results": "s3 GetObject",
@@ -365,8 +370,9 @@ _REASON_ROWS = (
     "alarms: what a composite alarm watches follows its environment's name and the word notify",
     "dashboards: dashboards begin with the environment's name; what they show follows",
     (
-        "guard's objects, leases, runs, own requests, journal, models and artifacts, artifacts, models, results: names"
-        " of runs and keys of objects are not known beforehand; bucket and prefix are literal, or the caller's own id"
+        "guard's objects, leases, runs, own requests, journal, models and artifacts, artifacts, models, task sets,"
+        " results: names of runs and keys of objects are not known beforehand; bucket and prefix are literal, or the"
+        " caller's own id"
     ),
     "images: behind a mirror an image may lie in any repository of the account; it is only read",
     "repositories, roles, keys: what is searched for after a teardown has no name that is known; it is only read",

@@ -1,0 +1,88 @@
+"""Task sets: the same files give the same archive, and no other bytes than the declared ones are unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from tandem.artifacts.task_sets import MAX_SET_BYTES, fetch_task_set, store_task_set
+from tandem.errors import InputError
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+
+@pytest.fixture
+def letters(tmp_path):
+    """The folder of a task."""
+    folder = tmp_path / "letters"
+    (folder / "data").mkdir(parents=True)
+    (folder / "items.jsonl").write_text('{"item": "a", "prompt": "b", "answer": "c"}\n')
+    (folder / "data/rest.txt").write_text("rest")
+    return folder
+
+
+def test_digest_names_the_archive(store, letters):
+    sha256, key = store_task_set(store, letters)
+    assert (key, hashlib.sha256(store.read(key).body).hexdigest()) == (f"tasks/letters/{sha256}.zip", sha256)
+
+
+def test_same_files_are_stored_once(store, letters):
+    assert store_task_set(store, letters) == store_task_set(store, letters)
+    assert len(list(store.list("tasks/"))) == 1
+
+
+def test_other_files_are_another_set(store, letters):
+    first, _ = store_task_set(store, letters)
+    (letters / "data/rest.txt").write_text("other")
+    assert store_task_set(store, letters)[0] != first
+
+
+@pytest.fixture
+def fetch(bucket, aws, command, tmp_path):  # noqa: ARG001 - aws leads to the endpoint
+    """Run `fetch-tasks`; return its exit code and its last line."""
+
+    def act(*words):
+        code, said = command("fetch-tasks", "--bucket", bucket, "--folder", tmp_path / "sets", *words)
+        return code, said[-1] if said else None
+
+    return act
+
+
+def test_set_is_unpacked_under_its_name(store, letters, fetch, tmp_path):
+    sha256, _ = store_task_set(store, letters)
+    assert fetch("--task-set", f"letters={sha256}")[0] == 0
+    assert (tmp_path / "sets/letters/data/rest.txt").read_text() == "rest"
+
+
+def test_no_set_is_nothing_to_do(fetch):
+    assert fetch() == (0, None)
+
+
+def test_other_bytes_are_refused(store, letters, fetch, tmp_path):
+    sha256, key = store_task_set(store, letters)
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
+    code, line = fetch("--task-set", f"letters={sha256}")
+    assert (code, (tmp_path / "sets/letters").exists()) == (2, False)
+    assert (
+        line["event"]
+        == f"the bytes of the set have the SHA-256 {hashlib.sha256(b'other bytes').hexdigest()}, not {sha256}"
+    )
+
+
+def test_absent_set_is_refused(store, tmp_path):
+    with pytest.raises(InputError, match="the bucket has no set letters of this digest"):
+        fetch_task_set(store, "letters", "0" * 64, tmp_path / "sets")
+
+
+def test_folder_without_the_name_of_a_task_is_refused(store, letters):
+    folder = letters.rename(letters.parent / "Letters of mine")
+    with pytest.raises(InputError, match="'Letters of mine' is no name of a task"):
+        store_task_set(store, folder)
+
+
+def test_large_set_is_refused(store, letters):
+    with (letters / "items.jsonl").open("wb") as file:
+        file.truncate(MAX_SET_BYTES + 1)
+    with pytest.raises(InputError, match="a set has at most"):
+        store_task_set(store, letters)

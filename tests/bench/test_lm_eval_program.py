@@ -1,0 +1,135 @@
+"""The program of the quality Job: whom it asks, what it leaves, and what it says of a failure.
+
+A script stands in for lm-eval: it writes its words down and leaves the samples of one item. `make quality` runs the
+real one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from doubles.simulator_thread import SimulatorThread
+from test_lm_eval_samples import FILE, SAMPLE
+
+from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE, main
+from tandem.bench.lm_eval.call import LmEvalCall
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.quality_rows import read_quality
+from tandem.errors import ExternalError
+from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
+
+ARMS = [ManifestArm(name=name, role="variant", url=f"http://{name}:8000", model="m") for name in ("plain", "spec")]
+STANDIN = f"""#!{sys.executable}
+import json, os, pathlib, sys
+out = pathlib.Path(sys.argv[sys.argv.index("--output_path") + 1])
+(out / "words.json").write_text(json.dumps([os.getcwd(), *sys.argv[1:]]))
+(out / {FILE!r}).write_text({json.dumps(SAMPLE) + chr(10)!r})
+"""
+
+
+@pytest.fixture
+def call(tmp_path):
+    """A call of the script that stands in for lm-eval."""
+    program, folder = tmp_path / "lm-eval", tmp_path / "letters"
+    folder.mkdir()
+    program.write_text(STANDIN)
+    program.chmod(0o755)
+    return LmEvalCall(python=program, task="letters", folder=folder, items=200, most_tokens=600, chance=0.25)
+
+
+def test_each_server_gives_rows(call, tmp_path):
+    rows = call.ask_servers(ARMS, tmp_path / "out")
+    assert [(row.arm, row.right, row.chance) for row in rows] == [("plain", True, 0.25), ("spec", True, 0.25)]
+
+
+@pytest.fixture
+def words(call, tmp_path):
+    """The words of the call for the first server, after the folder in which it ran."""
+    call.ask_servers(ARMS, tmp_path / "out")
+    return json.loads((tmp_path / "out/letters/plain/words.json").read_text())
+
+
+def find_option(words, option):
+    return words[words.index(option) + 1]
+
+
+def test_task_runs_in_its_own_folder(words, tmp_path):
+    assert words[0] == find_option(words, "--include_path") == str(tmp_path / "letters")
+
+
+def test_answers_are_as_long_as_the_experiment_admits(words):
+    assert json.loads(find_option(words, "--gen_kwargs"))["max_gen_toks"] == 600
+
+
+def test_thinking_is_off(words):
+    settings = json.loads(find_option(words, "--gen_kwargs"))
+    assert settings["chat_template_kwargs"] == {"enable_thinking": False}
+
+
+def test_declared_items_are_asked(words):
+    assert find_option(words, "--limit") == "200"
+
+
+def test_failed_call_says_its_last_words(call, tmp_path):
+    call.python.write_text(f"#!{sys.executable}\nraise SystemExit('no such task')\n")
+    with pytest.raises(ExternalError, match="lm-eval ended with 1: no such task"):
+        call.ask_servers(ARMS, tmp_path / "out")
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    """Ask two simulated servers that add numbers; return the outcome and the rows."""
+
+    def act(task, servers=None):
+        classes = {"default": PromptClassSettings(form="sum")}
+        with SimulatorThread(
+            SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, classes=classes)
+        ) as server:
+            own = f"plain={server.url} spec={server.url}"
+            monkeypatch.setenv(SERVERS_VARIABLE, own if servers is None else servers)
+            place = ["--sets", str(tmp_path / "sets"), "--out", str(tmp_path / "out")]
+            assert main([*place, "--model", "m", "--most-tokens", "600", "--task", json.dumps(task)]) == 0
+        return json.loads((tmp_path / "out" / OUTCOME_FILE).read_text()), read_quality(tmp_path / "out")
+
+    return act
+
+
+SUMS = {"name": "sums", "sha256": None, "items": 10, "chance": 0.1}
+
+
+def test_own_items_need_no_set(ask):
+    outcome, rows = ask(SUMS)
+    assert (outcome["exit_code"], len(rows), {row.arm for row in rows}) == (0, 20, {"plain", "spec"})
+
+
+def test_chance_is_in_the_rows(ask):
+    assert {row.chance for row in ask(SUMS)[1]} == {0.1}
+
+
+def test_items_of_a_set_need_no_lm_eval(ask, tmp_path):
+    (tmp_path / "sets/letters").mkdir(parents=True)
+    item = {"item": "one", "prompt": "What is 1 + 1?", "answer": "2"}
+    (tmp_path / "sets/letters/items.jsonl").write_text(json.dumps(item))
+    _, rows = ask({**SUMS, "name": "letters", "sha256": "0" * 64})
+    assert [(row.task, row.item) for row in rows] == [("letters", "one"), ("letters", "one")]
+
+
+def test_server_that_is_gone_is_the_outcome(ask):
+    outcome, rows = ask(SUMS, servers="plain=http://127.0.0.1:9 spec=http://127.0.0.1:9")
+    assert (outcome["exit_code"], rows) == (3, ())
+    assert "10 of 10 items have no answer" in outcome["problem"]
+
+
+def test_no_server_is_the_outcome(ask):
+    outcome, _ = ask(SUMS, servers="")
+    assert (outcome["exit_code"], outcome["problem"].startswith(f"{SERVERS_VARIABLE}: '' names no servers")) == (
+        2,
+        True,
+    )
+
+
+def test_malformed_task_is_the_outcome(ask):
+    outcome, _ = ask({"name": "sums"})
+    assert (outcome["exit_code"], "this is no task" in outcome["problem"]) == (2, True)
