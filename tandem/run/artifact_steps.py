@@ -5,6 +5,7 @@ Invariant: the bucket decides, not the Job: a Job that ended well and left nothi
 
 from __future__ import annotations
 
+from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
 from tandem.errors import InputError
 from tandem.guard.fleet_start import RaiseRequest, check_start
@@ -14,7 +15,7 @@ from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_server_pods
 from tandem.spec import names
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 from tandem.spec.variant_key import compute_artifact_key
 
 MAX_ATTEMPTS = 2  # each Job has its own retries
@@ -32,12 +33,18 @@ def check_before_money(work: StepWork) -> StepProgress:
     """
     world, request = work.world, work.journal.run.request
     needed: list[tuple[ObjectKind, str]] = [("deployments", server) for server in work.servers]
-    jobs = (MEASURE_JOB, JUDGE_JOB, *([names.LLMPERF_JOB] if request.llmperf else []))
+    extra_jobs = {names.LLMPERF_JOB: request.llmperf, QUALITY_JOB: bool(work.experiment.quality)}
+    jobs = (MEASURE_JOB, JUDGE_JOB, *(job for job, is_needed in extra_jobs.items() if is_needed))
     jobs += (*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact"))
     needed += [("cronjobs", job) for job in jobs]
     absent = [name for kind, name in needed if world.cluster.get_object(kind, work.namespace, name) is None]
     if absent:
         raise RunEndError(f"namespace {work.namespace} lacks {', '.join(absent)}: deploy or sync first")
+    store = ObjectStore(world.guard.bucket, world.clients.s3)
+    for task in work.experiment.quality:
+        if task.sha256 and store.head(key := names.task_set_key(task.name, task.sha256)) is None:
+            change = f"stage the set of this digest: tandem artifacts stage-task {task.name}"
+            raise RunEndError(f"the bucket has no {key}: {change}", "failed")
     raise_request = RaiseRequest(
         run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
         node_labels=admit_compile_jobs(work.experiment).labels, who=work.journal.run.who, beats=True,

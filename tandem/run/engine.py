@@ -37,6 +37,7 @@ REFUSAL_WAIT = timedelta(minutes=10)  # nodes cost money while Kubernetes refuse
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 END, PARK, PARK_INDEX = "end", "park", 900  # in the journal a park comes after all steps
 HOUR_S = 3600
+QUALITY_DEADLINE_S = 5 * HOUR_S
 COMPILE_MARGIN_S = 1.5 * HOUR_S  # for nodes and transfers
 
 
@@ -104,6 +105,8 @@ def list_steps(work: StepWork) -> list[StepSpec]:
             steps.append(StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S))
         name = f"{ROUND_STEP}{number:05}"
         steps.append(StepSpec(name=name, advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
+    if work.experiment.quality:
+        steps.append(StepSpec(name="quality", advance=round_steps.ask_tasks, deadline_s=QUALITY_DEADLINE_S))
     if request.llmperf:
         steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=2 * HOUR_S, needs_node=False))
     steps.append(StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False))
@@ -122,6 +125,8 @@ def _list_sweep_steps(work: StepWork, name_step: Callable[[str], str], compile_s
     ]
     serving_count, round_count = len(step_rows), count_rounds(work.journal.run.request)
     step_rows += [(f"{ROUND_STEP}{number:05}", round_steps.measure_round, 8 * HOUR_S) for number in range(round_count)]
+    if work.experiment.quality:
+        step_rows.append(("quality", round_steps.ask_tasks, QUALITY_DEADLINE_S))
     step_rows.append(("judge", round_steps.judge_run, 2 * HOUR_S))
 
     def choose(pair: int) -> StepSpec:
@@ -130,7 +135,9 @@ def _list_sweep_steps(work: StepWork, name_step: Callable[[str], str], compile_s
 
     for pair in pairs:
         yield choose(pair.number)
-        is_measured = len(list_confirmed(pair.steps.values())) == round_count
+        quality = pair.steps.get("quality")
+        has_answers = not work.experiment.quality or (quality is not None and quality.state != "running")
+        is_measured = has_answers and len(list_confirmed(pair.steps.values())) == round_count
         for index, (step, advance, deadline_s) in enumerate(step_rows):
             yield StepSpec(
                 name=pair_step(pair.number, step), advance=partial(sweep_steps.try_candidate, advance),
@@ -370,7 +377,7 @@ class RunEngine:
             name = strip_pair(full_name)
             if name.startswith(ROUND_STEP):
                 used_s += step.result.get("used_s", 0)
-            elif name in {"compile", "llmperf"} and step.state == "done" and step.ended_at:
+            elif name in {"compile", "llmperf", "quality"} and step.state == "done" and step.ended_at:
                 used_s += (
                     datetime.fromisoformat(step.ended_at) - datetime.fromisoformat(step.started_at)
                 ).total_seconds()

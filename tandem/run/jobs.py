@@ -71,6 +71,7 @@ def start_job(
     pod = template["spec"]["template"]["spec"]
     for container in pod["containers"]:
         container["image"] = image or container["image"]
+    for container in (*pod.get("initContainers", ()), *pod["containers"]):
         for variable in container.get("env", []):
             if variable["name"] in (variables or {}):
                 variable["value"] = (variables or {})[variable["name"]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -16,9 +17,12 @@ from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import compute_sha256, translate_disk_errors
 from tandem.artifacts.retry import retry_upload
 from tandem.artifacts.s3_transfer import upload_file
-from tandem.artifacts.store import open_store
+from tandem.artifacts.store import ObjectStore, open_store
+from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
+from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.errors import ExitCode, InputError
 from tandem.judge.schema import Verdict
+from tandem.judge.text_format import describe_quality
 from tandem.judge.verdict import JudgeOptions
 from tandem.report.run_report import RunReport, report_run
 from tandem.run import round_records
@@ -52,8 +56,7 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     notes = publish_confirmed(task, folder)
-    if task.llmperf_job:
-        notes += list(filter(None, [round_records.write_llmperf(store, task, folder)]))
+    notes += _list_missing_files(store, task, folder)
     report = report_run(folder, JudgeOptions())
     if report.faults:
         raise report.faults[0]
@@ -91,6 +94,20 @@ def describe_judgment(report: RunReport) -> str:
     return f"SIMULATED servers: {text}." if report.summary.simulated else f"{text[:1].upper()}{text[1:]}."
 
 
+def _list_missing_files(store: ObjectStore, task: BenchTask, folder: Path) -> Iterator[str]:
+    """Bring the files of the run's other Jobs into the folder; yield a note for each Job that left none."""
+    place = f"results/{task.experiment}"
+    if task.llmperf_job:
+        job, files = f"{place}/{LLMPERF_FOLDER}/{task.llmperf_job}", round_records.LLMPERF_FILES
+        if fault := round_records.write_job_files(store, job, files, folder):
+            yield f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"
+    fault = task.quality_fault
+    if task.quality_job:
+        fault = round_records.write_job_files(store, f"{place}/quality/{task.quality_job}", [QUALITY_FILE], folder)
+    if fault:
+        yield f"the quality of the output is not known: {fault}"
+
+
 def _extract_evidence(verdict: Verdict) -> PairEvidence | None:
     """Return the evidence of the only candidate; None of several, of a void run, or where a cell has no figure."""
     if verdict.controls.void or len(verdict.variants) != 1:
@@ -109,9 +126,12 @@ def _extract_evidence(verdict: Verdict) -> PairEvidence | None:
         return None
     own_variance = sum(variances) / len(cells) ** 2  # of the mean over cells, which answer other prompts
     equality = next((row.sentence for row in verdict.equality if row.variant == arm), "")
+    tasks = [task for task in verdict.quality if task.variant == arm]
     return PairEvidence(
         speed_ups=speed_ups, tokens=tokens, log_sd=math.sqrt(own_variance + 2 * START_SD**2),
         goodput_per_usd=_compare_goodput(verdict, arm), output=equality,
+        quality=" ".join(f"{task.task}: {task.word}; {describe_quality(task, verdict.baseline)}" for task in tasks),
+        is_worse=any(task.word == "worse" for task in tasks),
     )  # fmt: skip
 
 

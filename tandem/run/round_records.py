@@ -8,7 +8,7 @@ folder equals that of one run of the bench. The run's journal alone says which r
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +21,7 @@ from tandem.artifacts.store import ObjectStore
 from tandem.bench import counters, host, manifest, summary
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
+from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.bench.record import read_records
 from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
@@ -32,7 +33,7 @@ ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
 
 VERDICT_TEXT = "verdict.txt"
 LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (RECORDS_FILE, manifest.FILE))
-JUDGED_FILES = (*LLMPERF_FILES, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE)
+JUDGED_FILES = (*LLMPERF_FILES, QUALITY_FILE, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE)
 """The files that the judge adds to a run's folder, next to judgment.json, which is stored after all of them."""
 
 S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round
@@ -138,22 +139,22 @@ def download_results(store: ObjectStore, experiment: str, run: str, folder: Path
     return folder
 
 
-def write_llmperf(store: ObjectStore, task: BenchTask, folder: Path) -> str:
-    """Write the records of the task's llmperf Job into the run's folder; return why they are missing, else "".
+def write_job_files(store: ObjectStore, job: str, files: Sequence[str], folder: Path) -> str:
+    """Write the files of a Job of ours into the run's folder; return why they are missing, else "".
+
+    Args:
+        store: the bucket.
+        job: the prefix of its files; the Job's uid follows.
+        files: paths in the folder; the last part of each is its name in the bucket.
+        folder: of the run.
 
     Raises:
         ExternalError: S3 failed for longer than S3_RETRY_S.
     """
-    job = f"results/{task.experiment}/{LLMPERF_FOLDER}/{task.llmperf_job}"
-    keys = retry_upload(lambda: [row.key for row in store.list(f"{job}-")], S3_RETRY_S)  # the Job's uid follows
-    contents = {
-        name: _read_object(store, key)
-        for key in keys
-        for name in LLMPERF_FILES
-        if key.endswith(name.removeprefix(LLMPERF_FOLDER))
-    }
-    if len(contents) < len(LLMPERF_FILES):
-        return f"no claim of the post is answered from {LLMPERF_FOLDER}: {store.url(job)} has no records"
+    keys = retry_upload(lambda: [row.key for row in store.list(f"{job}-")], S3_RETRY_S)
+    contents = {file: _read_object(store, key) for key in keys for file in files if key.endswith(f"/{Path(file).name}")}
+    if len(contents) < len(files):
+        return f"{store.url(job)} lacks {', '.join(sorted(set(files) - set(contents)))}"
     _write_files(folder, contents)
     return ""
 

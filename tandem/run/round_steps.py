@@ -1,4 +1,4 @@
-"""Steps that measure and judge: a Job for each round, the post's own generator, the judge.
+"""Steps that measure and judge: a Job for each round, the tasks, the post's own generator, the judge.
 
 Invariant: a round counts only if its servers were the same before and after it. The journal has the servers before the
 round's Job is made. One image digest measures all rounds of a run.
@@ -21,9 +21,11 @@ from tandem.run.server_state import ServerState, read_servers, require_single_se
 from tandem.run.serving_steps import check_servers
 from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 
-MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS = 3, 3
+MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
+SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
+QUALITY_WAIT_S = 4 * 3600  # it is skipped before its step's deadline would end the run
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 REFUSED_EXIT_CODE = 2
 
@@ -184,6 +186,34 @@ def run_llmperf(work: StepWork) -> StepProgress:
     return StepProgress(note=look.words or "llmperf runs", result=work.result)
 
 
+def ask_tasks(work: StepWork) -> StepProgress:
+    """Ask all servers the tasks of the experiment; if that fails, the verdict says why it knows no quality.
+
+    Raises:
+        LeaseEndError: the rest of the lease is too short; the next lease asks again.
+        ExternalError: Kubernetes failed.
+    """
+    if not work.result:
+        work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
+        attempt = work.attempts + 1
+        return StepProgress(note=f"attempt {attempt}", result={"number": 100 * work.pair + attempt}, attempts=attempt)
+    number = work.result["number"]
+    name = name_job(work.run, QUALITY_JOB, number)
+    look = look_at_job(work, name)
+    if look.state == "absent":
+        servers = " ".join(f"{arm.name}={arm.url}" for arm in work.plan_inputs.arms)
+        start_job(work, QUALITY_JOB, number, variables={SERVERS_VARIABLE: servers})
+    if look.state in {"absent", "running"} and work.count_elapsed_s() <= QUALITY_WAIT_S:
+        return StepProgress(note=look.words or "asks the tasks", result=work.result)
+    close_job(work, name)
+    if look.state == "succeeded":
+        return StepProgress(state="done", note=f"results/{work.experiment.name}/quality/{name}/", result={"job": name})
+    words = look.words or "the Job did not end"
+    if look.state == "failed" and look.exit_code != REFUSED_EXIT_CODE and work.attempts < MAX_QUALITY_ATTEMPTS:
+        return StepProgress(note=f"attempt {work.attempts} failed: {words}")
+    return StepProgress(state="skipped", note=words)
+
+
 def judge_run(work: StepWork) -> StepProgress:
     """Run the judge's Job, which makes verdict and report of all rounds.
 
@@ -200,9 +230,11 @@ def judge_run(work: StepWork) -> StepProgress:
     name = name_job(work.run, JUDGE_JOB, number)
     look = look_at_job(work, name)
     if look.state == "absent":
-        llmperf = work.steps.get("llmperf")
-        job = llmperf.result["job"] if llmperf and llmperf.state == "done" else ""
-        task = build_task(work, {}, llmperf_job=job)
+        jobs = {name: step.result.get("job", "") for name, step in work.steps.items() if name in {"llmperf", "quality"}}
+        fault = "" if jobs.get("quality", "none") else work.steps["quality"].note
+        task = build_task(
+            work, {}, llmperf_job=jobs.get("llmperf", ""), quality_job=jobs.get("quality", ""), quality_fault=fault
+        )
         start_job(work, JUDGE_JOB, number, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()})
         return StepProgress(note="begins", result=work.result)
     if look.state == "running":

@@ -12,8 +12,8 @@ import re
 from tandem.guard.lease import RUN_NAME_PATTERN
 
 RUN_ID_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# our folders next to those of runs: results/EXPERIMENT/llmperf/ holds the files of the post's generator
-RESERVED_RUN_IDS = frozenset({"llmperf"})
+# our folders next to those of runs: results/EXPERIMENT/llmperf/ and quality/ hold the files of these Jobs
+RESERVED_RUN_IDS = frozenset({"llmperf", "quality"})
 REQUESTS_PREFIX = "requests/"
 RUNS_PREFIX = "runs/"
 RUNNER_KEY = "runner.json"

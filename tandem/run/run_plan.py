@@ -35,6 +35,7 @@ STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quar
 NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 20.0
 ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
+OWN_ITEMS, QUALITY_STREAMS = 40, 4  # tandem/bench/tasks/sums.jsonl; CONCURRENCY of tandem.bench.task_items
 END_MINUTES = 5.0
 LEASE_MARGIN_MINUTES = 10.0  # the end of a lease, in which nothing new begins: its fleet goes to zero before
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
@@ -108,6 +109,13 @@ class RunPlanInputs:
         numbers = [plan.first_round, *plan.control_round_numbers[:1]]
         minutes = [sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES for number in numbers]
         return minutes[0], minutes[-1]
+
+    @property
+    def quality_minutes(self) -> float:
+        """Most minutes in which the servers answer all tasks, each answer as long as allowed; 0 without tasks."""
+        tasks, answer_s = self.experiment.quality, FIRST_TOKEN_S + TOKEN_S * self.experiment.max_output_tokens
+        items = sum(task.items if task.sha256 else OWN_ITEMS for task in tasks)
+        return items * answer_s / QUALITY_STREAMS / 60 + ROUND_EXTRA_MINUTES if tasks else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -306,6 +314,7 @@ _STEP_ROWS = {
     "check": ("hold them against what is declared", 1.0, 30.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
+    "quality": ("ask the tasks of the quality", 0.0, 300.0),
     "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 120.0),
     "pair": ("measure a candidate and plain decoding", 0.0, 0.0),
     "judge": ("judge, write the report", 5.0, 120.0),
@@ -357,6 +366,9 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
             yield _estimate_step(f"restart-{start}")
         minutes = control_minutes if number in controls else round_minutes
         yield _estimate_step(f"round-{number:05}", minutes=minutes, basis=basis)
+    if minutes := inputs.quality_minutes:
+        basis, ending = "every answer as long as allowed", "skips it with a note"
+        yield _estimate_step("quality", minutes=minutes, basis=basis, ending=ending, is_bound=True)
     if request.llmperf:
         basis, ending = "25 calls of about 70 s at 45 ms a token", "skips it with a note"
         yield _estimate_step("llmperf", basis=basis, ending=ending)
@@ -368,7 +380,7 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
     request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
     hours = inputs.experiment.compile.deadline_hours if inputs.gaps.artifacts else 0
     minutes = request.rounds * round_minutes + request.control_rounds * control_minutes
-    minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + END_MINUTES
+    minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + inputs.quality_minutes + END_MINUTES
     basis = f"a start, {request.rounds + request.control_rounds} rounds" + f", {hours} h of compile" * bool(hours)
     basis += "; most sweeps measure less than half of their candidates (docs/sweep.md)"
     for number, _ in enumerate(sweep.variants(), 1):

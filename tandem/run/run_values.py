@@ -203,6 +203,8 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         size, rounds, control_rounds, seed: as requested. schedule, goodput, concurrency: of the experiment.
         instance_type: of the environment. usd_per_hour: of all nodes of the run.
         llmperf_job: the Job whose records the judge compares with the post's claims; empty for none.
+        quality_job: the Job whose answers the judge compares; empty for none.
+        quality_fault: why the tasks of the experiment have no answers; empty if they have, or there are no tasks.
     """
 
     schema: Literal[1] = 1
@@ -228,6 +230,8 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     instance_type: str
     usd_per_hour: float | None = None
     llmperf_job: str = ""
+    quality_job: str = ""
+    quality_fault: str = ""
 
 
 TASK_VARIABLE = "TANDEM_TASK"
@@ -255,6 +259,8 @@ class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
         log_sd: standard deviation of the logarithm of the speed-up over all cells, starts included.
         goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
         output: the comparison of the outputs, in one sentence.
+        quality: the comparison of each task's answers, in one sentence; empty if no task was asked.
+        is_worse: whether the candidate answers a task worse.
     """
 
     speed_ups: dict[str, float]
@@ -262,6 +268,8 @@ class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
     log_sd: float
     goodput_per_usd: tuple[float, float] | None = None
     output: str = ""
+    quality: str = ""
+    is_worse: bool = False
 
 
 class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepW
 from tandem.run.serving_steps import start_servers
 
 MAX_FAILED_PAIRS = 3  # in a row: such a fault is hardly a candidate's own
-NO_EVIDENCE = "its pair gave no evidence"
+NO_EVIDENCE, WORSE_OUTPUT = "its pair gave no evidence", "its output is worse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class PairState:
         number: from 1.
         variant: name of the candidate.
         steps: of the pair, without the pair in their names.
-        failure: why the pair has no evidence; empty if it has some or is at work.
+        failure: why the candidate is out: no evidence, or a worse output; empty if neither, or while at work.
         evidence: None as long as there is none.
     """
 
@@ -79,6 +79,7 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         if judge is not None and judge.state == "done":
             evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
             failure = "" if evidence else f"{NO_EVIDENCE}: {judge.note}"
+            failure = f"{WORSE_OUTPUT}: {evidence.quality}" if evidence and evidence.is_worse else failure
         yield PairState(
             number=number, variant=choice.result["variant"], steps=own, failure=failure, evidence=evidence
         )  # fmt: skip
@@ -91,8 +92,8 @@ def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -
         LeaseEndError: the rest of the lease is too short.
         ExternalError: AWS or Kubernetes failed.
     """
-    if used_budget := _describe_used_budget(work):
-        return StepProgress(state="failed", note=used_budget)
+    if used_budget := _describe_used_budget(work):  # the quality alone is no reason to lose a pair's rounds
+        return StepProgress(state="skipped" if work.name == "quality" else "failed", note=used_budget)
     try:
         return advance(work)
     except LeaseEndError:
@@ -109,7 +110,7 @@ def choose_candidate(work: StepWork) -> StepProgress:
     """
     pairs = list(list_pairs(work.journal.steps))
     last_pairs = pairs[-MAX_FAILED_PAIRS:]
-    if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.failure for pair in last_pairs):
+    if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.evidence is None for pair in last_pairs):
         raise RunEndError(
             f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}", "failed"
         )
@@ -230,7 +231,7 @@ def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateR
             log_sd=evidence.log_sd,
         )
         for pair in pairs
-        if (evidence := pair.evidence)
+        if (evidence := pair.evidence) and not pair.failure
     ]  # fmt: skip
 
 

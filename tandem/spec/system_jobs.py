@@ -1,6 +1,6 @@
 """What pods of the system nodes request: the runner, staging, measuring, judging and llmperf need no accelerator.
 
-Two names stand here, because the tools image holds tandem/spec/names.py and needs neither.
+The names of Jobs stand here, because the tools image holds tandem/spec/names.py and needs none of them.
 """
 
 from __future__ import annotations
@@ -13,20 +13,25 @@ TOOLS_MEMORY_MIB = 480
 STAGE_CPU_M = 500
 # Ray and 8 workers of 100 MB each, the tool twice with pandas and tokenizer: 1.5 GB measured with 27 processes
 LLMPERF_CPU_M, LLMPERF_MEMORY_MIB = 1000, 3072
-MEASURE_JOB, JUDGE_JOB = "tandem-measure", "tandem-judge"  # the CronJobs of which the runner makes Jobs
+# the CronJobs of which the runner makes Jobs
+MEASURE_JOB, QUALITY_JOB, JUDGE_JOB = "tandem-measure", "tandem-quality", "tandem-judge"
 # what times tokens has a processor to itself; 100,000 records are judged in under 500 MB, and then charts are drawn
 BENCH_CPU_M, BENCH_MEMORY_MIB = 1000, 2048
+# two processes of lm-eval, each with datasets and pyarrow (`make quality`: 350 MB each), and sets of up to 64 MiB
+QUALITY_CPU_M, QUALITY_MEMORY_MIB = 1000, 2048
 RUNNER_CPU_M, RUNNER_MEMORY_MIB = 250, 512  # once a cluster
 
 
 def sum_job_requests(experiment: Experiment) -> tuple[int, int]:
     """Return what jobs of an experiment request of the system nodes at once, as (millicores, MiB).
 
-    Every model may be staged while one Job measures or judges: a run takes those, and llmperf, one by one.
+    Every model may be staged while one Job measures, asks tasks or judges: a run takes those, and llmperf, one by one.
     """
     models = len(experiment.all_models())
     bench_requests = [(BENCH_CPU_M, BENCH_MEMORY_MIB)]
     if has_llmperf(experiment):
         bench_requests.append((LLMPERF_CPU_M, LLMPERF_MEMORY_MIB))
+    if experiment.quality:
+        bench_requests.append((QUALITY_CPU_M, QUALITY_MEMORY_MIB))
     cpu_m, memory_mib = map(max, zip(*bench_requests, strict=True))
     return models * STAGE_CPU_M + cpu_m, models * TOOLS_MEMORY_MIB + memory_mib

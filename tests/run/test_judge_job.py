@@ -40,7 +40,7 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 STORED = ["counters.jsonl", "judgment.json", "manifest.json", "rounds.jsonl", "summary.json",
           "verdict.json", "verdict.txt", "warmup.jsonl"]  # fmt: skip
 DOWN = StatusFault(status=503, code="ServiceUnavailable")
-LLMPERF_JOB = "qwen-llmperf-0badca-1"
+LLMPERF_JOB, QUALITY_JOB = "qwen-llmperf-0badca-1", "tandem-quality-0badca-1"
 
 
 def list_files(job: RunJobs) -> list[str]:
@@ -272,7 +272,26 @@ def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) ->
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
     judgment = job.judge(llmperf_job=LLMPERF_JOB)
     url = f"s3://{job.store.bucket}/results/post/llmperf/{LLMPERF_JOB}"
-    assert judgment["notes"] == [f"no claim of the post is answered from llmperf: {url} has no records"]
+    fault = f"{url} lacks llmperf/manifest.json, llmperf/records.jsonl"
+    assert judgment["notes"] == [f"no claim of the post is answered from llmperf: {fault}"]
+
+
+def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    rows = [
+        {"task": "sums", "item": f"sum-{number}", "arm": name, "right": True} for number in range(200) for name in ARMS
+    ]
+    key = f"results/post/quality/{QUALITY_JOB}-uid/quality.jsonl"
+    job.store.create(key, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    job.judge(quality_job=QUALITY_JOB)
+    (task,) = json.loads(job.read("verdict.json"))["quality"]
+    assert (task["task"], task["items"], task["word"]) == ("sums", 200, "same")
+
+
+def test_tasks_without_answers_are_a_note(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    judgment = job.judge(quality_fault="the bucket has no set")
+    assert judgment["notes"] == ["the quality of the output is not known: the bucket has no set"]
 
 
 def test_one_arm_has_no_verdict_and_the_judgment_says_why(job: RunJobs, tmp_path: Path) -> None:

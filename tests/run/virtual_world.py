@@ -82,8 +82,13 @@ class VirtualAccount(World):
 
     @property
     def clients(self):
-        s3 = SimpleNamespace(get_object=self._get, put_object=self._put_any, list_objects_v2=self._list_keys)
+        s3 = SimpleNamespace(
+            get_object=self._get, head_object=self._head, put_object=self._put_any, list_objects_v2=self._list_keys
+        )
         return replace(super().clients, s3=s3)
+
+    def _head(self, *, Bucket, Key):  # noqa: N803 - as boto3 has them
+        return {"ContentLength": len(self._get(Bucket=Bucket, Key=Key)["Body"].read()), "Metadata": {}}
 
     def _put_any(self, **request: Any) -> Any:
         if "IfMatch" in request or "IfNoneMatch" in request:
@@ -173,6 +178,7 @@ class VirtualWorld:
     DEFAULTS: ClassVar[dict[str, PodScript]] = {
         "stage": PodScript(run_s=60), "compile": PodScript(run_s=120), "tandem-measure": PodScript(run_s=90),
         "tandem-judge": PodScript(run_s=30), "qwen-llmperf": PodScript(run_s=90),
+        "tandem-quality": PodScript(run_s=90),
         BASELINE: PodScript(ready_after_s=60, stop_s=5), VARIANT: PodScript(ready_after_s=60, stop_s=5),
     }  # fmt: skip
 

@@ -1,0 +1,150 @@
+"""The tasks of a run in virtual time: who is asked, what a failure costs, and what a worse output means for a sweep."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import pytest
+from sweep_life import LARGE, SweepLife
+from test_sweep_life import find_states, live
+from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT, VirtualWorld
+
+from rehearsal.cluster.pods import PodScript
+from tandem.spec.experiment import QualityTask
+from tandem.spec.names import task_set_key
+
+STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
+JOB = "tandem-quality"
+SHA256 = "0" * 64
+
+
+class AskedWorld(VirtualWorld):
+    """A run whose experiment declares one task set."""
+
+    experiment: ClassVar = EXPERIMENT.model_copy(update={"quality": (QualityTask(name="letters", sha256=SHA256),)})
+
+    def __init__(self):
+        self.asked: list[str] = []
+        super().__init__(stored=set(STORED))
+
+    def read_step(self, name):
+        """Return a step as the journal has it."""
+        key = next(key for key in self.account.objects if "/steps/" in key and key.endswith(f"-{name}.json"))
+        return self.account.read(key)
+
+    def settle(self):
+        super().settle()
+        for job in self.store.list_objects("jobs"):
+            containers = job["spec"]["template"]["spec"].get("initContainers", [])
+            words = [row.get("value", "") for pod in containers for row in pod.get("env", [])]
+            self.asked += [word for word in words if "=http" in word and word not in self.asked]
+
+
+def run_experiment(*, is_stored=True, script=None, **fields):
+    """Live a run to its end; return its world and its record."""
+    world = AskedWorld()
+    if is_stored:
+        world.account.put(task_set_key("letters", SHA256), b"archive")
+    if script:
+        world.scripts[JOB] = script
+    world.ask(**fields)
+    return world, world.live()
+
+
+@pytest.fixture(scope="module")
+def asked():
+    """A run whose tasks were answered."""
+    return run_experiment()
+
+
+def test_tasks_are_asked_after_the_rounds(asked):
+    world, _ = asked
+    steps = [row[0] for row in world.list_steps()]
+    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == ["round-00004", "quality", "judge"]
+
+
+def test_both_servers_are_asked(asked):
+    world, _ = asked
+    assert world.asked == [" ".join(f"{arm}=http://{arm}.tandem-post.svc:8000" for arm in (BASELINE, VARIANT))]
+
+
+def test_judge_hears_of_the_answers(asked):
+    world, _ = asked
+    assert world.judged.quality_job.startswith("tandem-quality-")
+
+
+def test_absent_task_set_ends_the_run_before_money():
+    world, record = run_experiment(is_stored=False)
+    assert (record["state"], record["node_s"], record["leases"]) == ("failed", 0, [])
+    assert f"the bucket has no {task_set_key('letters', SHA256)}" in record["reason"]
+    assert world.is_empty
+
+
+@pytest.mark.parametrize(("exit_code", "attempts"), [(3, 2), (2, 1)], ids=["failed", "refused"])
+def test_failure_costs_the_quality_alone(exit_code, attempts):
+    world, record = run_experiment(script=PodScript(run_s=60, exit_code=exit_code))
+    step = world.read_step("quality")
+    assert (record["state"], step["state"], step["attempts"]) == ("judged", "skipped", attempts)
+    assert (world.judged.quality_job, bool(world.judged.quality_fault)) == ("", True)
+
+
+def test_answers_that_never_come_are_given_up():
+    world, record = run_experiment(script=PodScript(run_s=None), hours=8)
+    assert (record["state"], world.read_step("quality")["state"]) == ("judged", "skipped")
+
+
+def test_end_of_a_lease_asks_again():
+    world = AskedWorld()
+    world.account.put(task_set_key("letters", SHA256), b"archive")
+    world.scripts[JOB] = PodScript(run_s=3 * 3600)
+    world.ask(hours=3)
+    assert world.live()["state"] == "waiting"
+    del world.scripts[JOB]
+    world.ask("resume", hours=3)
+    record = world.live()
+    assert (record["state"], len(record["leases"]), world.read_step("quality")["state"]) == ("judged", 2, "done")
+
+
+class WorseLife(SweepLife):
+    """A sweep whose better draft answers worse."""
+
+    def find_evidence(self, task):
+        evidence = super().find_evidence(task)
+        is_worse = LARGE.rpartition("/")[2].lower().replace(".", "-") in task.arms[1].name
+        return msgspec.structs.replace(evidence, is_worse=is_worse, quality="letters: worse") if is_worse else evidence
+
+
+@pytest.fixture(scope="module")
+def worse():
+    """The sweep, lived."""
+    world = WorseLife()
+    return world, *live(world)
+
+
+def test_candidate_with_a_worse_output_does_not_win(worse):
+    _, _, decision = worse
+    assert LARGE.rpartition("-")[2].lower().replace(".", "-") not in decision["winner"]
+
+
+def test_candidate_with_a_worse_output_says_why(worse):
+    _, _, decision = worse
+    reasons = {row["reason"] for row in decision["candidates"] if row["state"] == "failed"}
+    assert reasons == {"its output is worse: letters: worse"}, find_states(decision)
+
+
+def test_each_pair_is_asked(worse):
+    world, _, _ = worse
+    steps = [step for step, *_ in world.list_steps()]
+    assert [step for step in steps if step.endswith("quality")] == [
+        step.replace("judge", "quality") for step in steps if step.endswith("judge") and step.startswith("pair")
+    ]
+
+
+def test_quality_of_a_pair_survives_a_lease():
+    world = SweepLife()
+    world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=150 * 60)}
+    world.ask(hours=6, rounds=2, control_rounds=0)
+    assert world.live()["state"] == "waiting"
+    world.ask("resume", hours=8)
+    assert (world.live()["state"], world.read_decision(RUN)["word"]) == ("judged", "decided")
