@@ -30,6 +30,7 @@ FIRST_RETRY_S = 10.0
 LONGEST_RETRY_S = 360.0
 DEFAULT_BACKOFF_LIMIT = 6
 TERMINATED_EXIT_CODE = 143  # SIGTERM
+MESSAGE_CHARACTERS = 2048  # kubernetes.io docs/tasks/debug/debug-application/determine-reason-pod-failure
 
 
 def run_controllers(store: ObjectStore, runtime: PodRuntime) -> None:
@@ -448,6 +449,8 @@ def _describe_container(store: ObjectStore, container: Object, old: Object, stat
     row |= {"ready": state.is_ready, "restartCount": state.restarts, "lastState": {}}
     code = state.exit_code or 0
     end = {"exitCode": code, "reason": "Error" if code else "Completed"}
+    if code and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+        end["message"] = state.log[-MESSAGE_CHARACTERS:]
     if state.phase in {"Succeeded", "Failed"}:
         end |= {"startedAt": started_at, "finishedAt": format_time(state.finished_at or now)}
         return row | {"started": False, "state": {"terminated": end}}

@@ -16,7 +16,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -140,7 +140,10 @@ class ProcessPod:
     def describe(self) -> PodState:
         """Return the pod's state."""
         spec = self.pod["spec"]
-        states = {name: run.describe() for name, run in self.runs.items()}
+        states = {
+            name: replace(run.describe(), log=self.read_log(name) if run.exit_code else "")
+            for name, run in self.runs.items()
+        }
         main = [states[box["name"]] for box in spec["containers"]]
         phase: PodPhase = "Running" if self.is_initialized else "Pending"
         if any(states[box["name"]].phase == "Failed" for box in spec.get("initContainers", [])):

@@ -4,6 +4,7 @@
 |---|---|
 | tools | `python -m tandem.artifacts` |
 | run | `python -m tandem.run` |
+| lm-eval | `python -m tandem.bench.lm_eval`, without lm-eval: a task set with `items.jsonl`, or the sums of ours |
 | a runtime's | the runtime stand-ins; `python -m tandem.simulator` for `vllm serve` of a server |
 | any other, such as llmperf's | none: the container says so and fails |
 """
@@ -29,7 +30,8 @@ from tandem.run.runner import POLL_VARIABLE
 
 SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook skips these containers
 COMPONENT_LABEL, NAME_LABEL = "app.kubernetes.io/component", "app.kubernetes.io/name"
-_MODULES = {"tools": "tandem.artifacts", "run": "tandem.run"}  # by the end of the repository's name
+# by the end of the repository's name
+_MODULES = {"tools": "tandem.artifacts", "run": "tandem.run", "lm-eval": "tandem.bench.lm_eval"}
 _LOCAL_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
 _PREFIX_OPTION = "prefix "
 PROGRAMS, KNOBS, TRUTH = "programs", "knobs", "truth"
@@ -65,7 +67,7 @@ class PodPrograms:
     def choose_program(self, pod: Object, container: Object, command: ContainerCommand) -> ContainerCommand:
         """Return the process for a container, from its rendered words and variables."""
         repository = container["image"].partition("@")[0].rpartition("/")[2].partition(":")[0]
-        module = _MODULES.get(repository.rpartition("-")[2])
+        module = next((module for end, module in _MODULES.items() if repository.endswith(f"-{end}")), None)
         faults, words = self.read_faults(), command.words
         component, name = (pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL))
         variables = _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container, faults)

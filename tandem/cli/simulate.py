@@ -98,8 +98,8 @@ def _read_experiment(selection: Selection, name: str) -> Experiment:
 
 
 def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:
-    """Yield the classes of the built-in suites; of texts that contain each other the longer class first."""
-    sketches = []
+    """Yield the classes of the built-in suites and of sums; of texts that contain each other the longer class first."""
+    sketches = [("sum", PromptClassSettings(contains=("Answer with the number alone",), form="sum"))]
     for suite in map(load_suite, BUILT_IN):
         for name in suite.classes:
             prompts = suite.class_prompts(name)

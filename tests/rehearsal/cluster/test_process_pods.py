@@ -125,6 +125,13 @@ def test_a_program_that_is_not_there_ends_its_container(live, monkeypatch):
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 127
 
 
+@pytest.mark.parametrize(("policy", "message"), [("FallbackToLogsOnError", "why\n"), ("File", None)])
+def test_last_words_are_the_message_where_the_policy_asks(live, policy, message):
+    live.start({"args": ["-c", "raise SystemExit('why')"], "terminationMessagePolicy": policy})
+    (row,) = live.until(is_over)["containerStatuses"]
+    assert row["state"]["terminated"].get("message") == message
+
+
 def test_an_init_container_that_fails_keeps_the_others_from_running(live):
     live.start("print('ran')", init=["raise SystemExit(2)"])
     status = live.until(is_over)

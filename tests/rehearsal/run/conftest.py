@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,11 +17,13 @@ from rehearsal.cluster.store import ObjectStore
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import RehearsalSettings, RunFaults
 from rehearsal.run.world import RehearsalAccount, RunWorld
+from tandem.artifacts.archive import build_archive
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
+TASK = "additions"
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
 
@@ -68,12 +72,17 @@ def instance() -> Callable[..., NodeInstance]:
 def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
     """An account with what a run needs of post-us-east-2, made by hand: a deploy takes the CDK half a minute."""
     folder = tmp_path_factory.mktemp("account")
-    account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", ROOT / "experiments", folder)
+    experiments = shutil.copytree(ROOT / "experiments", folder / "declared")
+    tasks, digest = write_task(folder / TASK)
+    with (experiments / "post.yaml").open("a") as file:
+        file.write(f"quality: [{{name: {TASK}, sha256: {digest}}}]\n")
+    account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", experiments, folder)
     account.sandbox.edit(
         lambda document: document["capacity"].update(kind="on-demand", reservation_id=None, block=None)
     )
     try:
         make_account(account.endpoint.client, account.sandbox.environment)
+        assert account.run_tandem("artifacts", "stage-task", str(tasks), "--env", "post-us-east-2").returncode == 0
         yield account
     finally:
         account.endpoint.stop()
@@ -88,6 +97,22 @@ def lives(account, tmp_path_factory) -> Iterator[RunLives]:
     with world:
         world.wait_for_runner()
         yield RunLives(world, tmp_path_factory.mktemp("results"))
+
+
+def write_task(folder: Path) -> tuple[Path, str]:
+    """Write a task of 200 sums; return its folder and the digest of its set."""
+    folder.mkdir()
+    items = [
+        {
+            "item": f"{number}",
+            "prompt": f"What is {number} + 7? Answer with the number alone.",
+            "answer": f"{number + 7}",
+        }
+        for number in range(200)
+    ]
+    (folder / "items.jsonl").write_text("".join(f"{json.dumps(item)}\n" for item in items))
+    archive = build_archive({"items.jsonl": (folder / "items.jsonl").read_bytes()})
+    return folder, hashlib.sha256(archive).hexdigest()
 
 
 def make_account(client, environment) -> None:

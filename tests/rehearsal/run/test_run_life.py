@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
+from conftest import TASK
 
 from rehearsal.run.settings import RunFaults
 
@@ -25,6 +28,11 @@ def test_a_run_whose_runner_is_killed_is_judged_and_ends_at_zero(lives, killed):
     assert (life.record["state"], life.code, len(life.acted)) == ("judged", 0, 1), life.output
 
 
+def test_its_verdict_has_the_quality_of_its_task_set(lives, killed):
+    (task,) = json.loads((lives.folder / killed[0].name / "verdict.json").read_text())["quality"]
+    assert (task["task"], task["items"], task["word"]) == (TASK, 200, "same")
+
+
 def test_its_verdict_says_that_it_is_of_simulated_servers(killed):
     assert killed[0].record["verdict"].startswith("SIMULATED")
 
@@ -39,6 +47,20 @@ def test_its_runner_is_refused_nothing(killed):
     codes = {status for user, _, status in killed[2] if "runner" in user}
     assert codes
     assert codes.isdisjoint({401, 403})
+
+
+@pytest.mark.proof
+def test_a_task_set_with_other_bytes_is_not_asked(lives):
+    s3, bucket = lives.world.account.endpoint.client("s3"), lives.world._guard.bucket
+    (row,) = s3.list_objects_v2(Bucket=bucket, Prefix="tasks/")["Contents"]
+    content = s3.get_object(Bucket=bucket, Key=row["Key"])["Body"].read()
+    s3.put_object(Bucket=bucket, Key=row["Key"], Body=content + b" ")
+    life = lives.live(*ROUNDS)
+    s3.put_object(Bucket=bucket, Key=row["Key"], Body=content)
+    lives.hold_end(life)
+    judgment = lives.folder / life.name / "judgment.json"
+    (note,) = json.loads(judgment.read_text())["notes"]
+    assert (life.record["state"], "the bytes of the set have the SHA-256" in note) == ("judged", True), note
 
 
 @pytest.mark.proof
