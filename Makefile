@@ -129,10 +129,12 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
 
-.venv-lm-eval/.ready: images/lm-eval/requirements.txt
+# two steps: as .venv
+.venv-lm-eval/.ready: requirements-build.txt images/lm-eval/requirements.txt
 	@echo "==> lm-eval into .venv-lm-eval (about 500 MB)"
 	$(PYTHON) -m venv .venv-lm-eval
-	.venv-lm-eval/bin/pip install -qq --no-deps --require-hashes -r $<
+	.venv-lm-eval/bin/pip install -qq --require-hashes -r requirements-build.txt
+	.venv-lm-eval/bin/pip install -qq --no-deps --require-hashes --no-build-isolation -r images/lm-eval/requirements.txt
 	@touch $@
 
 quality: setup .venv-lm-eval/.ready ## run lm-eval against two real vLLM servers here: docs/quality.md; 4 GB of disk, five minutes
@@ -173,4 +175,4 @@ release: setup ## write a release: VERSION=0.2.0 into pyproject.toml and CHANGEL
 	$(BIN)/python -m supply.release "$(VERSION)"
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lm-eval .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lm-eval .venv-lm-eval-image .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build

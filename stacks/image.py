@@ -64,7 +64,9 @@ class ImageStack(EnvironmentStack):
         group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
         group.apply_removal_policy(RemovalPolicy.RETAIN)
         # the tools image's resources keep their names from when it was the only image
-        scopes = [self if image is TOOLS else Construct(self, image.name.capitalize()) for image in PROJECT_IMAGES]
+        scopes = [
+            self if image is TOOLS else Construct(self, image.name.title().replace("-", "")) for image in PROJECT_IMAGES
+        ]
         vpc_config = _add_vpc_config(self, network) if environment.builds_in_vpc else None
         builds = [
             ImageBuild(image_scope, image, environment, group, vpc_config)

@@ -166,7 +166,7 @@ def _environment_as_dict(
         "stacks": _list_stacks(environment),
         "cluster": physical_names.cluster_name(environment),
         "bucket": physical_names.bucket_name(environment),
-        **{f"{image.name}_image": image.reference(environment) for image in PROJECT_IMAGES},
+        **{f"{image.name}_image".replace("-", "_"): image.reference(environment) for image in PROJECT_IMAGES},
         "capacity": environment.capacity.model_dump(mode="json"),
         "max_usd": compute_run_usd(environment),
         "parked": parked_cost_as_dict(cost) if cost else None,

@@ -32,7 +32,7 @@ class ImageUse:
         mirrored: the same behind the environment's mirror; equal without one.
         digest: sha256:..., None until resolved; the chart's stands in its own data file, that of a base of ours in
             its Dockerfile.
-        used_by: experiment names, "neuron-dra-driver", "tools image", "llmperf image".
+        used_by: experiment names, "neuron-dra-driver", names of images of ours such as "tools image".
     """
 
     kind: str

@@ -93,7 +93,8 @@ TOOLS = ProjectImage(name="tools", folder="images/tandem")
 LLMPERF = ProjectImage(name="llmperf", folder="images/llmperf")
 # apart from the tools image, which stands in every server's pod and must not change with a sentence of the judge
 RUN = ProjectImage(name="run", folder="images/run")
-PROJECT_IMAGES = (TOOLS, LLMPERF, RUN)  # in every environment, whatever it hosts: another experiment changes no image
+LM_EVAL = ProjectImage(name="lm-eval", folder="images/lm-eval")
+PROJECT_IMAGES = (TOOLS, LLMPERF, RUN, LM_EVAL)  # whatever an environment hosts: another experiment changes no image
 
 
 def has_llmperf(experiment: Experiment) -> bool:

@@ -51,7 +51,7 @@ RUNS = {
     "restarts": FOLDER / "runs" / "restarts",
 }
 ASSET = re.compile(r"(?<!sha256:)\b[0-9a-f]{64}\b")
-TAG = re.compile(r"-(tools|llmperf|run):([0-9a-f]{16})\b")
+TAG = re.compile(r"-(tools|llmperf|run|lm-eval):([0-9a-f]{16})\b")
 MOMENT = re.compile(r"[0-9-]{10}(?= or earlier)|^[0-9:]{8}(?= )", re.MULTILINE)
 Golden = dict[str, str]  # file below this folder to its text
 

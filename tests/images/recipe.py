@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.spec.project_image import ROOT, RUN, TOOLS, ProjectImage
+from tandem.spec.project_image import LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
-INSIDE = "/opt/tandem"  # where the image has what the folder has
-FOLDERS = {image: ROOT / f".venv-{image.name}" for image in (TOOLS, RUN)}  # kept between runs, until `make clean`
+# kept between runs, until `make clean`; `make quality` has a .venv-lm-eval
+FOLDERS = {TOOLS: ROOT / ".venv-tools", RUN: ROOT / ".venv-run", LM_EVAL: ROOT / ".venv-lm-eval-image"}
 FOLDER = FOLDERS[TOOLS]
 
 
@@ -39,6 +39,12 @@ def instructions(image: ProjectImage = TOOLS) -> list[Instruction]:
     return found
 
 
+def folder_inside(image: ProjectImage = TOOLS) -> str:
+    """Return where the image has what the folder has."""
+    (folder,) = [each.text for each in instructions(image) if each.word == "WORKDIR"]
+    return folder
+
+
 def last_stage(image: ProjectImage = TOOLS) -> list[Instruction]:
     stages = instructions(image)
     return [each for each in stages if each.stage == stages[-1].stage]
@@ -53,7 +59,7 @@ def text(word: str, image: ProjectImage = TOOLS) -> str:
 def environment(folder: Path, image: ProjectImage = TOOLS) -> dict[str, str]:
     """Return the variables that the image sets, with the folder in the place that it has there."""
     pairs = re.findall(r"(\w+)=(\S+)", text("ENV", image))
-    return {name: value.replace(INSIDE, str(folder)) for name, value in pairs}
+    return {name: value.replace(folder_inside(image), str(folder)) for name, value in pairs}
 
 
 def built(image: ProjectImage = TOOLS) -> Path:
@@ -100,7 +106,7 @@ def _carry_out(steps: list[Instruction], image: ProjectImage) -> None:
             for source in sources:
                 _copy(source, folder / target, image)
         elif step.word == "RUN":
-            command = step.text.replace(INSIDE, str(folder))
+            command = step.text.replace(folder_inside(image), str(folder))
             variables = {**os.environ, "PATH": path, "BASE_IMAGE": _base(image)}
             subprocess.run(["sh", "-ec", command], cwd=folder, env=variables, check=True)
 

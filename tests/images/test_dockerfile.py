@@ -14,9 +14,14 @@ from recipe import environment, instructions, last_stage, text
 from charts.pod import USER
 from supply.lock_file import read_lock
 from tandem.spec.names import WORK_MOUNT
-from tandem.spec.project_image import LLMPERF, ROOT, RUN, TOOLS, ProjectImage
+from tandem.spec.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
-PROGRAMS = {TOOLS: "tandem.artifacts", LLMPERF: "tandem.bench.llmperf", RUN: "tandem.run"}
+PROGRAMS = {
+    TOOLS: "tandem.artifacts",
+    LLMPERF: "tandem.bench.llmperf",
+    RUN: "tandem.run",
+    LM_EVAL: "tandem.bench.lm_eval",
+}
 each_image = pytest.mark.parametrize("image", PROGRAMS, ids=lambda image: image.name)
 
 
@@ -93,11 +98,30 @@ def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: Proje
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
+def list_installs(image: ProjectImage) -> list[str]:
+    """Return the commands of the build that install packages."""
+    commands = [command for step in instructions(image) if step.word == "RUN" for command in step.text.split(" && ")]
+    return [command for command in commands if " install " in command]
+
+
 @each_image
 def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: ProjectImage) -> None:
-    installs = [step.text for step in instructions(image) if " install " in step.text]
+    installs = list_installs(image)
     assert installs
     assert all("--only-binary=:all: --no-deps --require-hashes --requirement" in install for install in installs)
+
+
+@each_image
+def test_a_source_is_built_by_the_setuptools_of_the_lock(image: ProjectImage) -> None:
+    sources = [install for install in list_installs(image) if "--no-binary" in install]
+    assert len(sources) == (1 if image is LM_EVAL else 0)
+    assert all("--no-build-isolation" in install for install in sources)
+
+
+def test_setuptools_has_one_hash_in_the_lm_eval_lock() -> None:
+    """The recipe takes the line of its version and the next."""
+    packages = read_lock(ROOT / LM_EVAL.folder / "requirements.txt")
+    assert [len(package.hashes) for package in packages if package.name == "setuptools"] == [1]
 
 
 def pins(file: str) -> dict[str, str]:

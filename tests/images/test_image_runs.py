@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 from closure import closure, libraries
-from recipe import FOLDER, FOLDERS, INSIDE, built, closed_off, environment, text
+from recipe import FOLDER, FOLDERS, built, closed_off, environment, folder_inside, text
 
 from tandem.artifacts.__main__ import COMMANDS, MODULES
-from tandem.spec.project_image import RUN
+from tandem.spec.project_image import LM_EVAL, RUN
 
 pytestmark = pytest.mark.xdist_group("tools-image")
 
@@ -115,7 +115,19 @@ def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
     )
 
 
+@pytest.mark.proof
+@pytest.mark.xdist_group("lm-eval-image")
+@pytest.mark.parametrize("module", ["tandem.bench.lm_eval", "lm_eval"])
+def test_the_lm_eval_image_starts_a_program(module: str) -> None:
+    """Its packages take a minute to be installed."""
+    folder = built(LM_EVAL)
+    words = [*closed_off(text("USER", LM_EVAL)), str(folder / "packages" / "bin" / "python"), "-m", module, "--help"]
+    done = subprocess.run(
+        words, cwd="/", env=environment(folder, LM_EVAL), capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_the_paths_of_the_image_are_the_folders() -> None:
-    assert {INSIDE in value for name, value in environment(Path(INSIDE)).items() if name in {"PATH", "PYTHONPATH"}} == {
-        True
-    }
+    variables = environment(Path(folder_inside()))
+    assert {folder_inside() in variables[name] for name in ("PATH", "PYTHONPATH")} == {True}

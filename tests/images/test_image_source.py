@@ -18,21 +18,25 @@ from recipe import admitted, instructions
 
 from supply.lock_file import normalize_name, read_lock
 from tandem.artifacts.__main__ import COMMANDS, MODULES
-from tandem.spec.project_image import LLMPERF, ROOT, RUN, TOOLS, ProjectImage
+from tandem.bench.task_items import OWN_TASK
+from tandem.spec.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
 # the program imports its commands by name
 ENTRIES = {
     TOOLS: ["tandem.artifacts.__main__", *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS)],
     LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source"],  # the last runs while it is built
     RUN: ["tandem.run.__main__"],
+    LM_EVAL: ["tandem.bench.lm_eval.__main__"],
 }
 SBOM = {"images/sbom.py", "images/sbom-requirements.txt"}
 RECIPES = {
     TOOLS: {TOOLS.dockerfile, f"{TOOLS.folder}/requirements.txt", *SBOM},
     LLMPERF: {LLMPERF.dockerfile, f"{LLMPERF.folder}/requirements.txt", "images/llmperf/npm-requirements.txt", *SBOM},
     RUN: {RUN.dockerfile, f"{RUN.folder}/requirements.txt", *SBOM},
+    LM_EVAL: {LM_EVAL.dockerfile, f"{LM_EVAL.folder}/requirements.txt", *SBOM},
 }
-LISTED = pytest.mark.parametrize("image", [TOOLS, LLMPERF], ids=lambda image: image.name)  # file by file
+DATA = {LM_EVAL: {str(OWN_TASK.relative_to(ROOT))}}
+LISTED = pytest.mark.parametrize("image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name)  # file by file
 FROM_A_FLAG = {"tokenizers"}  # the judge imports it where `bench report` names a tokenizer's file, and no Job does
 each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.name)
 
@@ -45,7 +49,7 @@ def test_the_allow_list_admits_every_module_that_is_imported(image: ProjectImage
 
 @LISTED
 def test_the_allow_list_admits_no_other_module(image: ProjectImage) -> None:
-    needless = set(image.source_files()) - closure(ENTRIES[image]) - RECIPES[image]
+    needless = set(image.source_files()) - closure(ENTRIES[image]) - RECIPES[image] - DATA.get(image, set())
     assert needless == set(), f"take out of {image.allow_list}: {sorted(f'!{file}' for file in needless)}"
 
 
@@ -69,6 +73,10 @@ def test_the_run_image_has_every_other_file_of_its_packages() -> None:
     data = {file for file in listed.split() if PurePath(file).suffix != ".py" and "requirements" not in file}
     assert data - set(RUN.source_files()) == set()
     assert any(file.startswith("tandem/spec/data/runtimes/") for file in data)
+
+
+def test_the_lm_eval_image_has_the_sums_that_need_no_task_set() -> None:
+    assert DATA[LM_EVAL] <= set(LM_EVAL.source_files())
 
 
 @each_image
@@ -157,3 +165,8 @@ def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> 
     """By what a checkout imports (its commit is fixed); ray and transformers bring the rest."""
     assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= pinned(LLMPERF)
     assert libraries(closure(ENTRIES[LLMPERF])) - set(sys.stdlib_module_names) <= pinned(LLMPERF)
+
+
+def test_the_lm_eval_image_installs_all_that_its_program_imports() -> None:
+    """lm-eval brings the rest: `pip check` of the build."""
+    assert {"lm-eval", *libraries(closure(ENTRIES[LM_EVAL]))} - set(sys.stdlib_module_names) <= pinned(LM_EVAL)

@@ -10,6 +10,8 @@ import pytest
 from tandem.cli.program import main
 from tandem.spec.project_image import PROJECT_IMAGES, TOOLS
 
+USERS = [f"{image.name} image" for image in PROJECT_IMAGES]
+
 
 def folders(specs: Path) -> list[str]:
     return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
@@ -21,7 +23,7 @@ def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image", "run image"]]
+    (base,) = [use for use in uses if use["used_by"] == USERS]
     expected = TOOLS.base()
     assert (base["kind"], base["reference"], base["digest"]) == ("image", expected.reference, expected.digest)
 
@@ -34,7 +36,7 @@ def test_images_lists_the_base_behind_the_mirror(specs: Path, capsys: pytest.Cap
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image", "run image"]]
+    (base,) = [use for use in uses if use["used_by"] == USERS]
     assert base["mirrored"] == base["reference"].replace("public.ecr.aws", "mirror.acme.dev/public")
 
 
@@ -60,3 +62,11 @@ def test_show_names_the_images_that_pods_pull(specs: Path, capsys: pytest.Captur
     said = capsys.readouterr().out
     for image in PROJECT_IMAGES:
         assert f"{registry}/tandem-post-us-east-2-{image.name}:{image.tag()}" in said
+
+
+def test_the_json_of_show_names_images_without_a_dash(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "--json", "post-us-east-2", *folders(specs)])
+    (environment,) = json.loads(capsys.readouterr().out)["environments"]
+    assert {name for name in environment if name.endswith("_image")} == {
+        "tools_image", "llmperf_image", "run_image", "lm_eval_image",
+    }  # fmt: skip

@@ -12,6 +12,7 @@ from committed import environment, experiment
 from tandem.spec.names import repository_name
 from tandem.spec.project_image import (
     LLMPERF,
+    LM_EVAL,
     PROJECT_IMAGES,
     ROOT,
     RUN,
@@ -31,7 +32,7 @@ def source(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("image", [TOOLS, LLMPERF], ids=lambda image: image.name)
+@pytest.mark.parametrize("image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name)
 def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image: ProjectImage) -> None:
     copied = tmp_path / "source"
     for each in (image.allow_list, *image.source_files()):

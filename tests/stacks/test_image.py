@@ -29,7 +29,7 @@ from aws_cdk import aws_s3_assets as assets
 from stacks.image import RESOURCE_TYPE, ImageStack
 from stacks.network import NetworkIds
 from tandem.spec.environment import Environment
-from tandem.spec.project_image import LLMPERF, PROJECT_IMAGES, ROOT, RUN, TOOLS, ProjectImage
+from tandem.spec.project_image import LLMPERF, LM_EVAL, PROJECT_IMAGES, ROOT, RUN, TOOLS, ProjectImage
 
 NOWHERE = NetworkIds(vpc_id="vpc-0123456789abcdef0", subnet_ids={})
 pytestmark = pytest.mark.cdk
@@ -39,7 +39,7 @@ MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 
 def part(template: Template, image: ProjectImage) -> Template:
     """Return the resources of one image and those that all share."""
-    theirs = {LLMPERF: "Llmperf", RUN: "Run"}
+    theirs = {LLMPERF: "Llmperf", RUN: "Run", LM_EVAL: "LmEval"}
     own, strange = theirs.get(image), tuple(start for other, start in theirs.items() if other != image)
     shared = ("Logs", "Provider")
     return {
@@ -117,8 +117,8 @@ def test_images_are_built_one_after_another(stacks: Templates) -> None:
         if body["Type"] == RESOURCE_TYPE
     }
 
-    first, second, third = sorted(waits)  # Image, LlmperfImage..., RunImage...
-    assert waits == {first: None, second: [first], third: [second]}
+    tools, llmperf, lm_eval, run = sorted(waits)  # Image, LlmperfImage..., LmEvalImage..., RunImage...
+    assert waits == {tools: None, llmperf: [tools], run: [llmperf], lm_eval: [run]}
 
 
 class TestTheRepository:

@@ -22,6 +22,7 @@ INSTALLERS = (
     "images/tandem/Dockerfile",
     "images/llmperf/Dockerfile",
     "images/run/Dockerfile",
+    "images/lm-eval/Dockerfile",
     "rehearsal/aws/installation.py",
     "rehearsal/vllm_cpu/installation.py",
     "benchmarks/llmperf_tool.py",
