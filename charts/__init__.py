@@ -13,6 +13,7 @@ from charts.compile import build_compile_jobs
 from charts.llmperf import build_llmperf_job
 from charts.manifest import Object
 from charts.measure import build_bench_jobs
+from charts.quality import build_quality_job
 from charts.serve import build_servers
 from charts.stage import build_stage_jobs
 from charts.storage import build_storage
@@ -30,13 +31,15 @@ BUILDERS: dict[str, Callable[[Environment, Experiment, Catalogue], list[Object]]
     "serve": build_servers,
     "llmperf": build_llmperf_job,
     "measure": build_bench_jobs,
+    "quality": build_quality_job,
 }
 STAGES = tuple(BUILDERS)
 
 
 def list_stages(experiment: Experiment) -> tuple[str, ...]:
     """Return the charts of an experiment, in the order of application."""
-    return tuple(stage for stage in STAGES if stage != "llmperf" or has_llmperf(experiment))
+    needs = {"llmperf": has_llmperf(experiment), "quality": bool(experiment.quality)}
+    return tuple(stage for stage in STAGES if needs.get(stage, True))
 
 
 def render_workloads(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> dict[str, list[Object]]:

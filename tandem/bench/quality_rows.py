@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -43,24 +43,15 @@ def read_quality(folder: Path) -> tuple[QualityRow, ...]:
     return tuple(read_json_lines(path, QualityRow, label="an answered item", change="ask the items again"))
 
 
-def write_quality(folder: Path, rows: Iterable[QualityRow]) -> Path:
-    """Write the rows of a run over those of an earlier call, and return the file.
-
-    Raises:
-        ExternalError: the disk failed.
-    """
-    path = folder / QUALITY_FILE
-    with convert_os_errors("the answers cannot be written", path, "free the disk, ask the items again", ExternalError):
-        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
-    return path
-
-
-def merge_quality(folder: Path, rows: Sequence[QualityRow]) -> Path:
-    """Write rows next to those of the run's other tasks, and return the file.
+def write_quality(folder: Path, rows: Sequence[QualityRow]) -> Path:
+    """Write rows next to those of the run's other tasks, over earlier ones of the same tasks; return the file.
 
     Raises:
         InputError: a line of the file is malformed.
         ExternalError: the disk failed.
     """
-    tasks = {row.task for row in rows}
-    return write_quality(folder, [*(row for row in read_quality(folder) if row.task not in tasks), *rows])
+    path, tasks = folder / QUALITY_FILE, {row.task for row in rows}
+    others = [row for row in read_quality(folder) if row.task not in tasks]
+    with convert_os_errors("the answers cannot be written", path, "free the disk, ask the items again", ExternalError):
+        path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in (*others, *rows)))
+    return path

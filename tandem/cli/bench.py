@@ -161,11 +161,11 @@ def quality(
         chance: of lm-eval's items that guessing has right
         api_key_env: variable that holds the servers' API key
     """
-    from tandem.bench.quality_rows import merge_quality  # noqa: PLC0415 - loaded when it is needed
+    from tandem.bench.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
     from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
 
     rows = read_samples(folder, lm_eval, chance) if lm_eval else ask_task(folder, items, api_key_env)
-    merge_quality(folder, rows)
+    write_quality(folder, rows)
     counts: dict[str, dict[str, list[bool]]] = {}
     for row in rows:
         counts.setdefault(row.task, {}).setdefault(row.arm, []).append(row.right)

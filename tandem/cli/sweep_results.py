@@ -114,6 +114,6 @@ def _build_point(row: CandidateRecord) -> SweepPoint:
     return SweepPoint(
         variant=row.variant, draft=row.draft, window=row.num_speculative_tokens, state=row.state, reason=row.reason,
         speed_up=row.speed_up, goodput_per_usd=evidence.goodput_per_usd if evidence else None,
-        output=evidence.output if evidence else "", node_minutes=row.node_minutes,
-        compile_minutes=row.compile_minutes, usd=row.usd,
+        output=" ".join(filter(None, (evidence.output, evidence.quality))) if evidence else "",
+        node_minutes=row.node_minutes, compile_minutes=row.compile_minutes, usd=row.usd,
     )  # fmt: skip

@@ -141,18 +141,15 @@ def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
 
 
 @RULES.refuse("task-set", _OWN, "2026-11-28")
-def _find_missing_digest(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """A task names its set by digest; only {OWN_TASK} needs none."""
+def _find_task_faults(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """A task stands once and names its set by digest; only {OWN_TASK} needs none."""
+    tasks = [task.name for task in context.experiment.quality]
     for index, task in enumerate(context.experiment.quality):
         if task.sha256 is None and task.name != OWN_TASK:
             change = f"stage the set, then write the digest: tandem artifacts stage-task {task.name} --env NAME"
             yield RuleFinding(f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change)
-
-
-@RULES.refuse_repeats("task-once", _OWN, "2026-11-28")
-def _list_tasks(context: ExperimentContext) -> Iterable[tuple[str, str]]:
-    """Each task of the quality stands once."""
-    return [(f"quality[{index}].name", task.name) for index, task in enumerate(context.experiment.quality)]
+        if task.name in tasks[:index]:
+            yield RuleFinding(f"quality[{index}].name", task.name, "each task once", "remove one of them")
 
 
 @RULES.warn("concurrency-served", _OWN, "2026-11-27")

@@ -7,7 +7,7 @@ engine looks at both until nothing is left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -25,7 +25,7 @@ from tandem.run.experiment_arms import build_pair
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord, estimate_round_s, list_confirmed
+from tandem.run.run_values import RunRequest, StepRecord, estimate_round_s
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -37,7 +37,6 @@ REFUSAL_WAIT = timedelta(minutes=10)  # nodes cost money while Kubernetes refuse
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 END, PARK, PARK_INDEX = "end", "park", 900  # in the journal a park comes after all steps
 HOUR_S = 3600
-QUALITY_DEADLINE_S = 5 * HOUR_S
 COMPILE_MARGIN_S = 1.5 * HOUR_S  # for nodes and transfers
 
 
@@ -77,8 +76,7 @@ def list_restart_rounds(request: RunRequest) -> dict[int, int]:
 
 def list_steps(work: StepWork) -> list[StepSpec]:
     """Return the steps of a run in their order; those of a sweep as far as it has chosen its pairs."""
-    request, lease = work.journal.run.request, work.lease_number
-    compile_s = work.experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
+    request, lease, experiment = work.journal.run.request, work.lease_number, work.experiment
 
     def name_step(step: str) -> str:
         return step if lease == 1 else f"{step}.{lease}"
@@ -89,60 +87,66 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         StepSpec(name=name_step("raise"), advance=fleet_steps.raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
         StepSpec(name=name_step("node"), advance=fleet_steps.wait_for_nodes, deadline_s=HOUR_S),
     ]
-    if work.experiment.sweep:
-        return [*steps, *_list_sweep_steps(work, name_step, compile_s)]
-    steps += [
-        StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s),
-        StepSpec(name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S),
-        StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S),
+    compile_s = experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
+    compile_step = StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s)
+    serve_step = StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S)
+    answer_steps = [
         StepSpec(name=name_step("ready"), advance=serving_steps.wait_until_ready, deadline_s=2 * HOUR_S),
         StepSpec(name=name_step("check"), advance=serving_steps.check_servers, deadline_s=0.5 * HOUR_S),
     ]
+    round_specs = [
+        StepSpec(name=f"{ROUND_STEP}{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S)
+        for number in range(count_rounds(request))
+    ]
+    quality_step = StepSpec(name="quality", advance=round_steps.ask_tasks, deadline_s=5 * HOUR_S)
+    quality_steps = [quality_step] if experiment.quality else []
+    judge_step = StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False)
+    if experiment.sweep:
+        # the compile needs the devices
+        clear_step = StepSpec(name=name_step("clear"), advance=artifact_steps.park_servers, deadline_s=0.5 * HOUR_S)
+        pair_serve_step = replace(serve_step, advance=sweep_steps.start_pair)
+        start_steps = [clear_step, compile_step, pair_serve_step, *answer_steps]
+        measure_steps = [*round_specs, *quality_steps]
+        return [*steps, *_list_sweep_steps(work, start_steps, measure_steps, replace(judge_step, needs_node=True))]
+    label_step = StepSpec(name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S)
+    steps += [compile_step, label_step, serve_step, *answer_steps]
     restarts = list_restart_rounds(request)
-    for number in range(count_rounds(request)):
+    for number, round_step in enumerate(round_specs):
         if number in restarts:
             restart = f"restart-{restarts[number]}"
             steps.append(StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S))
-        name = f"{ROUND_STEP}{number:05}"
-        steps.append(StepSpec(name=name, advance=round_steps.measure_round, deadline_s=8 * HOUR_S))
-    if work.experiment.quality:
-        steps.append(StepSpec(name="quality", advance=round_steps.ask_tasks, deadline_s=QUALITY_DEADLINE_S))
+        steps.append(round_step)
+    steps += quality_steps
     if request.llmperf:
         steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=2 * HOUR_S, needs_node=False))
-    steps.append(StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False))
-    return steps
+    return [*steps, judge_step]
 
 
-def _list_sweep_steps(work: StepWork, name_step: Callable[[str], str], compile_s: float) -> Iterator[StepSpec]:
-    """Yield the steps of each pair so far, the choice of the next one, and after the last the decision."""
-    pairs = list(sweep_steps.list_pairs(work.journal.steps))
-    step_rows = [
-        (name_step("clear"), artifact_steps.park_servers, 0.5 * HOUR_S),  # the compile needs the devices
-        ("compile", artifact_steps.compile_artifacts, compile_s),
-        (name_step("serve"), sweep_steps.start_pair, HOUR_S),
-        (name_step("ready"), serving_steps.wait_until_ready, 2 * HOUR_S),
-        (name_step("check"), serving_steps.check_servers, 0.5 * HOUR_S),
-    ]
-    serving_count, round_count = len(step_rows), count_rounds(work.journal.run.request)
-    step_rows += [(f"{ROUND_STEP}{number:05}", round_steps.measure_round, 8 * HOUR_S) for number in range(round_count)]
-    if work.experiment.quality:
-        step_rows.append(("quality", round_steps.ask_tasks, QUALITY_DEADLINE_S))
-    step_rows.append(("judge", round_steps.judge_run, 2 * HOUR_S))
+def _list_sweep_steps(
+    work: StepWork, start_steps: Sequence[StepSpec], measure_steps: Sequence[StepSpec], judge_step: StepSpec
+) -> Iterator[StepSpec]:
+    """Yield the steps of each pair so far, the choice of the next one, and after the last the decision.
+
+    Args:
+        work: of the sweep.
+        start_steps: of a pair; no later lease takes them once the pair is measured.
+        measure_steps, judge_step: of a pair.
+    """
 
     def choose(pair: int) -> StepSpec:
         name = pair_step(pair, "choose")
         return StepSpec(name=name, advance=sweep_steps.choose_candidate, deadline_s=HOUR_S, needs_node=False)
 
+    pairs = list(sweep_steps.list_pairs(work.journal.steps))
     for pair in pairs:
         yield choose(pair.number)
-        quality = pair.steps.get("quality")
-        has_answers = not work.experiment.quality or (quality is not None and quality.state != "running")
-        is_measured = has_answers and len(list_confirmed(pair.steps.values())) == round_count
-        for index, (step, advance, deadline_s) in enumerate(step_rows):
-            yield StepSpec(
-                name=pair_step(pair.number, step), advance=partial(sweep_steps.try_candidate, advance),
-                deadline_s=deadline_s, pair=pair.number,
-                is_over=pair.is_over or (is_measured and index < serving_count),
+        ended = {name for name, step in pair.steps.items() if step.state != "running"}
+        is_measured = ended.issuperset(step.name for step in measure_steps)
+        for step in (*start_steps, *measure_steps, judge_step):
+            yield replace(
+                step, name=pair_step(pair.number, step.name), pair=pair.number,
+                advance=partial(sweep_steps.try_candidate, step.advance),
+                is_over=pair.is_over or (is_measured and step in start_steps),
             )  # fmt: skip
     if pairs and not pairs[-1].is_over:
         return

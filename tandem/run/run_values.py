@@ -296,8 +296,8 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         variant, draft, num_speculative_tokens: which.
-        state: `eliminated` by its prediction, clearly below the best measured one; `failed`: its pair gave no evidence;
-            `open`: nobody measured it.
+        state: `eliminated` by its prediction, clearly below the best measured one; `failed`: its pair gave no evidence,
+            or its output is worse; `open`: nobody measured it.
         reason: why it was eliminated or failed.
         decided_at: when it was eliminated, ISO 8601.
         speed_up: value, low and high of the 95 % interval, over plain decoding.

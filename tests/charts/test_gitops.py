@@ -141,7 +141,7 @@ def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) ->
         for stage, bodies in stages(environment, experiment).items()
     }
 
-    last = ["stage", "compile", "serve", *(["llmperf"] if "llmperf" in waves else []), "measure"]
+    last = ["stage", "compile", "serve", *(stage for stage in ("llmperf", "quality") if stage in waves), "measure"]
     assert waves == {"base": {"0"}, "claims": {"1"}, "storage": {"2"}, **{stage: {"3"} for stage in last}}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, EXPERIMENTS, HOSTED, objects, of_kind, stages
 
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 
 Object = dict[str, Any]
 JOBS = [
@@ -18,7 +18,7 @@ JOBS = [
     for name, body in of_kind(objects(environment, experiment), "CronJob").items()
 ]
 each_job = pytest.mark.parametrize("body", JOBS)
-OF_THE_RUNNER = {MEASURE_JOB, JUDGE_JOB}
+OF_THE_RUNNER = {MEASURE_JOB, QUALITY_JOB, JUDGE_JOB}
 for_people = pytest.mark.parametrize(
     "body", [param for param in JOBS if param.values[0]["metadata"]["name"] not in OF_THE_RUNNER]
 )

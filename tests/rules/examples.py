@@ -413,7 +413,6 @@ EXAMPLES: dict[str, Example] = {
     "task-set": Example(
         "quality[0].sha256", {"quality": [{"name": "letters"}]}, {"quality": [{"name": "letters", "sha256": "0" * 64}]}
     ),
-    "task-once": Example("quality[1].name", {"quality": [{"name": "sums"}] * 2}, {"quality": [{"name": "sums"}]}),
     "concurrency-served": Example("concurrency[1]", {"concurrency": [1, 8]}, {"concurrency": [1, 4]}),
     "batch-shown": spoil("serving.max_num_seqs", 8, 4),
     "baseline": Example(

@@ -51,12 +51,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     code, problem = 0, ""
     try:
-        tasks = [_parse_task(text) for text in options.task]
+        tasks = [msgspec.json.decode(text, type=AskedTask) for text in options.task]
         arms = _parse_servers(os.environ.get(SERVERS_VARIABLE, ""), options.model)
         parts = [_ask_task(task, arms, options) for task in tasks]
         write_quality(options.out, [row for part in parts for row in part])
     except TandemError as error:
         code, problem = error.exit_code, str(error)
+    except DECODE_ERRORS as error:
+        code, problem = InputError.exit_code, f"--task: this is no task: {error}; render the manifests again"
     except KeyboardInterrupt:
         code, problem = INTERRUPT_EXIT_CODE, "told to stop"
     sys.stderr.write(f"{problem or 'asked'}\n")
@@ -76,13 +78,6 @@ def _ask_task(task: AskedTask, arms: Sequence[ManifestArm], options: argparse.Na
     items = load_items(own_items)[: task.items]
     rows = asyncio.run(ask_items(arms, items, task=task.name, api="chat"))
     return [msgspec.structs.replace(row, chance=task.chance) for row in rows]
-
-
-def _parse_task(text: str) -> AskedTask:
-    try:
-        return msgspec.json.decode(text, type=AskedTask)
-    except DECODE_ERRORS as error:
-        raise InputError(f"this is no task: {error}", where="--task", change="render the manifests again") from error
 
 
 def _parse_servers(text: str, model: str) -> list[ManifestArm]:

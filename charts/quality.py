@@ -1,0 +1,81 @@
+"""Quality: a suspended CronJob that asks the servers of an experiment its tasks.
+
+Invariant: the container that asks runs code of others and holds no credential. Of the two with one, the first brings
+only sets whose bytes have the declared digest, and the last stores all files, those of a failure too.
+
+The files go below `results/<experiment>/quality/<job>/`. The runner says in one variable which servers are asked,
+because of a sweep only a pair is there.
+"""
+
+from __future__ import annotations
+
+from charts import pod
+from charts.llmperf import KEEP, RESULTS
+from charts.manifest import Object
+from charts.network import BENCH
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.project_image import LM_EVAL
+from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, QUALITY_MEMORY_MIB
+
+SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
+S3_RETRY_S = 1800
+DEADLINE_S = 4 * 3600  # the runner's own deadline comes before
+DISK_GIB = 4  # of task sets, lm-eval's copies of them, and every answer
+FETCH, ASK = "fetch", "ask"
+SETS = f"{names.WORK_MOUNT}/sets"
+
+
+def build_quality_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
+    """Return the CronJob of an experiment that declares tasks (`charts.list_stages`)."""
+    bucket = names.bucket_name(environment)
+    sets = [word for task in experiment.quality if task.sha256 for word in ("--task-set", f"{task.name}={task.sha256}")]
+    fetch_words = ["fetch-tasks", "--bucket", bucket, "--folder", SETS, *sets]
+    keep_words = pod.list_options(
+        {"--bucket": bucket, "--folder": RESULTS, "--below": f"{experiment.name}/quality", "--patience-s": S3_RETRY_S}
+    )
+    spec = {
+        **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="Never"),
+        "nodeSelector": pod.SYSTEM_NODES,
+        "initContainers": [
+            pod.build_tool_container(environment, FETCH, fetch_words, variables=(), requests={"cpu": "500m"}),
+            _build_ask_container(environment, experiment),
+        ],
+        "containers": [
+            pod.build_tool_container(
+                environment, KEEP, ["keep", *keep_words], variables=pod.holder_variables(), requests={"cpu": "500m"}
+            )
+        ],
+        "volumes": [pod.local_disk_volume("work", DISK_GIB)],
+    }
+    job = pod.build_cron_job(
+        QUALITY_JOB, experiment, component=BENCH, annotations={}, deadline_s=DEADLINE_S, retries=0, pod=spec,
+        credentials_skipped_by=ASK, is_for_people=False,
+    )  # fmt: skip
+    return [job]
+
+
+def _build_ask_container(environment: Environment, experiment: Experiment) -> Object:
+    tasks = [word for task in experiment.quality for word in ("--task", task.model_dump_json())]
+    options = {
+        "--sets": SETS,
+        "--model": experiment.target,
+        "--most-tokens": experiment.max_output_tokens,
+        "--out": RESULTS,
+    }
+    memory = {"memory": f"{QUALITY_MEMORY_MIB}Mi"}
+    return {
+        "name": ASK,
+        "image": LM_EVAL.reference(environment),
+        "args": [*tasks, *pod.list_options(options)],
+        "env": [{"name": SERVERS_VARIABLE}],
+        "resources": {
+            "requests": {**memory, "cpu": str(QUALITY_CPU_M // 1000), "ephemeral-storage": f"{DISK_GIB}Gi"},
+            "limits": memory,
+        },
+        "securityContext": pod.RESTRICTED_SECURITY,
+        "terminationMessagePolicy": pod.LAST_WORDS,
+        "volumeMounts": [pod.WORK],
+    }

@@ -1,0 +1,99 @@
+"""The quality CronJob: declared sets, the servers that the runner names, no credential where others' code runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, stages
+
+from charts.pod import SKIP_CREDENTIALS
+from charts.quality import build_quality_job
+from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
+from tandem.run import round_steps
+from tandem.spec import names
+from tandem.spec.experiment import QualityTask
+from tandem.spec.project_image import LM_EVAL, TOOLS
+
+Spec = dict[str, Any]
+HOME = ENVIRONMENTS["post-us-east-2"]
+SHA256 = "0" * 64
+TASKS = (QualityTask(name="sums"), QualityTask(name="letters", sha256=SHA256, items=400, chance=0.25))
+ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
+
+
+@pytest.fixture
+def job() -> Spec:
+    """The template of the Job's pod."""
+    (body,) = build_quality_job(HOME, ASKED, None)  # type: ignore[arg-type] - it reads no catalogue
+    found: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
+    return found
+
+
+@pytest.fixture
+def ask(job: Spec) -> Spec:
+    """The container that asks."""
+    found: Spec = job["spec"]["initContainers"][1]
+    return found
+
+
+@pytest.fixture
+def keep(job: Spec) -> Spec:
+    """The container that stores."""
+    found: Spec = job["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_it_is_there_where_tasks_are_declared(environment: str, experiment: str) -> None:
+    assert ("quality" in stages(environment, experiment)) is bool(EXPERIMENTS[experiment].quality)
+
+
+def test_staged_sets_alone_are_fetched(job: Spec) -> None:
+    words = job["spec"]["initContainers"][0]["args"]
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--task-set"] == [f"letters={SHA256}"]
+
+
+def test_sets_are_asked_where_they_are_fetched(job: Spec, ask: Spec) -> None:
+    assert flag(job["spec"]["initContainers"][0]["args"], "--folder") == flag(ask["args"], "--sets")
+
+
+def test_every_task_is_asked_as_declared(ask: Spec) -> None:
+    asked = [
+        msgspec.json.decode(ask["args"][at + 1], type=AskedTask)
+        for at, word in enumerate(ask["args"])
+        if word == "--task"
+    ]
+    assert [(task.name, task.sha256, task.items, task.chance) for task in asked] == [
+        ("sums", None, 200, 0.0), ("letters", SHA256, 400, 0.25),
+    ]  # fmt: skip
+
+
+def test_answers_are_as_long_as_the_experiment_admits(ask: Spec) -> None:
+    assert flag(ask["args"], "--most-tokens") == str(ASKED.max_output_tokens)
+
+
+def test_runner_names_the_servers(ask: Spec) -> None:
+    assert ask["env"] == [{"name": SERVERS_VARIABLE}]
+    assert round_steps.SERVERS_VARIABLE == SERVERS_VARIABLE
+
+
+def test_code_of_others_gets_no_credential(job: Spec, ask: Spec) -> None:
+    assert job["metadata"]["annotations"][SKIP_CREDENTIALS] == ask["name"]
+    assert ask["image"] == LM_EVAL.reference(HOME)
+
+
+def test_tools_image_stores_as_the_writer_of_results(job: Spec, keep: Spec) -> None:
+    assert (keep["image"], job["spec"]["serviceAccountName"]) == (TOOLS.reference(HOME), names.BENCH_ACCOUNT)
+
+
+def test_answers_are_stored(ask: Spec, keep: Spec) -> None:
+    assert (flag(ask["args"], "--out"), flag(keep["args"], "--below")) == (
+        flag(keep["args"], "--folder"),
+        "post/quality",
+    )
+
+
+def test_job_runs_beside_no_server(job: Spec) -> None:
+    assert ("resourceClaims" in job["spec"], job["spec"]["nodeSelector"]) == (False, {"workload": "system"})
