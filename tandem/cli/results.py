@@ -18,10 +18,11 @@ from tandem.cli.runs import open_client
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.sweep_results import PATCH_FILE, find_decision, format_decision, write_decision
 from tandem.errors import ExitCode
+from tandem.judge.sweep_record import SweepRecord
 from tandem.run.round_records import VERDICT_TEXT, download_results
 from tandem.run.run_client import RunClient, name_people
 from tandem.run.run_keys import results_prefix
-from tandem.run.run_values import RunRecord, StepRecord, SweepRecord, list_confirmed
+from tandem.run.run_values import RunRecord, StepRecord, list_confirmed
 from tandem.shell_command import quote_command
 
 

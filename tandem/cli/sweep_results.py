@@ -10,13 +10,14 @@ import msgspec
 
 from tandem.artifacts.store import ObjectStore
 from tandem.errors import ExternalError, InputError, convert_os_errors
+from tandem.judge.sweep_record import CandidateRecord, SweepRecord
 from tandem.plan.sweep_patch import patch_experiment
 from tandem.report.chart_page import PageHeader
-from tandem.report.sweep_page import SweepPoint, write_sweep_page
+from tandem.report.sweep_page import write_sweep_page
 from tandem.report.terminal import format_table
 from tandem.run.round_records import download_results
 from tandem.run.run_keys import DECISION_FILE, pair_run
-from tandem.run.run_values import CandidateRecord, StepRecord, SweepRecord, list_confirmed
+from tandem.run.run_values import StepRecord, list_confirmed
 from tandem.run.sweep_steps import list_pairs
 
 PAGE_FILE, PATCH_FILE = "decision.html", "experiment.patch"
@@ -50,7 +51,7 @@ def _format_candidate(row: CandidateRecord) -> tuple[str, ...]:
         minutes = (f"{row.node_minutes:.0f}", f"{row.usd:.2f}") if row.results else ("", "")
         return row.variant, row.state, "", "", "", *minutes
     value, low, high = row.speed_up
-    goodput = row.evidence.goodput_per_usd if row.evidence else None
+    goodput = row.goodput_per_usd
     tokens = f"{goodput[1] / goodput[0]:.2f} x plain" if goodput else ""
     interval = f"{low:.2f} to {high:.2f}"
     return row.variant, row.state, f"{value:.2f}", interval, tokens, f"{row.node_minutes:.0f}", f"{row.usd:.2f}"
@@ -88,7 +89,7 @@ def write_decision(
         title=record.sentence, eyebrow=f"Sweep {record.run} of {record.experiment}", version=version("tandem"),
         sentences=(cost,), source="the verdicts of the pairs", is_simulated=record.is_simulated,
     )  # fmt: skip
-    write_sweep_page(header, [_build_point(row) for row in record.candidates], out / PAGE_FILE)
+    write_sweep_page(header, record.candidates, out / PAGE_FILE)
     names = [*texts, PAGE_FILE]
     for pair in list_pairs(steps):
         if pair.evidence is not None:
@@ -107,13 +108,3 @@ def _build_patch(record: SweepRecord, experiment_file: Path) -> str:
     with convert_os_errors("the experiment cannot be read", experiment_file, "name its folder by --experiments"):
         text = experiment_file.read_text(encoding="utf-8")
     return patch_experiment(text, f"experiments/{experiment_file.name}", fields[0] if fields else {})
-
-
-def _build_point(row: CandidateRecord) -> SweepPoint:
-    evidence = row.evidence
-    return SweepPoint(
-        variant=row.variant, draft=row.draft, window=row.num_speculative_tokens, state=row.state, reason=row.reason,
-        speed_up=row.speed_up, goodput_per_usd=evidence.goodput_per_usd if evidence else None,
-        output=" ".join(filter(None, (evidence.output, evidence.quality))) if evidence else "",
-        node_minutes=row.node_minutes, compile_minutes=row.compile_minutes, usd=row.usd,
-    )  # fmt: skip

@@ -7,11 +7,11 @@ measured has no point. One file, no script, no outside reference.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
+from tandem.judge.sweep_record import CandidateRecord
 from tandem.judge.text_format import ABSENT, format_number, format_times
 from tandem.report.acceptance import LINE_LOOKS
 from tandem.report.chart_page import PageHeader, write_chart_page
@@ -32,33 +32,7 @@ PLAIN = "plain decoding"
 _SPREAD = 0.12  # windows between drafts, so that intervals do not overlap
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SweepPoint:
-    """A candidate on the page.
-
-    Args:
-        variant, draft, window: which.
-        state: measured, eliminated, failed or open. reason: why it was eliminated or failed.
-        speed_up: value, low and high over plain decoding; None if nobody measured it.
-        goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
-        output: the comparison of its output with that of plain decoding.
-        node_minutes, compile_minutes, usd: of its pair.
-    """
-
-    variant: str
-    draft: str
-    window: int
-    state: str
-    reason: str
-    speed_up: tuple[float, float, float] | None
-    goodput_per_usd: tuple[float, float] | None
-    output: str
-    node_minutes: float
-    compile_minutes: float
-    usd: float
-
-
-def write_sweep_page(header: PageHeader, points: Sequence[SweepPoint], path: Path) -> None:
+def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path: Path) -> None:
     """Write the page of a sweep.
 
     Args:
@@ -97,7 +71,7 @@ def write_sweep_page(header: PageHeader, points: Sequence[SweepPoint], path: Pat
     write_chart_page(header, sections, path)
 
 
-def _list_speed_ups(points: Sequence[SweepPoint]) -> list[dict[str, float]]:
+def _list_speed_ups(points: Sequence[CandidateRecord]) -> list[dict[str, float]]:
     return [
         {"value": point.speed_up[0], "low": point.speed_up[1], "high": point.speed_up[2]}
         for point in points
@@ -105,13 +79,14 @@ def _list_speed_ups(points: Sequence[SweepPoint]) -> list[dict[str, float]]:
     ]
 
 
-def _build_spec(points: Sequence[SweepPoint], values: Sequence[Mapping[str, float]], width: int) -> VegaSpec:
+def _build_spec(points: Sequence[CandidateRecord], values: Sequence[Mapping[str, float]], width: int) -> VegaSpec:
     """Return a chart of one value for each point by its window; a line marks plain decoding."""
     drafts = list(dict.fromkeys(point.draft.rpartition("/")[2] for point in points))
     looks = dict(zip(drafts, LINE_LOOKS, strict=False))
     rows = [
         {
-            **value, "series": draft, "window": point.window + (drafts.index(draft) - (len(drafts) - 1) / 2) * _SPREAD,
+            **value, "series": draft,
+            "window": point.num_speculative_tokens + (drafts.index(draft) - (len(drafts) - 1) / 2) * _SPREAD,
         }
         for point, value in zip(points, values, strict=True)
         if (draft := point.draft.rpartition("/")[2]) in looks
@@ -127,10 +102,10 @@ def _build_spec(points: Sequence[SweepPoint], values: Sequence[Mapping[str, floa
     return build_fit_spec(width, 260, data={"values": rows}, layer=layers)
 
 
-def _build_candidates_table(points: Sequence[SweepPoint]) -> Markup:
+def _build_candidates_table(points: Sequence[CandidateRecord]) -> Markup:
     rows = [
         (
-            point.draft, str(point.window), point.state,
+            point.draft, str(point.num_speculative_tokens), point.state,
             format_times(point.speed_up[0]) if point.speed_up else ABSENT,
             f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}" if point.speed_up else ABSENT,
         )
@@ -139,22 +114,26 @@ def _build_candidates_table(points: Sequence[SweepPoint]) -> Markup:
     return build_table("Candidates", ["Draft", "Window", "State", "Speed-up", "95 %"], rows, numbers=(1, 3))
 
 
-def _build_goodput_table(points: Sequence[SweepPoint]) -> Markup:
+def _build_goodput_table(points: Sequence[CandidateRecord]) -> Markup:
     rows = [
-        (point.draft, str(point.window), *(f"{tokens:,.0f}" for tokens in point.goodput_per_usd))
+        (point.draft, str(point.num_speculative_tokens), *(f"{tokens:,.0f}" for tokens in point.goodput_per_usd))
         for point in points
         if point.goodput_per_usd
     ]
     return build_table("Good tokens per USD", ["Draft", "Window", PLAIN, "Candidate"], rows, numbers=(1, 2, 3))
 
 
-def _build_evidence_table(points: Sequence[SweepPoint]) -> Markup:
+def _build_evidence_table(points: Sequence[CandidateRecord]) -> Markup:
+    outputs = [
+        " ".join(filter(None, (point.evidence.output, point.evidence.quality))) if point.evidence else ""
+        for point in points
+    ]
     rows = [
         (
-            point.variant, point.state, point.reason or point.output or ABSENT, f"{point.node_minutes:.0f}",
+            point.variant, point.state, point.reason or output or ABSENT, f"{point.node_minutes:.0f}",
             f"{point.compile_minutes:.0f}", f"{point.usd:.2f}",
         )
-        for point in points
+        for point, output in zip(points, outputs, strict=True)
     ]  # fmt: skip
     heads = ["Candidate", "State", "Why, or the output", "Node minutes", "of compile", "USD"]
     return build_table("Every candidate", heads, rows, numbers=(3, 4, 5))

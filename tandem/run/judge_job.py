@@ -22,13 +22,14 @@ from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
 from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.errors import ExitCode, InputError
 from tandem.judge.schema import Verdict
+from tandem.judge.sweep_record import PairEvidence
 from tandem.judge.text_format import describe_quality
 from tandem.judge.verdict import JudgeOptions
 from tandem.report.run_report import RunReport, report_run
 from tandem.run import round_records
 from tandem.run.publication import RUN_FILES, publish_confirmed
 from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
-from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, PairEvidence
+from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
 
 START_SD = 0.015
 """Deviation of a server's speed from start to start, by which a pair of one start may be off; assumed, as no source

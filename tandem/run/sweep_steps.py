@@ -13,6 +13,7 @@ from itertools import count
 
 import msgspec
 
+from tandem.judge.sweep_record import CandidateRecord, PairEvidence, SweepRecord
 from tandem.plan.candidate_search import (
     CandidateResult,
     SweepCandidate,
@@ -25,7 +26,7 @@ from tandem.plan.step_tokens import CommitLaw
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.run_keys import pair_run, pair_step, strip_pair
 from tandem.run.run_plan import END_MINUTES, READY_MINUTES, SERVE_MINUTES
-from tandem.run.run_values import CandidateRecord, PairEvidence, StepRecord, SweepRecord, select_pair
+from tandem.run.run_values import StepRecord, select_pair
 from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepWork
 from tandem.run.serving_steps import start_servers
 

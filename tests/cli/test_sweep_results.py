@@ -9,7 +9,7 @@ import pytest
 from run_records import RUN, make_record, make_step, put_run, tandem
 from test_runs_command import put_results
 
-from tandem.run.run_values import CandidateRecord, PairEvidence, SweepRecord
+from tandem.judge.sweep_record import CandidateRecord, PairEvidence, SweepRecord
 
 pytestmark = pytest.mark.endpoint
 
