@@ -86,9 +86,11 @@ def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] =
     controls = check_controls(table)
     cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
-    claims = answer_claims(table, post_variants, cells, equality, acceptance, margin=margin, controls=controls)
-    claims += answer_llmperf(table, post_variants, margin=margin)
     quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
+    claims = answer_claims(
+        table, post_variants, cells, equality, acceptance, margin=margin, controls=controls, quality=quality
+    )
+    claims += answer_llmperf(table, post_variants, margin=margin)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version, run=run_id(run), folder=table.folder.resolve().name, created_utc=run.created_utc,

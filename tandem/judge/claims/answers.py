@@ -16,7 +16,7 @@ from tandem.judge.claims import figure_answers
 from tandem.judge.claims.register import Claim, ClaimAnswer, read_register
 from tandem.judge.claims.variant_results import VariantResults, list_differences
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls
+from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls, TaskQuality
 
 RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 """Claims with one answer a run: they compare variants, or no run can answer them."""
@@ -60,6 +60,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
     margin: float,
     controls: RunControls,
     claims: Sequence[Claim] | None = None,
+    quality: Sequence[TaskQuality] = (),
 ) -> tuple[ClaimVerdict, ...]:
     """Return the answers in the register's order: one a variant, or one a run for RUN_CLAIMS.
 
@@ -72,6 +73,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
         margin: within which a speed-up is the same.
         controls: rounds that they mark are left out; where they void the run, nothing is concluded.
         claims: None for all of the register.
+        quality: of each variant on each task that the arms were asked.
     """
     claim_register, pairing = read_register(), RequestPairing(table, controls.marked_rounds)
     variant_results = [
@@ -80,6 +82,7 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
             variant=variant,
             cells=tuple(cell for cell in cells if cell.variant == variant),
             equality=next((outputs for outputs in equality if outputs.variant == variant), None),
+            quality=tuple(task for task in quality if task.variant == variant),
             acceptance=tuple(acceptance),
             margin=margin,
             set_up=claim_register.set_up,

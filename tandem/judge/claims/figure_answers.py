@@ -166,11 +166,14 @@ def _answer_missing_classes(claim: Claim, results: VariantResults) -> ClaimAnswe
 
 
 def answer_equality(_: Claim, results: VariantResults) -> ClaimAnswer:
-    """Answer by the comparison of greedy outputs."""
+    """Answer by the comparison of greedy outputs; a task that is answered worse contradicts the claim."""
     equality = results.equality
     if equality is None:
         return ClaimAnswer("no evidence", "outputs were not compared")
-    text = f"{equality.sentence.rstrip('.')} (compared by {equality.by}); quality by tasks is not measured"
+    tasks = ", ".join(f"{task.task} {task.word}" for task in results.quality)
+    text = f"{equality.sentence.rstrip('.')} (compared by {equality.by}); quality by tasks: {tasks or 'not measured'}"
+    if any(task.word == "worse" for task in results.quality):
+        return ClaimAnswer("contradicted", text)
     if equality.result == "no evidence":
         return ClaimAnswer("no evidence", text)
     return ClaimAnswer("confirmed" if equality.result == "the same" else "contradicted", text)

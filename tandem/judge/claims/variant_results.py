@@ -27,7 +27,7 @@ from tandem.judge.claims.register import PostSetup
 from tandem.judge.decision import adjust_single_p, decide_speed_up
 from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate
+from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate, TaskQuality
 
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
@@ -61,6 +61,7 @@ class VariantResults:
         variant: its arm.
         cells: its cells.
         equality: of its output; None where it was not judged.
+        quality: of its answers to each task; empty if it was asked none.
         acceptance: of every arm.
         margin: within which a speed-up is the same.
         set_up: what the post measured.
@@ -75,6 +76,7 @@ class VariantResults:
     margin: float
     set_up: PostSetup
     test_count: int = 1
+    quality: tuple[TaskQuality, ...] = ()
 
     @cached_property
     def table(self) -> RequestTable:

@@ -12,6 +12,7 @@ from tandem.bench.manifest import Speculation
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
 from tandem.judge.claims.register import read_register
+from tandem.judge.quality import compare_quality
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
@@ -75,8 +76,8 @@ POST_BASE = measured.arm(
 )  # fmt: skip
 
 
-def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls()):  # noqa: B008 - frozen
-    return answer_claims(seen, seen.variants, cells, equality, acceptance, margin=margin, controls=controls)
+def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls(), **changes):  # noqa: B008 - frozen
+    return answer_claims(seen, seen.variants, cells, equality, acceptance, margin=margin, controls=controls, **changes)
 
 
 def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
@@ -302,6 +303,17 @@ def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
 def test_equal_output_is_answered_by_the_comparison_of_outputs(result, word):
     said = OutputEquality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
     assert answer("C12", equality=[said]).answer == word
+
+
+@pytest.mark.parametrize(("words", "word"), [(["same", "worse"], "contradicted"), (["no evidence"], "confirmed")])
+def test_task_that_is_answered_worse_contradicts_equal_output(words, word):
+    said = OutputEquality(variant="spec", by="token ids", result="the same", sentence="24 of 24 pairs.")
+    tasks = [
+        msgspec.structs.replace(compare_quality("spec", {"a": True}, {"a": True}, chance=0, task="letters"), word=each)
+        for each in words
+    ]
+    found = answer("C12", equality=[said], quality=tasks)
+    assert (found.answer, f"letters {words[-1]}" in found.why) == (word, True)
 
 
 def steps(spec, base=1.0):
