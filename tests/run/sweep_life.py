@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from committed import workspace
 from sweep_worlds import SweepWorld, measure
-from virtual_world import VirtualWorld
+from virtual_world import RUN, VirtualWorld, list_artifacts
 
 from rehearsal.cluster.pods import PodScript
 from tandem.plan.candidate_search import SweepCandidate
@@ -19,6 +19,7 @@ from tandem.run.run_values import PairEvidence
 SWEEP = workspace().experiments["post-drafts-windows"].record
 VARIANTS = {variant.name: variant for variant in SWEEP.all_variants()}
 SMALL, LARGE = SWEEP.sweep.drafts
+HOURS = {"hours": 8, "rounds": 2, "control_rounds": 0}
 
 
 class SweepLife(VirtualWorld):
@@ -51,7 +52,12 @@ class SweepLife(VirtualWorld):
         result = measure(truth, candidate, rng)
         return PairEvidence(speed_ups=result.speed_ups, tokens=result.tokens, log_sd=result.log_sd)
 
-    def read_decision(self, run):
+    def fail_candidate(self, variant):
+        """Let every compile of a variant fail."""
+        job = list(list_artifacts(SWEEP))[list(VARIANTS).index(variant)]
+        self.scripts[job] = PodScript(run_s=30, exit_code=1)
+
+    def read_decision(self, run=RUN):
         """Return the decision as the journal has it."""
         key = next(
             key

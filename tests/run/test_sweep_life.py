@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
-from sweep_life import LARGE, SMALL, SWEEP, SweepLife
-from test_run_kills import is_guarded
-from virtual_world import RUN, list_artifacts
+from sweep_life import HOURS, LARGE, SMALL, SWEEP, SweepLife
+from virtual_world import list_artifacts
 
 from rehearsal.cluster.pods import PodScript
-
-HOURS = {"hours": 8, "rounds": 2, "control_rounds": 0}
 
 
 def live(world, **fields):
@@ -19,7 +14,7 @@ def live(world, **fields):
     key = world.ask(**{**HOURS, **fields})
     record = world.live()
     assert world.read_answer(key)["is_accepted"], world.read_answer(key)
-    return record, world.read_decision(RUN)
+    return record, world.read_decision()
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +83,11 @@ def find_states(decision):
     return {row["variant"]: row["state"] for row in decision["candidates"]}
 
 
-def fail_candidate(world, variant):
-    """Let every compile of a variant fail."""
-    artifacts = list_artifacts(SWEEP)
-    own = [variant == row.name for row in SWEEP.all_variants()].index(True)
-    world.scripts[list(artifacts)[own]] = PodScript(run_s=30, exit_code=1)
-
-
 @pytest.fixture(scope="module")
 def spoiled():
     """A sweep in which the best candidate never compiles."""
     world = SweepLife()
-    fail_candidate(world, "qwen-sd-qwen3-1-7b-k7")
+    world.fail_candidate("qwen-sd-qwen3-1-7b-k7")
     return live(world)
 
 
@@ -116,7 +104,7 @@ def test_sweep_decides_without_the_failed_candidate(spoiled):
 def test_three_failed_candidates_end_the_sweep():
     world = SweepLife()
     for variant in SWEEP.all_variants()[1:]:
-        fail_candidate(world, variant.name)
+        world.fail_candidate(variant.name)
     world.ask(**HOURS)
     record = world.live()
     assert (record["state"], world.is_empty) == ("failed", True)
@@ -142,23 +130,4 @@ def test_sweep_spans_leases():
     assert record["state"] == "waiting", record["reason"]
     world.ask("resume", **{**HOURS, "hours": 6})
     record = world.live()
-    assert (record["state"], len(record["leases"]), world.read_decision(RUN)["word"]) == ("judged", 2, "decided")
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_killed_runner_decides_the_same(seed, lived):
-    chance, world, (_, _, undisturbed) = random.Random(seed), SweepLife(), lived  # noqa: S311 - repeatable, not secret
-    world.account.chance, kills = chance, 8
-    world.ask(**HOURS)
-
-    def kill_again(seen):
-        nonlocal kills
-        if seen.account.dies_after is None and kills:
-            kills, seen.account.dies_after = kills - 1, chance.choice((1, 3, 10, 30, 60, 150, 300))
-        for machine in seen.account.alive:
-            assert machine.state == "shutting-down" or is_guarded(seen), "an instance without lease and armed stop"
-        return False
-
-    world.live(until=kill_again)
-    decision = world.read_decision(RUN)
-    assert (decision["winner"], find_states(decision)) == (undisturbed["winner"], find_states(undisturbed))
+    assert (record["state"], len(record["leases"]), world.read_decision()["word"]) == ("judged", 2, "decided")

@@ -1,0 +1,161 @@
+"""A sweep whose runner is killed at any call: it decides what it decides without kills, and leaves nothing.
+
+Each life draws which draft is the better one, whether a candidate never compiles, now and then throttled and lost
+answers, and again and again how many calls of AWS and Kubernetes go by before the process is gone. SEED=N of
+`make proof` repeats one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import random
+import sys
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sweep_life import HOURS, LARGE, SMALL, SweepLife
+from test_run_kills import is_guarded
+from virtual_world import ENVIRONMENT, LOOK_S, RUN
+
+USD_PER_MINUTE = ENVIRONMENT.capacity.usd_per_hour / 60
+DRAFTS = (  # acceptance and cost of the small draft, then of the large one
+    ((0.5, 0.1), (0.8, 0.1)),  # the large one is the best
+    ((0.85, 0.05), (0.8, 0.2)),  # the small one
+    ((0.4, 0.4), (0.4, 0.4)),  # plain decoding
+)
+SPOILED = "qwen-sd-qwen3-1-7b-k7"  # the best window of the large draft
+CALLS = (1, 3, 10, 60, 200, 500)  # from one kill to the next; a life without kills has about 2,200
+WAITS = {"node_minutes", "compile_minutes", "usd", "decided_at"}  # what a kill may change of a decision
+SHORT_KILLS, PROOF_KILLS, PROOF_LIVES, PROOF_BUDGETS = 8, 15, 200, 100
+
+
+@dataclass(frozen=True)
+class KilledSweep:
+    """A sweep that was killed, and what it decides without kills.
+
+    Attributes:
+        kills: how many happened.
+        paid_minutes: in which an instance was alive, by looks.
+    """
+
+    decision: dict[str, Any]
+    undisturbed: dict[str, Any]
+    kills: int
+    paid_minutes: float
+
+
+def build_life(drafts: int, spoiled: str) -> SweepLife:
+    """Return a sweep that nobody asked for yet."""
+    world = SweepLife()
+    (small, small_cost), (large, large_cost) = DRAFTS[drafts]
+    world.acceptance, world.cost = {SMALL: small, LARGE: large}, {SMALL: small_cost, LARGE: large_cost}
+    if spoiled:
+        world.fail_candidate(spoiled)
+    return world
+
+
+@functools.cache
+def decide_undisturbed(drafts: int, spoiled: str) -> dict[str, Any]:
+    """Return what a sweep decides that nobody kills."""
+    world = build_life(drafts, spoiled)
+    world.ask(**HOURS)
+    world.live()
+    return world.read_decision()
+
+
+def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> KilledSweep:
+    """Live a sweep whose runner is killed so often; hold that it ends judged, with nothing left."""
+    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    drafts, spoiled = chance.randrange(len(DRAFTS)), chance.choice(("", "", SPOILED))
+    undisturbed, world = decide_undisturbed(drafts, spoiled), build_life(drafts, spoiled)
+    budget_usd = round(chance.uniform(4, undisturbed["usd"]), 2) if has_budget else 0
+    if not has_budget and chance.random() < 0.3:  # weather takes time, and a budget pays for it
+        world.account.odds, world.account.loses = {"*": 0.01}, 0.005
+    world.account.chance = chance
+    world.ask(**HOURS, budget_usd=budget_usd)
+    planned, done, paid = kills, 0, timedelta()
+
+    def kill_again(seen: SweepLife) -> bool:
+        nonlocal planned, done, paid
+        paid += len(seen.account.alive) * timedelta(seconds=LOOK_S)
+        if seen.account.dies_after is None:
+            done = seen.runner_number - 1
+            if planned:
+                planned, seen.account.dies_after = planned - 1, chance.choice(CALLS)
+        for machine in seen.account.alive:
+            assert machine.state == "shutting-down" or is_guarded(seen), "an instance without lease and armed stop"
+        return False
+
+    world.live(until=kill_again)
+    world.account.dies_after, world.account.odds, world.account.loses = None, {}, 0
+    for _ in range(10):
+        world.look()
+    record = world.read_run()
+    assert (record["state"], world.is_empty) == ("judged", True), (seed, record["reason"], world.list_steps()[-3:])
+    assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
+    return KilledSweep(world.read_decision(), undisturbed, done, paid / timedelta(minutes=1))
+
+
+def drop_waits(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a decision, or a candidate of it, without what a wait changes."""
+    kept = {name: value for name, value in document.items() if name not in WAITS}
+    return kept | {"candidates": [drop_waits(row) for row in kept.get("candidates", ())]}
+
+
+def hold_life(seed: int, kills: int) -> int:
+    sweep = live_with_kills(seed, kills)
+    assert drop_waits(sweep.decision) == drop_waits(sweep.undisturbed), seed
+    return sweep.kills
+
+
+def hold_budget(seed: int, kills: int) -> tuple[KilledSweep, float]:
+    """Hold what a budget leaves of a decision; return the sweep and the USD above its budget."""
+    sweep = live_with_kills(seed, kills, has_budget=True)
+    decision, undisturbed = sweep.decision, sweep.undisturbed
+    measured = [row for row in decision["candidates"] if row["state"] == "measured"]
+    former = {row["variant"]: drop_waits(row) for row in undisturbed["candidates"]}
+    assert all(drop_waits(row) == former[row["variant"]] for row in measured), seed
+    best = max(measured, key=lambda row: row["speed_up"][0], default={"variant": ""})["variant"]
+    assert decision["winner"] == (best if undisturbed["winner"] else ""), seed
+    above_usd = decision["usd"] - decision["budget_usd"]
+    assert above_usd <= sweep.kills * USD_PER_MINUTE * LOOK_S / 60, seed  # a dead runner looks one look later
+    assert sweep.paid_minutes <= decision["node_minutes"] + 1, seed
+    return sweep, above_usd
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_runner_decides_the_same(seed):
+    hold_life(seed, SHORT_KILLS)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_killed_runner_decides_within_its_budget(seed):
+    hold_budget(seed, SHORT_KILLS)
+
+
+def draw_seed(proof: str) -> int:
+    seed = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
+    sys.stderr.write(f"\n{proof}: SEED={seed}\n")
+    return seed
+
+
+@pytest.mark.proof
+def test_hundreds_of_killed_sweeps_decide_the_same():
+    base = draw_seed("kills of a sweep's runner")
+    kills = sum(hold_life(base + life, PROOF_KILLS) for life in range(PROOF_LIVES))
+    sys.stderr.write(f"{kills} kills in {PROOF_LIVES} sweeps\n")
+
+
+@pytest.mark.proof
+def test_hundred_killed_sweeps_end_within_their_budget():
+    base = draw_seed("kills of a sweep with a budget")
+    outcomes = [hold_budget(base + life, PROOF_KILLS) for life in range(PROOF_BUDGETS)]
+    above = [usd for _, usd in outcomes if usd > 0]
+    words = [sweep.decision["word"] for sweep, _ in outcomes]
+    sys.stderr.write(
+        f"{sum(sweep.kills for sweep, _ in outcomes)} kills in {PROOF_BUDGETS} sweeps, {words.count('unfinished')} "
+        f"unfinished, {len(above)} above the budget, by at most {max(above, default=0):.2f} USD\n"
+    )
