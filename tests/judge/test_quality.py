@@ -68,6 +68,16 @@ def test_equal_answers_are_the_same():
     assert compare_quality("spec", right, right, chance=0.0).word == "same"
 
 
+@pytest.mark.parametrize(
+    ("items", "pairs", "word"),
+    [(200, 0, "same"), (200, 1, "no evidence"), (1000, 50, "same"), (1000, 51, "no evidence")],
+)
+def test_same_takes_more_pairs_that_differ_with_more_items(items, pairs, word):
+    baseline = {f"item-{number}": number >= pairs for number in range(items)}
+    variant = {f"item-{number}": not pairs <= number < 2 * pairs for number in range(items)}
+    assert compare_quality("spec", baseline, variant, chance=0.0).word == word
+
+
 def test_equal_servers_that_differ_by_chance_are_rarely_called():
     words = []
     for seed in range(200):
