@@ -10,6 +10,8 @@ import pytest
 from run_records import RUN, STEPS, VERDICT, answering, fill_bucket, make_record, make_step, put_beat, put_run, tandem
 from test_runs_command import put_results
 
+from tandem.cli.fleet import format_distance
+
 pytestmark = pytest.mark.endpoint
 SCREENS = Path(__file__).parents[1] / "frozen" / "screens"
 CHANGING = (  # what differs from one time to the next, and what stands for it
@@ -21,6 +23,11 @@ CHANGING = (  # what differs from one time to the next, and what stands for it
 ENDED_STEPS = tuple(make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS))
 
 
+def format_dated_moment(moment, now):
+    """Write the day always: the lines of a screen are the same at every hour."""
+    return f"{moment:%Y-%m-%d %H:%M} UTC ({format_distance(moment, now)})"
+
+
 @pytest.fixture
 def held(fleet, monkeypatch, capsys):
     """Run a command at 80 columns, and hold what it prints against its file."""
@@ -28,6 +35,7 @@ def held(fleet, monkeypatch, capsys):
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet"}))
+    monkeypatch.setattr("tandem.cli.run.format_moment", format_dated_moment)
 
     def hold(name, words, *more):
         capsys.readouterr()
