@@ -19,11 +19,12 @@ import numpy as np
 import servers_apart
 import uvloop
 from taken_on import taken_on
+from virtual_engine import run_engine
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.simulator.engine import BLOCK_STEPS, EngineRequest, run_engine  # noqa: E402
+from tandem.simulator.engine import BLOCK_STEPS, EngineRequest  # noqa: E402
 from tandem.simulator.settings import AcceptanceModelName, PromptClassSettings, SimulatorSettings  # noqa: E402
 
 TARGET_S = 10.0

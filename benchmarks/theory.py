@@ -16,9 +16,10 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import theory_real  # noqa: E402
 from between_marks import write_between  # noqa: E402
+from theory_model import HeldOutRow, compute_error, hold_rows_out  # noqa: E402
 
 from tandem.plan.measurement_rows import load_published  # noqa: E402
-from tandem.plan.step_cost import HeldOutRow, compute_error, fit_draft_cost, hold_rows_out, imply_draft_ms  # noqa: E402
+from tandem.plan.step_cost import fit_draft_cost, imply_draft_ms  # noqa: E402
 
 FIGURES, REAL_FIGURES = "published rows", "real runs"
 RULES = {  # field of HeldOutRow -> how the table calls it

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 from real_records import restore_records
+from theory_model import compute_error, imply_draft_ratio, predict_time_ratio, predict_ttft_ms
 
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import summarize_table
-from tandem.plan.step_cost import compute_error, imply_draft_ratio, predict_time_ratio, predict_ttft_ms
 
 BASELINE, NGRAM, SELF_DRAFT = "base", "ngram", "self-draft"
 SELF_WINDOW = 4  # num_speculative_tokens of the self-draft: facts.json next to the records

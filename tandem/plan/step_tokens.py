@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Literal
 
 CommitLaw = Literal["k", "k+1"]
-MAX_WINDOW = 15  # num_speculative_tokens that AWS's post tried at most
 _TOLERANCE = 1e-9
 
 

@@ -1,7 +1,7 @@
 """The process model: steps of an engine for its requests, in virtual time; no I/O and no clock.
 
-Invariant: the HTTP server and `run_engine` run this same engine; with the same knobs, requests and times of arrival
-both give the same steps.
+Invariant: the HTTP server and benchmarks/virtual_engine.py run this same engine; with the same knobs, requests and
+times of arrival both give the same steps.
 
 The model is continuous batching as in vLLM's scheduler without chunked prefill. Requests queue first in, first out. A
 free engine does one of two things: if a request waits and the batch has room, the prefill of one request, which gives
@@ -15,10 +15,8 @@ models/model_base.py, `_token_gen_forward`, for NxDI's, which makes k draft forw
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -225,40 +223,3 @@ class BatchingEngine:
         self._factor_index = 0
         if self._settings.jitter:
             self._factors = np.exp(self._settings.jitter * self._rng.standard_normal(BLOCK_STEPS))
-
-
-def run_engine(
-    settings: SimulatorSettings,
-    requests: Iterable[EngineRequest],
-    *,
-    concurrency: int | None = None,
-    max_steps: int = 1,
-) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
-    """Run requests in virtual time; yield the steps, and the requests that ended with them.
-
-    Args:
-        requests: in the order of `arrived_s`.
-        concurrency: of a closed loop: so many requests at first, then one as another ends; `arrived_s` is ignored.
-        max_steps: decode steps at once; a larger number is faster and gives the same result.
-    """
-    engine, request_iterator, now_s = BatchingEngine(settings), iter(requests), 0.0
-    for request in itertools.islice(request_iterator, concurrency or 0):
-        request.arrived_s = 0.0
-        engine.submit(request)
-    next_request = None if concurrency else next(request_iterator, None)
-    while True:
-        while next_request is not None and next_request.arrived_s <= now_s:
-            engine.submit(next_request)
-            next_request = next(request_iterator, None)
-        until_s = next_request.arrived_s if next_request is not None and engine.has_room else float("inf")
-        steps = engine.begin(now_s, max_steps=max_steps, until_s=until_s)
-        if steps is None:
-            if next_request is None:
-                return
-            now_s = next_request.arrived_s
-            continue
-        now_s, finished_requests = steps.end_s, engine.end(steps)
-        for request in itertools.islice(request_iterator, len(finished_requests) if concurrency else 0):
-            request.arrived_s = now_s
-            engine.submit(request)
-        yield steps, finished_requests

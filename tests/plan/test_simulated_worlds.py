@@ -6,10 +6,11 @@ import os
 
 import numpy as np
 import pytest
+from theory_model import predict_speed_up
+from virtual_engine import run_engine
 
-from tandem.plan.step_cost import predict_speed_up
 from tandem.plan.step_tokens import expect_tokens
-from tandem.simulator.engine import BLOCK_STEPS, EngineRequest, run_engine
+from tandem.simulator.engine import BLOCK_STEPS, EngineRequest
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 STEP_MS, TOKENS, REQUESTS = 45.0, 1000, 30

@@ -9,9 +9,10 @@ import theory
 import theory_real
 import yaml
 from between_marks import marks
+from theory_model import compute_error, hold_rows_out, predict_speed_up
 
 from tandem.plan.measurement_rows import PUBLISHED_FILE, load_published
-from tandem.plan.step_cost import compute_error, fit_draft_cost, hold_rows_out, imply_draft_ms, predict_speed_up
+from tandem.plan.step_cost import fit_draft_cost, imply_draft_ms
 from tandem.spec.faults import SpecError
 
 ROWS = load_published()

@@ -7,8 +7,7 @@ from functools import cache
 
 import pytest
 import theory_real
-
-from tandem.plan.step_cost import compute_error, imply_draft_ratio, predict_time_ratio
+from theory_model import compute_error, imply_draft_ratio, predict_time_ratio
 
 NGRAM_GROUPS, SELF_GROUPS = ("structured", "rewriting", "open-ended"), ("structured", "open-ended")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
+from virtual_engine import run_engine
 from virtual_time import TimedRequest, run_timed
 
-from tandem.simulator.engine import BLOCK_STEPS, draw_step_tokens, run_engine
+from tandem.simulator.engine import BLOCK_STEPS, draw_step_tokens
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 

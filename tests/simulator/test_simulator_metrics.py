@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from simulator_client import CHAT, ask, chat, until
+from virtual_engine import run_engine
 
-from tandem.simulator.engine import EngineRequest, EngineSteps, run_engine
+from tandem.simulator.engine import EngineRequest, EngineSteps
 from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 

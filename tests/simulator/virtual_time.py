@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tandem.simulator.engine import EngineRequest, run_engine
+from virtual_engine import run_engine
+
+from tandem.simulator.engine import EngineRequest
 from tandem.simulator.settings import SimulatorSettings
 
 
