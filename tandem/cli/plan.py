@@ -25,16 +25,16 @@ from tandem.plan.forecast import (
     ASSUMED_ACCEPTANCE,
     CoreMemory,
     DraftShare,
-    ForecastCell,
+    PlanBasis,
     build_load,
     choose_window,
     compute_core_memory,
     fit_draft_share,
     forecast_cells,
 )
+from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.step_cost import fit_draft_cost
-from tandem.plan.step_tokens import CommitLaw
 from tandem.report.terminal import format_table
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -83,7 +83,11 @@ def plan(
         change = "drop --acceptance and --tpot, or --from"
         raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
     law = inputs.catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
-    basis = _measure_basis(run, declared, law) if run else _assume_basis(acceptance, tpot)
+    basis = _assume_basis(acceptance, tpot)
+    if run is not None:
+        from tandem.cli.plan_run import measure_basis  # noqa: PLC0415 - numpy
+
+        basis = measure_basis(run, declared.name, law)
     forecast = _forecast((inputs, environment), declared, basis, (windows, loads))
     lines = list(_list_lines(forecast, environment))
     if page is not None:
@@ -93,25 +97,6 @@ def plan(
     code = ExitCode.DONE if environment.capacity.usd_per_hour else ExitCode.BAD_INPUT
     print_result(_forecast_as_dict(forecast, environment), lines, as_json=selection.as_json, code=code)
     return code
-
-
-@dataclass(frozen=True, slots=True)
-class PlanBasis:
-    """What every figure rests on.
-
-    Args:
-        acceptance: chance that a draft is accepted after all before it were.
-        words: where the acceptance comes from.
-        share: of a draft forward.
-        is_simulated: whether it was measured on simulated servers.
-        position_rates: share of drafts accepted at each position, where a run counted them.
-    """
-
-    acceptance: float
-    words: str
-    share: DraftShare
-    is_simulated: bool = False
-    position_rates: tuple[float, ...] = ()
 
 
 def _assume_basis(acceptance: float | None, tpot_ms: float | None) -> PlanBasis:
@@ -125,18 +110,6 @@ def _assume_basis(acceptance: float | None, tpot_ms: float | None) -> PlanBasis:
     if acceptance is None:
         return PlanBasis(ASSUMED_ACCEPTANCE, "assumed", share)
     return PlanBasis(acceptance, "given", share)
-
-
-def _measure_basis(folder: Path, experiment: Experiment, law: CommitLaw) -> PlanBasis:
-    """Return what a run measured.
-
-    Raises:
-        InputError: as of `read_run_figures`.
-    """
-    from tandem.cli.plan_run import read_run_figures  # noqa: PLC0415 - numpy
-
-    figures = read_run_figures(folder, experiment.name, law)
-    return PlanBasis(figures.acceptance, "measured", figures.share, figures.is_simulated, figures.position_rates)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,19 +233,18 @@ def _write_page(forecast: PlanForecast, environment: Environment, run: Path | No
         TandemError: the run cannot be judged, or the file cannot be written.
     """
     from tandem.cli.plan_run import read_run_points  # noqa: PLC0415 - numpy, scipy
-    from tandem.report.plan_page import PlanLinePoint, PlanPage, write_plan_page  # noqa: PLC0415 - vl-convert
+    from tandem.report.chart_page import PageHeader  # noqa: PLC0415 - vl-convert
+    from tandem.report.plan_page import write_plan_page  # noqa: PLC0415
 
-    experiment = forecast.experiment
-    content = PlanPage(
+    header = PageHeader(
         title=describe_recommendation(forecast),
-        eyebrow=f"Tandem plan of {experiment.name} on {environment.name}",
+        eyebrow=f"Tandem plan of {forecast.experiment.name} on {environment.name}",
         sentences=tuple(_list_bases(forecast)),
-        lines=tuple(PlanLinePoint(**asdict(cell)) for cell in forecast.cells),
-        points=read_run_points(run) if run else (),
+        source="the files of the experiment, published figures and the named run",
         is_simulated=forecast.basis.is_simulated,
         version=version("tandem"),
     )
-    write_plan_page(content, path)
+    write_plan_page(header, forecast.cells, read_run_points(run) if run else (), path)
 
 
 def _list_bases(forecast: PlanForecast) -> Iterator[str]:

@@ -5,7 +5,6 @@ Invariant: a figure of a simulated run is never taken for one of an accelerator;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count, takewhile
 from pathlib import Path
 
@@ -14,31 +13,14 @@ from tandem.bench.request_table import read_request_table
 from tandem.bench.summary import ALL_CLASSES, RecordSummary, summarize_run
 from tandem.errors import InputError
 from tandem.metrics import acceptance_position
-from tandem.plan.forecast import DraftShare
+from tandem.plan.forecast import DraftShare, PlanBasis
 from tandem.plan.step_tokens import CommitLaw, find_acceptance
 from tandem.report.plan_page import MeasuredPoint
 
 DRAFTLESS = {None, "ngram", "suffix"}  # methods that run no draft model
 
 
-@dataclass(frozen=True, slots=True)
-class RunFigures:
-    """What a run measured.
-
-    Args:
-        acceptance: chance that a draft is accepted after all before it were.
-        share: of a draft forward; its range is that of the classes.
-        is_simulated: whether an arm was.
-        position_rates: share of drafts accepted at each position; empty where nobody counted.
-    """
-
-    acceptance: float
-    share: DraftShare
-    is_simulated: bool
-    position_rates: tuple[float, ...] = ()
-
-
-def read_run_figures(folder: Path, experiment: str, law: CommitLaw) -> RunFigures:
+def measure_basis(folder: Path, experiment: str, law: CommitLaw) -> PlanBasis:
     """Return what a run measured of speculation.
 
     Args:
@@ -68,7 +50,7 @@ def read_run_figures(folder: Path, experiment: str, law: CommitLaw) -> RunFigure
         raise InputError(f"the run counted no acceptance of {arm.name}", where=where, change=change)
     shares = [share for _, share in found.values()]
     share = DraftShare(pooled[1], min(shares), max(shares), "measured")
-    return RunFigures(pooled[0], share, bool(summary.simulated), _list_position_rates(summary, arm.name))
+    return PlanBasis(pooled[0], "measured", share, bool(summary.simulated), _list_position_rates(summary, arm.name))
 
 
 def _list_position_rates(summary: RecordSummary, arm: str) -> tuple[float, ...]:
@@ -83,7 +65,7 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
     """Return the speed-up by TPOT that a run measured of each arm that drafts with a model, by class and load.
 
     Args:
-        folder: as of `read_run_figures`.
+        folder: as of `measure_basis`.
 
     Raises:
         InputError: it is no run, or names no arm to judge.

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow
 from tandem.plan.step_cost import imply_draft_ms
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, extend_positions, find_acceptance
@@ -42,6 +43,25 @@ class DraftShare:
     low: float
     high: float
     basis: FigureBasis
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBasis:
+    """What every figure of a plan rests on.
+
+    Args:
+        acceptance: chance that a draft is accepted after all before it were.
+        words: where the acceptance comes from.
+        share: of a draft forward; the range of a measured one is that of the classes.
+        is_simulated: whether it was measured on simulated servers.
+        position_rates: share of drafts accepted at each position, where a run counted them.
+    """
+
+    acceptance: float
+    words: str
+    share: DraftShare
+    is_simulated: bool = False
+    position_rates: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,30 +94,6 @@ def build_load(
         acceptance=acceptance,
         position_rates=position_rates,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastCell:
-    """One draft and window at one load.
-
-    Args:
-        draft: the model that drafts.
-        window: num_speculative_tokens.
-        concurrency: sequences decoded at once.
-        tokens: mean of a step.
-        speed_up, low, high: of the time per token, and its range by the range of the draft's share; beyond the
-            positions that a server counted, the low end takes no later token for accepted.
-        break_even: acceptance below which speculation is slower; None where even full acceptance is.
-    """
-
-    draft: str
-    window: int
-    concurrency: int
-    tokens: float
-    speed_up: float
-    low: float
-    high: float
-    break_even: float | None
 
 
 def fit_draft_share(rows: Iterable[PublishedRow]) -> DraftShare:

@@ -13,6 +13,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from tandem.judge.text_format import ABSENT, format_number, format_times, shorten_text
+from tandem.plan.forecast_cell import ForecastCell
 from tandem.report.acceptance import LINE_LOOKS
 from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.charts import (
@@ -33,27 +34,6 @@ _MAX_DRAFTS = len(LINE_LOOKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlanLinePoint:
-    """The model's figures for one draft and window at one load.
-
-    Args:
-        draft, window, concurrency: of the point.
-        tokens: per step.
-        speed_up, low, high: over plain decoding, and its range.
-        break_even: acceptance below which speculation loses; None if it loses even at full acceptance.
-    """
-
-    draft: str
-    window: int
-    concurrency: int
-    tokens: float
-    speed_up: float
-    low: float
-    high: float
-    break_even: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint:
     """A run's measurement of one class at one load: the speed-up by TPOT, with its 95 % interval."""
 
@@ -66,53 +46,33 @@ class MeasuredPoint:
     high: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanPage:
-    """Content of the page.
-
-    Args:
-        title: the recommendation. eyebrow: subject of the plan. sentences: basis of the figures.
-        lines: of the model. points: of a run.
-        is_simulated: whether an arm of the run was simulated.
-        version: of Tandem.
-    """
-
-    title: str
-    eyebrow: str
-    sentences: tuple[str, ...]
-    lines: tuple[PlanLinePoint, ...]
-    points: tuple[MeasuredPoint, ...]
-    is_simulated: bool
-    version: str
-
-
-def write_plan_page(page: PlanPage, path: Path) -> None:
+def write_plan_page(
+    header: PageHeader, lines: Sequence[ForecastCell], points: Sequence[MeasuredPoint], path: Path
+) -> None:
     """Write the page.
 
     Args:
-        page: its content.
+        header: head and foot.
+        lines: of the model.
+        points: of a run.
         path: of the file.
 
     Raises:
         ExternalError: the file cannot be written.
     """
-    loads = sorted({line.concurrency for line in page.lines})
-    charts = tuple(_build_load_chart(page, load) for load in loads)
-    table = render_template("card", summary=None, table=_build_lines_table(page.lines), sentences=(), note=None)
+    loads = sorted({line.concurrency for line in lines})
+    charts = tuple(_build_load_chart(lines, points, load) for load in loads)
+    table = render_template("card", summary=None, table=_build_lines_table(lines), sentences=(), note=None)
     sections = [
         ReportSection(name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts),
         ReportSection(name="figures", short="Figures", title="Every figure", parts=(table,)),
     ]
-    header = PageHeader(
-        title=page.title, eyebrow=page.eyebrow, sentences=page.sentences, is_simulated=page.is_simulated,
-        version=page.version, source="the files of the experiment, published figures and the named run",
-    )  # fmt: skip
     write_chart_page(header, sections, path)
 
 
-def _build_load_chart(page: PlanPage, load: int) -> ReportChart:
-    lines = [line for line in page.lines if line.concurrency == load]
-    points = [point for point in page.points if point.concurrency == load]
+def _build_load_chart(all_lines: Sequence[ForecastCell], all_points: Sequence[MeasuredPoint], load: int) -> ReportChart:
+    lines = [line for line in all_lines if line.concurrency == load]
+    points = [point for point in all_points if point.concurrency == load]
     measured = " Points are classes of the run, with their 95 % intervals." if points else ""
     return ReportChart(
         name=f"plan-{load}",
@@ -126,7 +86,7 @@ def _build_load_chart(page: PlanPage, load: int) -> ReportChart:
     )
 
 
-def _build_window_spec(lines: Sequence[PlanLinePoint], points: Sequence[MeasuredPoint], width: int) -> VegaSpec:
+def _build_window_spec(lines: Sequence[ForecastCell], points: Sequence[MeasuredPoint], width: int) -> VegaSpec:
     drafts = list(dict.fromkeys(line.draft for line in lines))[:_MAX_DRAFTS]
     names = {draft: shorten_text(draft.rpartition("/")[2]) for draft in drafts}
     looks = dict(zip(names.values(), LINE_LOOKS, strict=False))
@@ -167,7 +127,7 @@ def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:
     return build_table("Measured", ["Class", "Window", "Speed-up", "95 %"], rows, numbers=(1, 2))
 
 
-def _build_lines_table(lines: Sequence[PlanLinePoint]) -> Markup:
+def _build_lines_table(lines: Sequence[ForecastCell]) -> Markup:
     rows = [
         (
             line.draft, str(line.window), str(line.concurrency), format_number(line.tokens),

@@ -54,21 +54,16 @@ _GROUNDS = {
 _RowKind = Literal["figure", "gain"]
 
 
-def compare_runs(before: Path, after: Path, *, margin: float) -> RunComparison:
+def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) -> RunComparison:
     """Compare the later of two runs with the earlier.
 
     Args:
-        before, after: their folders.
+        before, after: their tables.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
 
     Raises:
-        InputError: a folder is no run, or the two cannot be compared; the error says why.
+        InputError: the two cannot be compared; the error says why.
     """
-    return compare_tables(read_request_table(before), read_request_table(after), margin=margin)
-
-
-def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) -> RunComparison:
-    """Compare two runs that are already read; otherwise as `compare_runs`."""
     common = find_common_parts(before, after)
     sides = [
         _RunSide(_EARLIER, before, check_controls(before), common.arms, common.suites.values()),
@@ -115,11 +110,11 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) 
 
 
 def compare_series(folders: Sequence[Path], *, margin: float) -> RunSeries:
-    """Compare each run of a series with the earliest one; otherwise as `compare_runs`.
+    """Compare each run of a series with the earliest one; otherwise as `compare_tables`.
 
     Args:
         folders: two, which keep their order, or more, which are ordered by when they began.
-        margin: as for `compare_runs`.
+        margin: as for `compare_tables`.
     """
     tables = [read_request_table(folder) for folder in folders]
     if len(tables) > 2:  # noqa: PLR2004 - of two, the caller says which is earlier

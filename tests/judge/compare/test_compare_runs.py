@@ -305,7 +305,7 @@ def test_a_cut_file_is_named(tmp_path):
     ]
     with (folders[1] / "records.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"request_id":"cu')
-    found = module.compare_runs(*folders, margin=0.05)
+    found = module.compare_series(folders, margin=0.05).comparisons[0]
     assert any(note.startswith("2: records.jsonl:2: the last line is torn") for note in found.notes)
 
 
@@ -316,7 +316,7 @@ def test_a_run_without_requests_is_compared_to_nothing(tmp_path):
         )
         for day in (1, 2)
     ]
-    assert module.compare_runs(*folders, margin=0.05).rows == ()
+    assert module.compare_series(folders, margin=0.05).comparisons[0].rows == ()
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
