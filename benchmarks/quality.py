@@ -30,7 +30,8 @@ from tandem.judge.text_format import describe_quality  # noqa: E402
 
 LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "python"
 OUT = ROOT / "build" / "quality"
-SEED, ITEMS, MOST_TOKENS = 7, 200, 32
+SEED, ITEMS = 7, 200
+LENGTHS = {"max_prompt_tokens": 128, "max_tokens": 32}
 TASK = "tandem_words"
 WORDS = (
     "apple",
@@ -55,7 +56,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the items (default {SEED})")
     options = parser.parse_args()
     write_task(OUT / TASK, options.seed, options.items)
-    call = LmEvalCall(python=LM_EVAL, task=TASK, folder=OUT / TASK, items=options.items, most_tokens=MOST_TOKENS)
+    call = LmEvalCall(python=LM_EVAL, task=TASK, folder=OUT / TASK, items=options.items, **LENGTHS)
     try:
         with ExitStack() as stack:
             arms = list(start_servers(stack))

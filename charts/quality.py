@@ -18,7 +18,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LM_EVAL
-from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, QUALITY_MEMORY_MIB
+from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, compute_quality_memory_mib
 
 SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
 S3_RETRY_S = 1800
@@ -62,10 +62,11 @@ def _build_ask_container(environment: Environment, experiment: Experiment) -> Ob
     options = {
         "--sets": SETS,
         "--model": experiment.target,
-        "--most-tokens": experiment.max_output_tokens,
+        "--max-prompt-tokens": experiment.max_prompt_tokens,
+        "--max-tokens": experiment.max_output_tokens,
         "--out": RESULTS,
     }
-    memory = {"memory": f"{QUALITY_MEMORY_MIB}Mi"}
+    memory = {"memory": f"{compute_quality_memory_mib(experiment)}Mi"}
     return {
         "name": ASK,
         "image": LM_EVAL.reference(environment),

@@ -45,24 +45,39 @@ def store_task_set(store: ObjectStore, folder: Path) -> tuple[str, str]:
     archive = build_archive({name: (folder / name).read_bytes() for name in files.sizes})
     sha256 = hashlib.sha256(archive).hexdigest()
     key = task_set_key(folder.name, sha256)
-    store.create(key, archive)
+    if not store.create(key, archive) and (damaged := store.read(key)):  # other bytes under our digest
+        store.write_if(key, archive, damaged.etag)
     return sha256, key
+
+
+def read_task_set(store: ObjectStore, name: str, sha256: str) -> zipfile.ZipFile:
+    """Return the archive of a stored set.
+
+    Raises:
+        InputError: the bucket has no such set, its bytes have another digest, or they are no archive.
+        ExternalError: S3 failed.
+    """
+    key = task_set_key(name, sha256)
+    where, change = store.url(key), f"store the set again: tandem artifacts stage-task {name}"
+    if (content := store.read(key)) is None:
+        raise InputError(f"the bucket has no task set {name} of this digest", where=where, change=change)
+    stored_sha256 = hashlib.sha256(content.body).hexdigest()
+    if stored_sha256 != sha256:
+        raise InputError(f"the task set {name} has the SHA-256 {stored_sha256}", where=where, change=change)
+    try:
+        return zipfile.ZipFile(io.BytesIO(content.body))
+    except zipfile.BadZipFile as error:
+        raise InputError(f"the task set {name} is no zip archive", where=where, change=change) from error
 
 
 def fetch_task_set(store: ObjectStore, name: str, sha256: str, folder: Path) -> None:
     """Unpack a stored set into a new folder.
 
     Raises:
-        InputError: the bucket has no such set, or its bytes have another digest.
+        InputError: as `read_task_set`.
         ExternalError: S3 or the disk failed.
     """
-    key = task_set_key(name, sha256)
-    where, change = store.url(key), f"store the set again: tandem artifacts stage-task {name}"
-    if (content := store.read(key)) is None:
-        raise InputError(f"the bucket has no set {name} of this digest", where=where, change=change)
-    if (found := hashlib.sha256(content.body).hexdigest()) != sha256:
-        raise InputError(f"the bytes of the set have the SHA-256 {found}, not {sha256}", where=where, change=change)
-    with translate_disk_errors(folder), zipfile.ZipFile(io.BytesIO(content.body)) as archive:
+    with translate_disk_errors(folder), read_task_set(store, name, sha256) as archive:
         create_open_folder(folder)
         archive.extractall(folder)
     log_event("the task set is there", task=name, sha256=sha256, files=len(archive.namelist()))

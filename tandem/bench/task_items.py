@@ -7,9 +7,11 @@ arm is left out for this arm; it is neither right nor wrong.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,15 +20,17 @@ from tandem.bench.answer import parse_answer
 from tandem.bench.client import CompletionClient
 from tandem.bench.completion_request import ApiName, CompletionRequest
 from tandem.bench.json_file import DECODE_ERRORS
-from tandem.bench.manifest import ManifestArm, Timeouts
+from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.quality_rows import QualityRow
 from tandem.errors import ExternalError, InputError, convert_os_errors
 
 OWN_TASK = Path(__file__).parent / "tasks" / "sums.jsonl"
+ITEMS_FILE = "items.jsonl"  # of a task set that needs no lm-eval
 MAX_ANSWER_TOKENS = 64  # of an item that asks for a number or a word alone
 CONCURRENCY = 4
-MAX_UNANSWERED = 0.1
-"""Share of an arm's items without an answer: beyond it the rest would be another task."""
+REFUSED = "status_400"
+MAX_UNANSWERED = 0.01
+"""Share of an arm's items without an answer: below the margin of a word, so that they cannot change it."""
 
 
 class TaskItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -41,6 +45,24 @@ class TaskItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     item: str
     prompt: str
     answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemTask:
+    """A task of items.
+
+    Args:
+        name: of the task.
+        items: to ask.
+        chance: share of the items that guessing has right.
+        max_prompt_tokens, max_answer_tokens: of each item, in tokens of the server.
+    """
+
+    name: str
+    items: tuple[TaskItem, ...]
+    chance: float = 0.0
+    max_prompt_tokens: float = math.inf
+    max_answer_tokens: int = MAX_ANSWER_TOKENS
 
 
 def load_items(path: Path) -> tuple[TaskItem, ...]:
@@ -68,46 +90,52 @@ def is_right(item: TaskItem, text: str) -> bool:
 
 
 async def ask_items(
-    arms: Sequence[ManifestArm], items: Sequence[TaskItem], *, task: str, api: ApiName, api_key: str | None = None
+    arms: Sequence[ManifestArm], task: ItemTask, *, api: ApiName, api_key: str | None = None
 ) -> list[QualityRow]:
     """Ask every arm every item, at most `CONCURRENCY` at once of each arm.
 
     Args:
         arms: with their addresses.
-        items: of the task.
-        task: its name.
+        task: its items.
         api: of the servers.
         api_key: sent to each.
 
     Raises:
-        ExternalError: an arm left more than a tenth of the items without an answer.
+        InputError: a prompt is too long, or a server refuses one.
+        ExternalError: an arm left more than a hundredth of the items without an answer.
     """
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(CompletionClient(arm, limit=CONCURRENCY, api=api, api_key=api_key))
             for arm in arms
         ]
-        parts = await asyncio.gather(*(_ask_arm(client, items, task) for client in clients))
+        parts = await asyncio.gather(*(_ask_arm(client, task) for client in clients))
     return [row for part in parts for row in part]
 
 
-async def _ask_arm(client: CompletionClient, items: Sequence[TaskItem], task: str) -> list[QualityRow]:
-    gate, faults = asyncio.Semaphore(CONCURRENCY), list[str]()
+async def _ask_arm(client: CompletionClient, task: ItemTask) -> list[QualityRow]:
+    gate, faults, arm = asyncio.Semaphore(CONCURRENCY), list[str](), client.arm
+    where = f"{arm.name}={arm.root}"
 
     async def ask(item: TaskItem) -> Iterator[QualityRow]:
         request = CompletionRequest(
-            request_id=f"{task}-{item.item}", prompt=item.prompt, max_tokens=MAX_ANSWER_TOKENS, thinking=False
-        )
+            request_id=f"{task.name}-{item.item}", prompt=item.prompt, max_tokens=task.max_answer_tokens,
+            thinking=False, offers=ServerOffers(include_usage=arm.offers.include_usage),
+        )  # fmt: skip
         async with gate:
             record = parse_answer(await client.send_request(request, Timeouts()), request)
+        if record.error == REFUSED or (record.prompt_tokens or 0) > task.max_prompt_tokens:
+            problem = f"item {item.item} does not fit: {record.error_detail or f'{record.prompt_tokens} prompt tokens'}"
+            change = "leave long items out, or raise max_prompt_tokens of the experiment"
+            raise InputError(problem, where=where, change=change)
         if record.error:
             faults.append(f"{item.item}: {record.error}")
             return iter(())
-        return iter([QualityRow(task=task, item=item.item, arm=client.arm.name, right=is_right(item, record.text))])
+        is_item_right = is_right(item, record.text)
+        return iter([QualityRow(task=task.name, item=item.item, arm=arm.name, right=is_item_right, chance=task.chance)])
 
-    rows = [row for part in await asyncio.gather(*map(ask, items)) for row in part]
-    if len(faults) > MAX_UNANSWERED * len(items):
-        problem = f"{len(faults)} of {len(items)} items have no answer; the first: {faults[0]}"
-        change = "look into the server's log, then ask again"
-        raise ExternalError(problem, where=f"{client.arm.name}={client.arm.root}", change=change)
+    rows = [row for part in await asyncio.gather(*map(ask, task.items)) for row in part]
+    if len(faults) > MAX_UNANSWERED * len(task.items):
+        problem = f"{len(faults)} of {len(task.items)} items have no answer; the first: {faults[0]}"
+        raise ExternalError(problem, where=where, change="look into the server's log, then ask again")
     return rows

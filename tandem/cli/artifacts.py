@@ -24,7 +24,7 @@ from tandem.cli.console import print_fault, print_json, print_result
 from tandem.cli.flags import EnvironmentName, Whole, require_range, require_single
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.errors import ExitCode
+from tandem.errors import ExitCode, InputError
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import SpecError, SpecFault
 
@@ -191,11 +191,17 @@ def stage_task(
     """
     context = load_bucket_context(selection, env)
     from tandem.artifacts.task_sets import store_task_set  # noqa: PLC0415 - boto3
+    from tandem.bench.task_items import ITEMS_FILE, load_items  # noqa: PLC0415 - aiohttp
 
+    if (items := folder / ITEMS_FILE).exists():
+        load_items(items)  # refuses a bad line now, not after the rounds
+    elif not any(folder.glob("*.yaml")):
+        change = f"put {ITEMS_FILE}, or the YAML of a task of lm-eval, into the folder of the task's name"
+        raise InputError("the folder holds no task", where=str(folder), change=change)
     store, name = _open_store(context), folder.resolve().name
     sha256, key = store_task_set(store, folder.resolve())
     lines = [f"{name} is stored: {store.url(key)}", "write into the experiment file:", "quality:"]
-    lines += [f"  - name: {name}", f"    sha256: {sha256}"]
+    lines += [f"  - name: {name}", f"    sha256: {sha256}", "then deploy or sync, as after every edit of it"]
     print_result({"name": name, "sha256": sha256, "url": store.url(key)}, lines, as_json=selection.as_json)
     return ExitCode.DONE
 

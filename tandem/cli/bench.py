@@ -158,13 +158,13 @@ def quality(
         folder: what a run wrote; its servers still answer
         items: JSON lines of item, prompt and answer (default: 40 sums)
         lm_eval: ask nothing; take the samples that lm-eval wrote of each arm
-        chance: of lm-eval's items that guessing has right
+        chance: of the items that guessing has right
         api_key_env: variable that holds the servers' API key
     """
     from tandem.bench.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
     from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
 
-    rows = read_samples(folder, lm_eval, chance) if lm_eval else ask_task(folder, items, api_key_env)
+    rows = read_samples(folder, lm_eval, chance) if lm_eval else ask_task(folder, items, chance, api_key_env)
     write_quality(folder, rows)
     counts: dict[str, dict[str, list[bool]]] = {}
     for row in rows:

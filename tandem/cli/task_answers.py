@@ -10,21 +10,22 @@ import uvloop
 from tandem.bench.lm_eval.samples import list_sample_rows
 from tandem.bench.manifest import read_manifest
 from tandem.bench.quality_rows import QualityRow
-from tandem.bench.task_items import OWN_TASK, ask_items, load_items
+from tandem.bench.task_items import ITEMS_FILE, OWN_TASK, ItemTask, ask_items, load_items
 from tandem.cli.bench_settings import read_api_key
 from tandem.errors import InputError
 
 
-def ask_task(folder: Path, items: Path | None, api_key_env: str | None) -> list[QualityRow]:
-    """Ask every arm of a run the items of a task.
+def ask_task(folder: Path, items: Path | None, chance: float, api_key_env: str | None) -> list[QualityRow]:
+    """Ask every arm of a run the items of a task; a task set's file is of the task of its folder.
 
     Raises:
         InputError: the manifest or the task is none.
         ExternalError: a server left too many items without an answer.
     """
-    manifest, path = read_manifest(folder), items or OWN_TASK
-    task, api_key = load_items(path), read_api_key(api_key_env)
-    return uvloop.run(ask_items(manifest.arms, task, task=path.stem, api=manifest.api, api_key=api_key))
+    manifest, path, api_key = read_manifest(folder), items or OWN_TASK, read_api_key(api_key_env)
+    name = path.resolve().parent.name if path.name == ITEMS_FILE else path.stem
+    task = ItemTask(name=name, items=load_items(path), chance=chance)
+    return uvloop.run(ask_items(manifest.arms, task, api=manifest.api, api_key=api_key))
 
 
 def read_samples(folder: Path, words: Sequence[str], chance: float) -> list[QualityRow]:

@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
+import msgspec
 from scipy import optimize, stats
 
 from tandem.bench.quality_rows import QualityRow
@@ -33,22 +34,31 @@ def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[
         rows: of the run.
         baseline, variants: names of arms.
     """
-    for task in dict.fromkeys(row.task for row in rows):
+    tasks = dict.fromkeys(row.task for row in rows)
+    for task in tasks:
         own = [row for row in rows if row.task == task]
+        if faults := [row.fault for row in own if row.fault]:
+            yield from (
+                msgspec.structs.replace(compare_quality(variant, {}, {}, chance=0, task=task), why=faults[0])
+                for variant in variants
+            )
+            continue
         right = {arm: {row.item: row.right for row in own if row.arm == arm} for arm in (baseline, *variants)}
         chance = max(row.chance for row in own)
         for variant in variants:
             if right[baseline] and right[variant]:
-                yield compare_quality(variant, right[baseline], right[variant], chance=chance, task=task)
+                sides = right[baseline], right[variant]
+                yield compare_quality(variant, *sides, chance=chance, task=task, task_count=len(tasks))
 
 
-def compare_quality(
+def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, a task, the risk
     variant: str,
     baseline_right: Mapping[str, bool],
     variant_right: Mapping[str, bool],
     *,
     chance: float,
     task: str = "",
+    task_count: int = 1,
 ) -> TaskQuality:
     """Return whether a variant answers as well as the baseline.
 
@@ -57,6 +67,7 @@ def compare_quality(
         baseline_right, variant_right: by item, whether the answer was right; items of both are compared.
         chance: share of items that guessing has right, from 0 to below 1.
         task: name of the task set.
+        task_count: how many tasks share the risk of a false call (Bonferroni).
     """
     pairs = [(baseline_right[item], variant_right[item]) for item in baseline_right.keys() & variant_right.keys()]
     items, only_baseline = len(pairs), sum(first and not second for first, second in pairs)
@@ -71,7 +82,7 @@ def compare_quality(
         why = f"the baseline has {share:.0%} right, and guessing {chance:.0%}: the task tells nothing".replace(
             "%", " %"
         )
-    elif p < FALSE_CALL:
+    elif p < FALSE_CALL / task_count:
         word = "better" if only_variant > only_baseline else "worse"
         why = f"{only_baseline} items only the baseline has right, {only_variant} only the variant: p {p:.2g}"
     elif low >= -MARGIN and high <= MARGIN:

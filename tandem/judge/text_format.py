@@ -148,6 +148,8 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
         task: of a variant.
         baseline: the arm that it is compared with.
     """
+    if not task.items:
+        return f"{task.why}."
     shares = f"{task.variant_right} of {task.items} right, {shorten_text(baseline)} {task.baseline_right}"
     points = f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
     return f"{shares}: {points}; {task.why}."

@@ -14,7 +14,7 @@ from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_p
 from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import ModeSupport
 
-OWN_TASK = "sums"  # tandem/bench/tasks/sums.jsonl, which is in the image
+OWN_TASK_NAME = "sums"  # tandem/bench/tasks/sums.jsonl, which is in the image
 LONG_WINDOW = 10  # above 10 only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
 # CloudFormation takes a template of 1 MB; a variant with its artifact takes up to 27 KB
 MAX_CDK_VARIANTS = 30
@@ -142,10 +142,10 @@ def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
 
 @RULES.refuse("task-set", _OWN, "2026-11-28")
 def _find_task_faults(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """A task stands once and names its set by digest; only {OWN_TASK} needs none."""
+    """A task stands once and names its set by digest; only {OWN_TASK_NAME} needs none."""
     tasks = [task.name for task in context.experiment.quality]
     for index, task in enumerate(context.experiment.quality):
-        if task.sha256 is None and task.name != OWN_TASK:
+        if task.sha256 is None and task.name != OWN_TASK_NAME:
             change = f"stage the set, then write the digest: tandem artifacts stage-task {task.name} --env NAME"
             yield RuleFinding(f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change)
         if task.name in tasks[:index]:

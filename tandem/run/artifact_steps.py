@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
+from tandem.artifacts.task_sets import read_task_set
 from tandem.errors import InputError
 from tandem.guard.fleet_start import RaiseRequest, check_start
 from tandem.ops.node_admission import admit_compile_jobs
@@ -29,6 +30,7 @@ def check_before_money(work: StepWork) -> StepProgress:
 
     Raises:
         RunEndError: something does not fit; nothing was raised.
+        InputError: the bucket lacks a task set, or has other bytes of it.
         ExternalError: AWS or Kubernetes failed.
     """
     world, request = work.world, work.journal.run.request
@@ -42,9 +44,8 @@ def check_before_money(work: StepWork) -> StepProgress:
         raise RunEndError(f"namespace {work.namespace} lacks {', '.join(absent)}: deploy or sync first")
     store = ObjectStore(world.guard.bucket, world.clients.s3)
     for task in work.experiment.quality:
-        if task.sha256 and store.head(key := names.task_set_key(task.name, task.sha256)) is None:
-            change = f"stage the set of this digest: tandem artifacts stage-task {task.name}"
-            raise RunEndError(f"the bucket has no {key}: {change}", "failed")
+        if task.sha256:
+            read_task_set(store, task.name, task.sha256)
     raise_request = RaiseRequest(
         run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
         node_labels=admit_compile_jobs(work.experiment).labels, who=work.journal.run.who, beats=True,
@@ -63,9 +64,11 @@ def park_servers(work: StepWork) -> StepProgress:
     waiting = [arm for arm in work.servers if list_server_pods(work, arm)]
     if not waiting:
         return StepProgress(state="done")
-    if work.count_elapsed_s() > PARK_WAIT_S:
+    work.restart_clock()  # of the first look that scaled them all
+    if "since" in work.result and work.count_elapsed_s() > PARK_WAIT_S:
         raise RunEndError(f"pods of {', '.join(waiting)} are still there {PARK_WAIT_S // 60} min after a scale to 0")
-    return StepProgress(note=f"waits for pods of {', '.join(waiting)} to end")
+    result = {"since": work.result.get("since") or work.world.now().isoformat()}
+    return StepProgress(note=f"waits for pods of {', '.join(waiting)} to end", result=result)
 
 
 def list_missing_jobs(work: StepWork, kind: str) -> dict[str, SurveyRow]:

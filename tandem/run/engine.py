@@ -25,7 +25,7 @@ from tandem.run.experiment_arms import build_pair
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 from tandem.run.run_plan import assign_starts
-from tandem.run.run_values import RunRequest, StepRecord, estimate_round_s
+from tandem.run.run_values import RunRequest, StepRecord, count_paid_s, estimate_round_s
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -381,8 +381,6 @@ class RunEngine:
             name = strip_pair(full_name)
             if name.startswith(ROUND_STEP):
                 used_s += step.result.get("used_s", 0)
-            elif name in {"compile", "llmperf", "quality"} and step.state == "done" and step.ended_at:
-                used_s += (
-                    datetime.fromisoformat(step.ended_at) - datetime.fromisoformat(step.started_at)
-                ).total_seconds()
+            elif name in {"compile", "llmperf", "quality"} and step.state == "done":
+                used_s += count_paid_s(step, journal.run.leases)
         return used_s * max((lease.nodes for lease in journal.run.leases), default=0)

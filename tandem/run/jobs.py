@@ -10,7 +10,9 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Any, Literal
+
+import msgspec
 
 from tandem.errors import TandemError
 from tandem.run.cluster import Object
@@ -106,7 +108,7 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
     image_ids = [row["imageID"].rpartition("@")[2] for row in statuses if "@sha256:" in row.get("imageID", "")]
     condition = conditions.get("Failed", {})
     reason = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
-    words = message.splitlines()[-1] if message else reason or describe_waiting(pods)
+    words = _read_last_words(message) if message else reason or describe_waiting(pods)
     state: JobState = "succeeded" if "Complete" in conditions else "failed" if "Failed" in conditions else "running"
     has_begun = any(
         row.get("state", {}).keys() & {"running", "terminated"} or row.get("restartCount") for row in statuses
@@ -121,6 +123,16 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
         words=words[:MAX_WORD_CHARACTERS],
         image_id=image_ids[-1] if image_ids else "",
     )
+
+
+def _read_last_words(message: str) -> str:
+    """Return the last line of a container; of a line of our log its sentence, and what to change."""
+    line = message.splitlines()[-1]
+    try:
+        row = msgspec.json.decode(line, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return line
+    return "; ".join(str(row[key]) for key in ("event", "change") if row.get(key)) or line
 
 
 def list_container_statuses(pod: Object) -> list[Object]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,7 +18,7 @@ from tandem.artifacts.retry import retry_upload
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
-from tandem.bench.quality_rows import QUALITY_FILE
+from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, write_quality
 from tandem.errors import ExitCode, InputError
 from tandem.judge.schema import Verdict
 from tandem.judge.sweep_record import PairEvidence
@@ -57,7 +56,11 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     notes = publish_confirmed(task, folder)
-    notes += _list_missing_files(store, task, folder)
+    if task.llmperf_job:
+        place = f"results/{task.experiment}/{LLMPERF_FOLDER}/{task.llmperf_job}"
+        fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
+        notes += [f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"] if fault else []
+    _write_answers(store, task, folder)
     report = report_run(folder, JudgeOptions())
     if report.faults:
         raise report.faults[0]
@@ -95,18 +98,14 @@ def describe_judgment(report: RunReport) -> str:
     return f"SIMULATED servers: {text}." if report.summary.simulated else f"{text[:1].upper()}{text[1:]}."
 
 
-def _list_missing_files(store: ObjectStore, task: BenchTask, folder: Path) -> Iterator[str]:
-    """Bring the files of the run's other Jobs into the folder; yield a note for each Job that left none."""
-    place = f"results/{task.experiment}"
-    if task.llmperf_job:
-        job, files = f"{place}/{LLMPERF_FOLDER}/{task.llmperf_job}", round_records.LLMPERF_FILES
-        if fault := round_records.write_job_files(store, job, files, folder):
-            yield f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"
-    fault = task.quality_fault
+def _write_answers(store: ObjectStore, task: BenchTask, folder: Path) -> None:
+    """Write the answers of the run's tasks into the folder, or why there are none."""
+    place, fault = f"results/{task.experiment}/quality/{task.quality_job}", task.quality_fault
     if task.quality_job:
-        fault = round_records.write_job_files(store, f"{place}/quality/{task.quality_job}", [QUALITY_FILE], folder)
+        fault = round_records.write_job_files(store, place, [QUALITY_FILE], folder)
     if fault:
-        yield f"the quality of the output is not known: {fault}"
+        row = QualityRow(task="all tasks", item="", arm=task.arms[0].name, right=False, fault=fault)
+        write_quality(folder, [row])
 
 
 def _extract_evidence(verdict: Verdict) -> PairEvidence | None:

@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 
+from tandem.artifacts.store import ObjectStore
+from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, results_prefix, round_prefix
-from tandem.run.run_plan import LLMPERF_MINUTES
+from tandem.run.run_plan import LLMPERF_MINUTES, MAX_QUALITY_MINUTES
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
@@ -25,7 +27,6 @@ from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 
 MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
 SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
-QUALITY_WAIT_S = 4 * 3600  # it is skipped before its step's deadline would end the run
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 REFUSED_EXIT_CODE = 2
 
@@ -190,28 +191,64 @@ def ask_tasks(work: StepWork) -> StepProgress:
     """Ask all servers the tasks of the experiment; if that fails, the verdict says why it knows no quality.
 
     Raises:
+        RunEndError: a server is not as declared.
         LeaseEndError: the rest of the lease is too short; the next lease asks again.
-        ExternalError: Kubernetes failed.
+        ExternalError: AWS or Kubernetes failed.
     """
-    if not work.result:
-        work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
-        attempt = work.attempts + 1
-        return StepProgress(note=f"attempt {attempt}", result={"number": 100 * work.pair + attempt}, attempts=attempt)
-    number = work.result["number"]
-    name = name_job(work.run, QUALITY_JOB, number)
-    look = look_at_job(work, name)
-    if look.state == "absent":
+    work.restart_clock()
+    if "before" not in work.result:
+        return _prepare_tasks(work)
+    name = name_job(work.run, QUALITY_JOB, work.result["number"])
+    if "end" in work.result:
+        return _end_attempt(work, name)
+    look, is_late = look_at_job(work, name), work.count_elapsed_s() > 60 * MAX_QUALITY_MINUTES
+    is_stored = look.state != "running" and _has_answers(work, name)  # however the Job ended later
+    if look.state == "absent" and not (is_stored or is_late):
         servers = " ".join(f"{arm.name}={arm.url}" for arm in work.plan_inputs.arms)
-        start_job(work, QUALITY_JOB, number, variables={SERVERS_VARIABLE: servers})
-    if look.state in {"absent", "running"} and work.count_elapsed_s() <= QUALITY_WAIT_S:
+        start_job(work, QUALITY_JOB, work.result["number"], variables={SERVERS_VARIABLE: servers})
+    before = msgspec.convert(work.result["before"], dict[str, ServerState])
+    change = describe_change(before, read_servers(work))
+    if look.state in {"absent", "running"} and not (is_stored or is_late or change):
         return StepProgress(note=look.words or "asks the tasks", result=work.result)
-    close_job(work, name)
-    if look.state == "succeeded":
-        return StepProgress(state="done", note=f"results/{work.experiment.name}/quality/{name}/", result={"job": name})
-    words = look.words or "the Job did not end"
-    if look.state == "failed" and look.exit_code != REFUSED_EXIT_CODE and work.attempts < MAX_QUALITY_ATTEMPTS:
-        return StepProgress(note=f"attempt {work.attempts} failed: {words}")
-    return StepProgress(state="skipped", note=words)
+    end: dict[str, Any] = {
+        "words": change or look.words or "its Job left no answers", "is_stored": is_stored and not change,
+        "is_final": is_late or look.exit_code == REFUSED_EXIT_CODE,
+    }  # fmt: skip
+    note = "the answers are stored" if end["is_stored"] else end["words"]
+    return StepProgress(note=note, result={**work.result, "end": end})
+
+
+def _end_attempt(work: StepWork, job: str) -> StepProgress:
+    """Close the Job of an attempt; end the step, or let another attempt follow."""
+    if not has_ended(work, job):  # it may still send requests to the servers
+        return StepProgress(note=f"waits for {job} to go", result=work.result)
+    end, tries = work.result["end"], work.result["tries"]
+    if end["is_stored"]:
+        return StepProgress(state="done", note=f"results/{work.experiment.name}/quality/{job}/", result={"job": job})
+    if end["is_final"] or tries >= MAX_QUALITY_ATTEMPTS:
+        return StepProgress(state="skipped", note=end["words"])
+    return StepProgress(note=f"attempt {work.attempts} does not count: {end['words']}", result={"tries": tries})
+
+
+def _prepare_tasks(work: StepWork) -> StepProgress:
+    """Check that the lease lasts and all servers are as declared, and record them before the Job is made."""
+    work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
+    progress = check_servers(work)
+    if progress.state != "done":
+        return StepProgress(note=progress.note, result=work.result)
+    attempt, since = work.attempts + 1, work.world.now().isoformat()
+    result = {
+        "number": 100 * work.pair + attempt, "tries": work.result.get("tries", 0) + 1, "since": since,
+        "before": msgspec.to_builtins(read_servers(work)),
+    }  # fmt: skip
+    return StepProgress(note=f"attempt {attempt}", result=result, attempts=attempt)
+
+
+def _has_answers(work: StepWork, job: str) -> bool:
+    """Return whether a Job has stored its answers."""
+    store = ObjectStore(work.world.guard.bucket, work.world.clients.s3)
+    rows = store.list(f"results/{work.experiment.name}/quality/{job}-")
+    return any(row.key.endswith(f"/{QUALITY_FILE}") for row in rows)
 
 
 def judge_run(work: StepWork) -> StepProgress:

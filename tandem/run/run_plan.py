@@ -36,7 +36,8 @@ NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 2
 ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
 OWN_ITEMS, QUALITY_STREAMS = 40, 4  # tandem/bench/tasks/sums.jsonl; CONCURRENCY of tandem.bench.task_items
-END_MINUTES = 5.0
+JUDGE_MINUTES, END_MINUTES = 5.0, 5.0
+MAX_QUALITY_MINUTES = 240.0  # then the runner ends the Job
 LEASE_MARGIN_MINUTES = 10.0  # the end of a lease, in which nothing new begins: its fleet goes to zero before
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
@@ -269,6 +270,10 @@ def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
     if experiment.sweep and (request.starts > 1 or request.llmperf):
         flag = "--llmperf" if request.llmperf else "--starts"
         yield InputError("a sweep starts each pair once, and runs no llmperf", where=flag, change="leave the flag out")
+    if inputs.quality_minutes > MAX_QUALITY_MINUTES:
+        limit = f"the Job ends after {MAX_QUALITY_MINUTES:.0f}"
+        problem = f"its tasks take up to {inputs.quality_minutes:.0f} min, and {limit}"
+        yield InputError(problem, where=experiment_where, change="write fewer items in its quality")
     if request.budget_usd and not experiment.sweep:
         yield InputError("only a sweep has a budget", where="--budget-usd", change="leave the flag out: --hours limits")
     if not 1 <= request.starts <= request.rounds:
@@ -314,10 +319,10 @@ _STEP_ROWS = {
     "check": ("hold them against what is declared", 1.0, 30.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
-    "quality": ("ask the tasks of the quality", 0.0, 300.0),
+    "quality": ("ask the tasks of the quality", 0.0, MAX_QUALITY_MINUTES),
     "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 120.0),
     "pair": ("measure a candidate and plain decoding", 0.0, 0.0),
-    "judge": ("judge, write the report", 5.0, 120.0),
+    "judge": ("judge, write the report", JUDGE_MINUTES, 120.0),
     "park": ("go to zero, wait for tandem run --resume", END_MINUTES, 0.0),
     "end": ("go to zero", END_MINUTES, 0.0),
 }

@@ -6,6 +6,7 @@ Invariant: frozen, typed, and refused at the border if a key is unknown, a type 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -167,6 +168,16 @@ def estimate_round_s(steps: Iterable[StepRecord]) -> float:
 def _iterate_rounds(steps: Iterable[StepRecord]) -> Iterator[dict[str, Any]]:
     """Yield the result of every round that is done."""
     return (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
+
+
+def count_paid_s(step: StepRecord, leases: Iterable[LeaseSpan]) -> float:
+    """Return the seconds of a step in which its run had nodes; 0 if the step has not ended."""
+    start, end = step.started_at, step.ended_at or step.started_at
+    spans = [
+        (datetime.fromisoformat(max(start, lease.raised_at)), datetime.fromisoformat(min(end, lease.empty_at or end)))
+        for lease in leases
+    ]
+    return sum(max(0.0, (last - first).total_seconds()) for first, last in spans)
 
 
 class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,9 +24,10 @@ from tandem.plan.forecast import ASSUMED_ACCEPTANCE, build_load, fit_draft_share
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.step_tokens import CommitLaw
 from tandem.run.fleet_steps import release_fleet
+from tandem.run.jobs import close_jobs
 from tandem.run.run_keys import pair_run, pair_step, strip_pair
-from tandem.run.run_plan import END_MINUTES, READY_MINUTES, SERVE_MINUTES
-from tandem.run.run_values import StepRecord, select_pair
+from tandem.run.run_plan import END_MINUTES, JUDGE_MINUTES, READY_MINUTES, SERVE_MINUTES
+from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s, select_pair
 from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepWork
 from tandem.run.serving_steps import start_servers
 
@@ -57,11 +58,9 @@ class PairState:
         """Whether nothing of the pair is left to do."""
         return bool(self.failure) or self.evidence is not None
 
-    def sum_minutes(self, step: str = "") -> float:
-        """Return the minutes of one step, or of all steps of the pair."""
-        chosen = [row for name, row in self.steps.items() if name.startswith(step) and row.ended_at]
-        spans = [(datetime.fromisoformat(row.started_at), datetime.fromisoformat(str(row.ended_at))) for row in chosen]
-        return sum((end - start).total_seconds() for start, end in spans) / 60
+    def sum_minutes(self, leases: Sequence[LeaseSpan], step: str = "") -> float:
+        """Return the paid minutes of one step, or of all steps of the pair."""
+        return sum(count_paid_s(row, leases) for name, row in self.steps.items() if name.startswith(step)) / 60
 
 
 def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
@@ -93,7 +92,10 @@ def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -
         LeaseEndError: the rest of the lease is too short.
         ExternalError: AWS or Kubernetes failed.
     """
-    if used_budget := _describe_used_budget(work):  # the quality alone is no reason to lose a pair's rounds
+    used_budget = "" if work.name == "judge" else _describe_used_budget(work)  # nothing loses measured rounds
+    if used_budget and work.name == "quality":
+        close_jobs(work)
+    if used_budget:
         return StepProgress(state="skipped" if work.name == "quality" else "failed", note=used_budget)
     try:
         return advance(work)
@@ -153,9 +155,9 @@ def count_spent_usd(work: StepWork) -> float:
 
 
 def _describe_used_budget(work: StepWork) -> str:
-    """Return that the budget is used, the way to zero included; empty while it is not, or without a budget."""
+    """Return that the budget is used, verdict and way to zero included; empty while it is not, or without a budget."""
     budget_usd = work.journal.run.request.budget_usd
-    needed_usd = count_spent_usd(work) + _price_minutes(work, END_MINUTES)
+    needed_usd = count_spent_usd(work) + _price_minutes(work, JUDGE_MINUTES + END_MINUTES)
     return f"the budget of {budget_usd:.2f} USD is used" if budget_usd and needed_usd >= budget_usd else ""
 
 
@@ -187,7 +189,9 @@ def build_record(work: StepWork) -> SweepRecord:
         for candidate, variant in variants.items()
     )
     is_simulated = any(step.result.get("is_simulated") for pair in pairs for step in pair.steps.values())
-    sentence = decision.reason
+    worse = sum(bool(pair.evidence and pair.evidence.is_worse) for pair in pairs)
+    sentence = decision.reason if results or not worse else "plain decoding: no other candidate remains"
+    sentence += f"; {worse} of {len(pairs)} measured candidates answer a task worse" if worse else ""
     if decision.word == "unfinished":
         sentence = f"unfinished ({choices[-1].note}); so far {sentence}"
     sentence = f"SIMULATED servers: {sentence}" if is_simulated else sentence
@@ -203,12 +207,13 @@ def build_record(work: StepWork) -> SweepRecord:
 def _record_pair(
     work: StepWork, candidate: SweepCandidate, pair: PairState, result: CandidateResult | None
 ) -> CandidateRecord:
-    minutes = pair.sum_minutes()
+    leases = work.journal.run.leases
+    minutes = pair.sum_minutes(leases)
     return CandidateRecord(
         variant=pair.variant, draft=candidate.draft, num_speculative_tokens=candidate.window,
         state="failed" if pair.failure else "measured", reason=pair.failure,
         speed_up=result.speed_up_interval if result else None, results=pair_run(work.run, pair.number),
-        evidence=pair.evidence, node_minutes=minutes, compile_minutes=pair.sum_minutes("compile"),
+        evidence=pair.evidence, node_minutes=minutes, compile_minutes=pair.sum_minutes(leases, "compile"),
         usd=_price_minutes(work, minutes),
     )  # fmt: skip
 
@@ -266,8 +271,8 @@ def _read_law(work: StepWork) -> CommitLaw:
 def _find_budget_fault(work: StepWork, pairs: Sequence[PairState]) -> str:
     """Return why the budget does not pay for another pair; empty if it does. A pair costs as much as the longest."""
     budget_usd = work.journal.run.request.budget_usd
-    minutes = max((pair.sum_minutes() for pair in pairs), default=0.0)
-    needed_usd = count_spent_usd(work) + _price_minutes(work, minutes + END_MINUTES)
+    minutes = max((pair.sum_minutes(work.journal.run.leases) for pair in pairs), default=0.0)
+    needed_usd = count_spent_usd(work) + _price_minutes(work, minutes + JUDGE_MINUTES + END_MINUTES)
     if not budget_usd or needed_usd <= budget_usd:
         return ""
     return f"another pair would bring the cost to {needed_usd:.2f} USD, above the budget of {budget_usd:.2f}"

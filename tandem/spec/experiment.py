@@ -116,7 +116,9 @@ class QualityTask(SpecRecord):
     sha256: Digest | None = Field(
         None, description="of the task set, as `tandem artifacts stage-task` prints it; null: the 40 sums of ours"
     )
-    items: int = Field(200, ge=1, le=100_000, description="most items that are asked; below 200 no word is possible")
+    items: int = Field(
+        400, ge=1, le=100_000, description="most items asked; below 200 there is no word but no evidence"
+    )
     chance: float = Field(0.0, ge=0, lt=1, description="share of the items that guessing has right")
 
 

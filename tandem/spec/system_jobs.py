@@ -6,7 +6,7 @@ The names of Jobs stand here, because the tools image holds tandem/spec/names.py
 from __future__ import annotations
 
 from tandem.spec.experiment import Experiment
-from tandem.spec.project_image import has_llmperf
+from tandem.spec.project_image import PAIR_SIZE, has_llmperf
 
 # a transfer takes under 400 MiB whatever its size (benchmarks/artifacts.py); files' pages yield
 TOOLS_MEMORY_MIB = 480
@@ -17,9 +17,16 @@ LLMPERF_CPU_M, LLMPERF_MEMORY_MIB = 1000, 3072
 MEASURE_JOB, QUALITY_JOB, JUDGE_JOB = "tandem-measure", "tandem-quality", "tandem-judge"
 # what times tokens has a processor to itself; 100,000 records are judged in under 500 MB, and then charts are drawn
 BENCH_CPU_M, BENCH_MEMORY_MIB = 1000, 2048
-# two processes of lm-eval, each with datasets and pyarrow (`make quality`: 350 MB each), and sets of up to 64 MiB
-QUALITY_CPU_M, QUALITY_MEMORY_MIB = 1000, 2048
+QUALITY_CPU_M = 1000
 RUNNER_CPU_M, RUNNER_MEMORY_MIB = 250, 512  # once a cluster
+
+
+def compute_quality_memory_mib(experiment: Experiment) -> int:
+    """Return the memory of the pod that asks tasks, in MiB: a process of lm-eval for each server that is there.
+
+    One takes 270 MB, and 550 MB with the largest set (measured on 2026-11-28).
+    """
+    return 512 + 768 * (PAIR_SIZE if experiment.sweep else len(experiment.all_variants()))
 
 
 def sum_job_requests(experiment: Experiment) -> tuple[int, int]:
@@ -32,6 +39,6 @@ def sum_job_requests(experiment: Experiment) -> tuple[int, int]:
     if has_llmperf(experiment):
         bench_requests.append((LLMPERF_CPU_M, LLMPERF_MEMORY_MIB))
     if experiment.quality:
-        bench_requests.append((QUALITY_CPU_M, QUALITY_MEMORY_MIB))
+        bench_requests.append((QUALITY_CPU_M, compute_quality_memory_mib(experiment)))
     cpu_m, memory_mib = map(max, zip(*bench_requests, strict=True))
     return models * STAGE_CPU_M + cpu_m, models * TOOLS_MEMORY_MIB + memory_mib

@@ -8,6 +8,7 @@ import pytest
 
 from tandem.artifacts.task_sets import MAX_SET_BYTES, fetch_task_set, store_task_set
 from tandem.errors import InputError
+from tandem.spec.names import task_set_key
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -30,6 +31,14 @@ def test_digest_names_the_archive(store, letters):
 def test_same_files_are_stored_once(store, letters):
     assert store_task_set(store, letters) == store_task_set(store, letters)
     assert len(list(store.list("tasks/"))) == 1
+
+
+def test_damaged_set_is_stored_again(store, letters):
+    _, key = store_task_set(store, letters)
+    archive = store.read(key).body
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
+    store_task_set(store, letters)
+    assert store.read(key).body == archive
 
 
 def test_other_files_are_another_set(store, letters):
@@ -64,14 +73,18 @@ def test_other_bytes_are_refused(store, letters, fetch, tmp_path):
     store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
     code, line = fetch("--task-set", f"letters={sha256}")
     assert (code, (tmp_path / "sets/letters").exists()) == (2, False)
-    assert (
-        line["event"]
-        == f"the bytes of the set have the SHA-256 {hashlib.sha256(b'other bytes').hexdigest()}, not {sha256}"
-    )
+    assert line["event"] == f"the task set letters has the SHA-256 {hashlib.sha256(b'other bytes').hexdigest()}"
+
+
+def test_set_that_is_no_archive_is_refused(store, tmp_path):
+    sha256 = hashlib.sha256(b"no archive").hexdigest()
+    store.create(task_set_key("letters", sha256), b"no archive")
+    with pytest.raises(InputError, match="the task set letters is no zip archive"):
+        fetch_task_set(store, "letters", sha256, tmp_path / "sets")
 
 
 def test_absent_set_is_refused(store, tmp_path):
-    with pytest.raises(InputError, match="the bucket has no set letters of this digest"):
+    with pytest.raises(InputError, match="the bucket has no task set letters of this digest"):
         fetch_task_set(store, "letters", "0" * 64, tmp_path / "sets")
 
 

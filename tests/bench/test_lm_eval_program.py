@@ -6,8 +6,11 @@ real one.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from doubles.simulator_thread import SimulatorThread
@@ -17,16 +20,41 @@ from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE, main
 from tandem.bench.lm_eval.call import LmEvalCall
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quality_rows import read_quality
-from tandem.errors import ExternalError
+from tandem.errors import ExternalError, InputError
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-ARMS = [ManifestArm(name=name, role="variant", url=f"http://{name}:8000", model="m") for name in ("plain", "spec")]
 STANDIN = f"""#!{sys.executable}
 import json, os, pathlib, sys
 out = pathlib.Path(sys.argv[sys.argv.index("--output_path") + 1])
 (out / "words.json").write_text(json.dumps([os.getcwd(), *sys.argv[1:]]))
 (out / {FILE!r}).write_text({json.dumps(SAMPLE) + chr(10)!r})
 """
+
+
+class TokenCounter(BaseHTTPRequestHandler):
+    """The page of vLLM that counts the tokens of a prompt."""
+
+    count = 384
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = json.dumps({"count": self.count} if self.path == "/tokenize" and body["messages"] else {}).encode()
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def arms():
+    """Two arms whose server counts tokens."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), TokenCounter) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        yield [ManifestArm(name=name, role="variant", url=url, model="m") for name in ("plain", "spec")]
+        server.shutdown()
 
 
 @pytest.fixture
@@ -36,18 +64,20 @@ def call(tmp_path):
     folder.mkdir()
     program.write_text(STANDIN)
     program.chmod(0o755)
-    return LmEvalCall(python=program, task="letters", folder=folder, items=200, most_tokens=600, chance=0.25)
+    return LmEvalCall(
+        python=program, task="letters", folder=folder, items=200, max_prompt_tokens=384, max_tokens=600, chance=0.25
+    )
 
 
-def test_each_server_gives_rows(call, tmp_path):
-    rows = call.ask_servers(ARMS, tmp_path / "out")
+def test_each_server_gives_rows(call, arms, tmp_path):
+    rows = call.ask_servers(arms, tmp_path / "out")
     assert [(row.arm, row.right, row.chance) for row in rows] == [("plain", True, 0.25), ("spec", True, 0.25)]
 
 
 @pytest.fixture
-def words(call, tmp_path):
+def words(call, arms, tmp_path):
     """The words of the call for the first server, after the folder in which it ran."""
-    call.ask_servers(ARMS, tmp_path / "out")
+    call.ask_servers(arms, tmp_path / "out")
     return json.loads((tmp_path / "out/letters/plain/words.json").read_text())
 
 
@@ -72,10 +102,36 @@ def test_declared_items_are_asked(words):
     assert find_option(words, "--limit") == "200"
 
 
-def test_failed_call_says_its_last_words(call, tmp_path):
+def test_failed_call_says_its_last_words(call, arms, tmp_path):
     call.python.write_text(f"#!{sys.executable}\nraise SystemExit('no such task')\n")
     with pytest.raises(ExternalError, match="lm-eval ended with 1: no such task"):
-        call.ask_servers(ARMS, tmp_path / "out")
+        call.ask_servers(arms, tmp_path / "out")
+
+
+def test_failed_call_says_what_the_server_refused(call, arms, tmp_path):
+    refusal = "API request failed with error message: too long"
+    call.python.write_text(f"#!{sys.executable}\nprint({refusal!r})\nraise SystemExit('Session is closed')\n")
+    with pytest.raises(ExternalError, match=refusal):
+        call.ask_servers(arms, tmp_path / "out")
+
+
+def test_failed_call_ends_the_other(call, arms, tmp_path):
+    waits = "import sys, time\nif 'plain' in sys.argv[-1]: raise SystemExit('gone')\ntime.sleep(5)\n"
+    call.python.write_text(f"#!{sys.executable}\n{waits}open({str(tmp_path / 'went-on')!r}, 'w')\n")
+    with pytest.raises(ExternalError, match="gone"):
+        call.ask_servers(arms, tmp_path / "out")
+    assert not (tmp_path / "went-on").exists()
+
+
+def test_long_prompt_is_refused(call, arms, tmp_path):
+    call = dataclasses.replace(call, max_prompt_tokens=383)
+    with pytest.raises(InputError, match="a prompt of letters has 384 tokens, above max_prompt_tokens, 383"):
+        call.ask_servers(arms, tmp_path / "out")
+
+
+def test_answers_are_greedy(words):
+    settings = json.loads(find_option(words, "--gen_kwargs"))
+    assert (settings["do_sample"], settings["temperature"]) == (False, 0)
 
 
 @pytest.fixture
@@ -90,7 +146,22 @@ def ask(tmp_path, monkeypatch):
             own = f"plain={server.url} spec={server.url}"
             monkeypatch.setenv(SERVERS_VARIABLE, own if servers is None else servers)
             place = ["--sets", str(tmp_path / "sets"), "--out", str(tmp_path / "out")]
-            assert main([*place, "--model", "m", "--most-tokens", "600", "--task", json.dumps(task)]) == 0
+            assert (
+                main(
+                    [
+                        *place,
+                        "--model",
+                        "m",
+                        "--max-prompt-tokens",
+                        "99",
+                        "--max-tokens",
+                        "600",
+                        "--task",
+                        json.dumps(task),
+                    ]
+                )
+                == 0
+            )
         return json.loads((tmp_path / "out" / OUTCOME_FILE).read_text()), read_quality(tmp_path / "out")
 
     return act
@@ -114,6 +185,14 @@ def test_items_of_a_set_need_no_lm_eval(ask, tmp_path):
     (tmp_path / "sets/letters/items.jsonl").write_text(json.dumps(item))
     _, rows = ask({**SUMS, "name": "letters", "sha256": "0" * 64})
     assert [(row.task, row.item) for row in rows] == [("letters", "one"), ("letters", "one")]
+
+
+def test_prompt_that_is_too_long_is_the_outcome(ask, tmp_path):
+    (tmp_path / "sets/letters").mkdir(parents=True)
+    item = {"item": "one", "prompt": "word " * 2000, "answer": "2"}
+    (tmp_path / "sets/letters/items.jsonl").write_text(json.dumps(item))
+    outcome, rows = ask({**SUMS, "name": "letters", "sha256": "0" * 64})
+    assert (outcome["exit_code"], "item one does not fit" in outcome["problem"], rows) == (2, True, ())
 
 
 def test_server_that_is_gone_is_the_outcome(ask):

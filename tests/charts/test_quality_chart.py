@@ -66,12 +66,16 @@ def test_every_task_is_asked_as_declared(ask: Spec) -> None:
         if word == "--task"
     ]
     assert [(task.name, task.sha256, task.items, task.chance) for task in asked] == [
-        ("sums", None, 200, 0.0), ("letters", SHA256, 400, 0.25),
+        ("sums", None, 400, 0.0), ("letters", SHA256, 400, 0.25),
     ]  # fmt: skip
 
 
 def test_answers_are_as_long_as_the_experiment_admits(ask: Spec) -> None:
-    assert flag(ask["args"], "--most-tokens") == str(ASKED.max_output_tokens)
+    assert flag(ask["args"], "--max-tokens") == str(ASKED.max_output_tokens)
+
+
+def test_prompts_are_as_long_as_the_experiment_admits(ask: Spec) -> None:
+    assert flag(ask["args"], "--max-prompt-tokens") == str(ASKED.max_prompt_tokens)
 
 
 def test_runner_names_the_servers(ask: Spec) -> None:

@@ -25,7 +25,7 @@ import uvloop
 import yaml
 
 from tandem.bench.manifest import ManifestArm
-from tandem.bench.task_items import CONCURRENCY, TaskItem, ask_items
+from tandem.bench.task_items import CONCURRENCY, ItemTask, TaskItem, ask_items
 from tandem.judge.quality import judge_quality
 from tandem.simulator.text_generator import generate_text
 
@@ -121,8 +121,8 @@ def count_words(case: QualityCase, draws: int, seed: str) -> Counter[str]:
             ManifestArm(name="spec", role="variant", url=urls[1], model=MODEL),
         )
         for _ in range(draws):
-            items = [case.draw_item(chance, number) for number in range(ITEMS)]
-            rows = uvloop.run(ask_items(arms, items, task="task", api="chat"))
+            items = tuple(case.draw_item(chance, number) for number in range(ITEMS))
+            rows = uvloop.run(ask_items(arms, ItemTask(name="task", items=items), api="chat"))
             words.update(task.word for task in judge_quality(rows, "plain", ["spec"]))
     return words
 

@@ -288,16 +288,9 @@ def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -
     assert (task["task"], task["items"], task["word"]) == ("sums", 200, "same")
 
 
-def test_tasks_without_answers_are_a_note(job: RunJobs, tmp_path: Path) -> None:
+def test_tasks_without_answers_are_no_evidence(job: RunJobs, tmp_path: Path) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
-    judgment = job.judge(quality_fault="the bucket has no set")
-    assert judgment["notes"] == ["the quality of the output is not known: the bucket has no set"]
-
-
-def test_one_arm_has_no_verdict_and_the_judgment_says_why(job: RunJobs, tmp_path: Path) -> None:
-    records = [answer_times(ARMS[0], 1.0, 0, prompt) for prompt in range(3)]
-    put_rounds(job, write_run(tmp_path / "crafted", records, arms=(arm(ARMS[0], role="baseline"),)))
-    judgment = job.judge()
-    sentence = "No verdict: one arm was measured, so there is nothing to compare: name a --variant."
-    assert (judgment["sentence"], judgment["is_void"]) == (sentence, False)
-    assert job.read("verdict.txt").decode().splitlines()[-1].startswith("no verdict: one arm")
+    job.judge(quality_fault="the servers were gone")
+    verdict = json.loads(job.read("verdict.json"))
+    assert {(task["word"], task["why"]) for task in verdict["quality"]} == {("no evidence", "the servers were gone")}
+    assert "quality of all tasks: no evidence: the servers were gone." in verdict["headlines"][0]["reasons"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import ClassVar
 
 import msgspec
@@ -11,12 +12,14 @@ from test_sweep_life import find_states, live
 from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
+from tandem.artifacts.archive import build_archive
 from tandem.spec.experiment import QualityTask
 from tandem.spec.names import task_set_key
 
 STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
-JOB = "tandem-quality"
-SHA256 = "0" * 64
+JOB, NAMESPACE = "tandem-quality", "tandem-post"
+ARCHIVE = build_archive({"items.jsonl": b"{}"})
+SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 
 
 class AskedWorld(VirtualWorld):
@@ -41,11 +44,12 @@ class AskedWorld(VirtualWorld):
             self.asked += [word for word in words if "=http" in word and word not in self.asked]
 
 
-def run_experiment(*, is_stored=True, script=None, **fields):
+def run_experiment(*, is_stored=True, script=None, leaves_answers=False, **fields):
     """Live a run to its end; return its world and its record."""
     world = AskedWorld()
+    world.leaves_answers = leaves_answers
     if is_stored:
-        world.account.put(task_set_key("letters", SHA256), b"archive")
+        world.account.put(task_set_key("letters", SHA256), ARCHIVE)
     if script:
         world.scripts[JOB] = script
     world.ask(**fields)
@@ -77,8 +81,33 @@ def test_judge_hears_of_the_answers(asked):
 def test_absent_task_set_ends_the_run_before_money():
     world, record = run_experiment(is_stored=False)
     assert (record["state"], record["node_s"], record["leases"]) == ("failed", 0, [])
-    assert f"the bucket has no {task_set_key('letters', SHA256)}" in record["reason"]
+    assert "the bucket has no task set letters of this digest" in record["reason"]
     assert world.is_empty
+
+
+def test_other_bytes_of_the_task_set_end_the_run_before_money():
+    world = AskedWorld()
+    world.account.put(task_set_key("letters", SHA256), ARCHIVE + b" ")
+    world.ask()
+    record = world.live()
+    assert (record["state"], record["node_s"]) == ("failed", 0)
+    assert "the task set letters has the SHA-256" in record["reason"]
+
+
+def test_stored_answers_count_however_the_job_ended():
+    world, record = run_experiment(script=PodScript(run_s=60, exit_code=3), leaves_answers=True)
+    assert (record["state"], world.read_step("quality")["state"]) == ("judged", "done")
+
+
+def test_server_that_changes_while_it_is_asked_is_asked_again():
+    world = AskedWorld()
+    world.account.put(task_set_key("letters", SHA256), ARCHIVE)
+    world.scripts[JOB] = PodScript(run_s=600)
+    world.ask()
+    world.live(until=lambda seen: seen.asked)
+    pods = [pod["metadata"]["name"] for pod in world.store.list_objects("pods", NAMESPACE)]
+    world.store.delete_object("pods", NAMESPACE, next(name for name in pods if name.startswith(f"{VARIANT}-")))
+    assert (world.live()["state"], world.read_step("quality")["attempts"]) == ("judged", 2)
 
 
 @pytest.mark.parametrize(("exit_code", "attempts"), [(3, 2), (2, 1)], ids=["failed", "refused"])
@@ -89,6 +118,12 @@ def test_failure_costs_the_quality_alone(exit_code, attempts):
     assert (world.judged.quality_job, bool(world.judged.quality_fault)) == ("", True)
 
 
+def test_last_words_of_the_job_are_the_reason():
+    log = '{"level": "error", "event": "the set is damaged", "change": "store it again"}\n'
+    world, _ = run_experiment(script=PodScript(run_s=60, exit_code=2, log=log))
+    assert world.read_step("quality")["note"] == "the set is damaged; store it again"
+
+
 def test_answers_that_never_come_are_given_up():
     world, record = run_experiment(script=PodScript(run_s=None), hours=8)
     assert (record["state"], world.read_step("quality")["state"]) == ("judged", "skipped")
@@ -96,7 +131,7 @@ def test_answers_that_never_come_are_given_up():
 
 def test_end_of_a_lease_asks_again():
     world = AskedWorld()
-    world.account.put(task_set_key("letters", SHA256), b"archive")
+    world.account.put(task_set_key("letters", SHA256), ARCHIVE)
     world.scripts[JOB] = PodScript(run_s=3 * 3600)
     world.ask(hours=3)
     assert world.live()["state"] == "waiting"
@@ -104,6 +139,40 @@ def test_end_of_a_lease_asks_again():
     world.ask("resume", hours=3)
     record = world.live()
     assert (record["state"], len(record["leases"]), world.read_step("quality")["state"]) == ("judged", 2, "done")
+
+
+def test_hours_without_nodes_cost_a_pair_nothing():
+    world = SweepLife()
+    world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=150 * 60)}
+    world.ask(hours=6, rounds=2, control_rounds=0)
+    assert world.live()["state"] == "waiting"
+    world.pass_time(48 * 3600)
+    world.ask("resume", hours=8)
+    world.live()
+    decision = world.read_decision(RUN)
+    assert sum(row["node_minutes"] for row in decision["candidates"]) <= decision["node_minutes"]
+
+
+def test_budget_that_ends_in_the_tasks_keeps_the_rounds():
+    world = SweepLife()
+    world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=180 * 60)}
+    _, decision = live(world, budget_usd=60)
+    assert ("measured" in find_states(decision).values(), decision["usd"] <= 60) == (True, True)
+
+
+class AllWorseLife(SweepLife):
+    """A sweep in which every candidate answers worse."""
+
+    def find_evidence(self, task):
+        return msgspec.structs.replace(super().find_evidence(task), is_worse=True, quality="letters: worse")
+
+
+def test_plain_decoding_wins_where_all_answer_worse():
+    record, decision = live(AllWorseLife())
+    assert (record["state"], decision["winner"]) == ("judged", "")
+    assert decision["sentence"].startswith(
+        "plain decoding: no other candidate remains; 8 of 8 measured candidates answer"
+    )
 
 
 class WorseLife(SweepLife):

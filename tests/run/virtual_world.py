@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
+from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -82,13 +83,17 @@ class VirtualAccount(World):
 
     @property
     def clients(self):
+        def paginate(*, Bucket, Prefix, PaginationConfig):  # noqa: ARG001, N803 - as boto3 has them
+            return [self._list_keys(Bucket=Bucket, Prefix=Prefix)]
+
         s3 = SimpleNamespace(
-            get_object=self._get, head_object=self._head, put_object=self._put_any, list_objects_v2=self._list_keys
-        )
+            get_object=self._get_dated, put_object=self._put_any, list_objects_v2=self._list_keys,
+            get_paginator=lambda _: SimpleNamespace(paginate=paginate),
+        )  # fmt: skip
         return replace(super().clients, s3=s3)
 
-    def _head(self, *, Bucket, Key):  # noqa: N803 - as boto3 has them
-        return {"ContentLength": len(self._get(Bucket=Bucket, Key=Key)["Body"].read()), "Metadata": {}}
+    def _get_dated(self, **request: Any) -> Any:
+        return self._get(**request) | {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(self.now)}}}
 
     def _put_any(self, **request: Any) -> Any:
         if "IfMatch" in request or "IfNoneMatch" in request:
@@ -171,6 +176,7 @@ class VirtualWorld:
         cluster_down: whether the Kubernetes API answers nothing.
         node_devices: how many devices a node shows.
         gives_nodes, gives_labels: whether instances join, and whether a relabel reaches the node.
+        leaves_answers: whether a quality Job that fails has stored its answers before.
         simulated_verdict: what the judge's Job says.
     """
 
@@ -188,7 +194,7 @@ class VirtualWorld:
         self.scripts: dict[str, PodScript] = {}
         self.stored: set[str] = set()
         self.cluster_down, self.gives_nodes, self.gives_labels, self.node_devices = False, True, True, 16
-        self.is_void, self.leaves_records = False, True
+        self.is_void, self.leaves_records, self.leaves_answers = False, True, False
         self.paths: list[StopPath] = [StopPath("reaper", "armed", "looks"), StopPath("budget", "armed", "is there")]
         self.log: list[str] = []
         self.runner_number, self.seen_pods = 0, set[str]()
@@ -273,7 +279,8 @@ class VirtualWorld:
         self._mirror_nodes()
         self.cluster.settle()
         for pod in self.store.list_objects("pods"):
-            if pod.get("status", {}).get("phase") == "Succeeded" and pod["metadata"]["uid"] not in self.seen_pods:
+            ends = {"Succeeded", *(["Failed"] if self.leaves_answers else [])}
+            if pod.get("status", {}).get("phase") in ends and pod["metadata"]["uid"] not in self.seen_pods:
                 self.seen_pods.add(pod["metadata"]["uid"])
                 self._leave_files(pod)
 
@@ -282,6 +289,9 @@ class VirtualWorld:
         prefix = (self.models | self.artifacts).get(name)
         if prefix:
             self.stored.add(prefix)
+        if name == "tandem-quality":
+            job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
+            self.account.put(f"results/{self.experiment.name}/quality/{job}-uid/quality.jsonl", b"")
         for variable in pod["spec"]["containers"][0].get("env", []):
             if variable["name"] == "TANDEM_TASK" and self.leaves_records:
                 self._leave_records(

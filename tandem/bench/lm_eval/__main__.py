@@ -20,14 +20,13 @@ import msgspec
 
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.lm_eval.call import LmEvalCall
-from tandem.bench.manifest import ManifestArm
+from tandem.bench.manifest import ManifestArm, ServerOffers
 from tandem.bench.quality_rows import QualityRow, write_quality
-from tandem.bench.task_items import OWN_TASK, ask_items, load_items
+from tandem.bench.task_items import ITEMS_FILE, MAX_ANSWER_TOKENS, OWN_TASK, ItemTask, ask_items, load_items
 from tandem.errors import INTERRUPT_EXIT_CODE, InputError, TandemError
 
 SERVERS_VARIABLE = "TANDEM_SERVERS"  # NAME=URL of each server, the baseline first, with spaces between
 OUTCOME_FILE = "outcome.json"
-ITEMS_FILE = "items.jsonl"  # in a task set: items of our form, which need no lm-eval
 
 
 class AskedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -45,7 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--task", action="append", required=True, metavar="JSON", help="as the experiment declares it")
     parser.add_argument("--sets", type=Path, required=True, help="folder with a folder for each task set")
     parser.add_argument("--model", required=True, help="name that the servers go by")
-    parser.add_argument("--most-tokens", type=int, required=True, help="of an answer")
+    parser.add_argument("--max-prompt-tokens", type=int, required=True, help="of an item")
+    parser.add_argument("--max-tokens", type=int, required=True, help="of an answer")
     parser.add_argument("--out", type=Path, required=True, help="new folder of all that is kept")
     options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -72,12 +72,14 @@ def _ask_task(task: AskedTask, arms: Sequence[ManifestArm], options: argparse.Na
     if not own_items.exists():
         call = LmEvalCall(
             python=Path(sys.executable), task=task.name, folder=folder, items=task.items, chance=task.chance,
-            most_tokens=options.most_tokens,
+            max_prompt_tokens=options.max_prompt_tokens, max_tokens=options.max_tokens,
         )  # fmt: skip
         return call.ask_servers(arms, options.out)
-    items = load_items(own_items)[: task.items]
-    rows = asyncio.run(ask_items(arms, items, task=task.name, api="chat"))
-    return [msgspec.structs.replace(row, chance=task.chance) for row in rows]
+    own_task = ItemTask(
+        name=task.name, items=load_items(own_items)[: task.items], chance=task.chance,
+        max_prompt_tokens=options.max_prompt_tokens, max_answer_tokens=min(options.max_tokens, MAX_ANSWER_TOKENS),
+    )  # fmt: skip
+    return asyncio.run(ask_items(arms, own_task, api="chat"))
 
 
 def _parse_servers(text: str, model: str) -> list[ManifestArm]:
@@ -85,8 +87,9 @@ def _parse_servers(text: str, model: str) -> list[ManifestArm]:
     if not pairs or not all(name and url.startswith("http") for name, _, url in pairs):
         change = "write NAME=http://HOST:PORT for each server"
         raise InputError(f"{text!r} names no servers", where=SERVERS_VARIABLE, change=change)
+    offers = ServerOffers(include_usage=True)  # the tokens of a prompt, for its limit
     return [
-        ManifestArm(name=name, role="variant" if index else "baseline", url=url, model=model)
+        ManifestArm(name=name, role="variant" if index else "baseline", url=url, model=model, offers=offers)
         for index, (name, _, url) in enumerate(pairs)
     ]
 

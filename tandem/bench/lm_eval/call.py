@@ -1,7 +1,7 @@
 """Calls of lm-eval: one process for each server, all at once, with the same settings.
 
-Invariant: the answers are as long as the experiment admits and come without thinking. The server itself refuses a
-prompt that does not fit next to such an answer, and then lm-eval fails: nothing is cut silently.
+Invariant: greedy answers without thinking, at most as long as the experiment admits. A prompt that does not fit fails
+the task: the server refuses it beside such an answer, and counts the tokens of all others. No process stays behind.
 
 Source of the options: lm-eval 0.4.13, `lm_eval --help` and lm_eval/models/api_models.py, read on 2026-11-27.
 """
@@ -11,20 +11,24 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
+import urllib.request
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.bench.lm_eval.samples import list_sample_rows
+from tandem.bench.lm_eval.samples import list_prompts, list_sample_rows
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.quality_rows import QualityRow
 from tandem.bench.task_items import CONCURRENCY
-from tandem.errors import ExternalError
+from tandem.errors import ExternalError, InputError
 
 LOG_FILE = "lm-eval.log"
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}  # all files of a task are in its set
-_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+_NO_THINKING = {"enable_thinking": False}
+_GREEDY = {"do_sample": False, "temperature": 0, "chat_template_kwargs": _NO_THINKING}
+LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,7 @@ class LmEvalCall:
         task: name of the task.
         folder: of its YAML and data files; a data file's path is relative to this folder.
         items: most items, the first ones of the task.
-        most_tokens: of an answer.
+        max_prompt_tokens, max_tokens: of a prompt and an answer, in tokens of the server.
         chance: share of the items that guessing has right.
     """
 
@@ -44,14 +48,15 @@ class LmEvalCall:
     task: str
     folder: Path
     items: int
-    most_tokens: int
+    max_prompt_tokens: int
+    max_tokens: int
     chance: float = 0.0
 
     def list_words(self, arm: ManifestArm, out: Path) -> list[str]:
         """Return the command for one server; lm-eval writes its samples below `out`."""
         url = f"{arm.root}/v1/chat/completions"
         model = f"model={arm.model},base_url={url},num_concurrent={CONCURRENCY},tokenized_requests=False"
-        answer = {"max_gen_toks": self.most_tokens, **_NO_THINKING}
+        answer = {"max_gen_toks": self.max_tokens, **_GREEDY}
         return [
             str(self.python), "-m", "lm_eval", "--model", "local-chat-completions", "--model_args", model,
             "--tasks", self.task, "--include_path", str(self.folder.absolute()), "--limit", str(self.items),
@@ -63,26 +68,57 @@ class LmEvalCall:
         """Ask every server the task and return the rows of all.
 
         Args:
-            arms: with their addresses.
+            arms: with their addresses, the baseline first.
             out: folder of what lm-eval writes, a folder for each arm.
 
         Raises:
-            InputError: the samples are not of a generated task with an exact match.
-            ExternalError: lm-eval failed.
+            InputError: the samples are not of a generated task with an exact match, or a prompt is too long.
+            ExternalError: lm-eval failed, or the baseline does not count tokens.
         """
-        with ThreadPoolExecutor(len(arms)) as threads:
-            parts = threads.map(lambda arm: self._ask_server(arm, out / self.task / arm.name), arms)
-            return [row for part in parts for row in part]
+        with ExitStack() as stack:
+            processes = [stack.enter_context(self._start(arm, out / self.task / arm.name)) for arm in arms]
+            for process in processes:  # before their own ends, which would wait
+                stack.callback(process.terminate)
+            while any(process.poll() is None for process in processes) and not any(p.poll() for p in processes):
+                time.sleep(LOOK_S)
+            for arm, process in zip(arms, processes, strict=True):
+                if process.poll():
+                    raise _build_fault(arm, process.returncode, out / self.task / arm.name / LOG_FILE)
+        self._check_prompts(arms[0], out / self.task / arms[0].name)
+        return [
+            row for arm in arms for row in list_sample_rows(out / self.task / arm.name, arm.name, chance=self.chance)
+        ]
 
-    def _ask_server(self, arm: ManifestArm, out: Path) -> list[QualityRow]:
+    def _start(self, arm: ManifestArm, out: Path) -> subprocess.Popen[bytes]:
         out.mkdir(parents=True, exist_ok=True)
         with (out / LOG_FILE).open("wb") as log:
-            words, variables = self.list_words(arm, out), os.environ | _OFFLINE
-            ended = subprocess.run(  # noqa: S603 - the tool's own program
-                words, cwd=self.folder, env=variables, stdout=log, stderr=log, check=False
+            return subprocess.Popen(  # noqa: S603 - the tool's own program
+                self.list_words(arm, out), cwd=self.folder, env=os.environ | _OFFLINE, stdout=log, stderr=log
             )
-        if ended.returncode:
-            lines = (out / LOG_FILE).read_text(errors="replace").strip().splitlines()
-            problem = f"lm-eval ended with {ended.returncode}: {lines[-1] if lines else 'it says nothing'}"
-            raise ExternalError(problem, where=f"{arm.name}={arm.root}", change=f"read {LOG_FILE} of this arm")
-        return list_sample_rows(out, arm.name, chance=self.chance)
+
+    def _check_prompts(self, arm: ManifestArm, out: Path) -> None:
+        """Refuse a prompt with more tokens than the experiment serves, as the server counts them (vLLM's /tokenize)."""
+        for messages in list_prompts(out):
+            body = {"model": arm.model, "messages": json.loads(messages), "chat_template_kwargs": _NO_THINKING}
+            request = urllib.request.Request(  # noqa: S310 - an address of our own
+                f"{arm.root}/tokenize", json.dumps(body).encode(), {"Content-Type": "application/json"}
+            )
+            try:
+                with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+                    count = json.load(answer)["count"]
+            except (OSError, ValueError, KeyError) as error:
+                problem, change = f"it does not count the tokens of a prompt: {error}", "look into the server's log"
+                raise ExternalError(problem, where=arm.root, change=change) from error
+            if count > self.max_prompt_tokens:
+                problem = (
+                    f"a prompt of {self.task} has {count} tokens, above max_prompt_tokens, {self.max_prompt_tokens}"
+                )
+                raise InputError(problem, where=arm.root, change="take a shorter task, or raise the limit")
+
+
+def _build_fault(arm: ManifestArm, code: int, log: Path) -> ExternalError:
+    """Return why lm-eval ended: the server's refusal if there is one, else the last line of its log."""
+    lines = log.read_text(errors="replace").strip().splitlines() or ["it says nothing"]
+    line = next((line for line in lines if "API request failed" in line), lines[-1])
+    place = f"read {log.parent.parent.name}/{arm.name}/{LOG_FILE} in the results of the Job"
+    return ExternalError(f"lm-eval ended with {code}: {line}", where=f"{arm.name}={arm.root}", change=place)

@@ -43,6 +43,20 @@ class LmEvalSample(msgspec.Struct, frozen=True, kw_only=True):
         return bool(settings) and all(isinstance(setting, dict) and "until" in setting for setting in settings)
 
 
+def list_prompts(folder: Path) -> set[str]:
+    """Return the distinct prompts of all samples below a folder: messages as JSON.
+
+    Raises:
+        InputError: a sample is malformed.
+    """
+    return {
+        argument["arg_0"][0]
+        for path in folder.rglob("samples_*.jsonl")
+        for sample in read_json_lines(path, LmEvalSample, label="the samples", change=_CHANGE)
+        for argument in sample.arguments.values()
+    }
+
+
 def list_sample_rows(folder: Path, arm: str, *, chance: float = 0.0) -> list[QualityRow]:
     """Return the rows of every task below a folder; of several calls of one task the last one counts.
 

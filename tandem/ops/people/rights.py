@@ -300,7 +300,7 @@ _RUNNER_ROWS = _join_rows(
     {
         "bucket": "s3 ListObjectsV2",
         "models and artifacts": "s3 GetObject",
-        "task sets": "s3 HeadObject",
+        "task sets": "s3 GetObject",
         "runs": "s3 GetObject",
         "journal": "s3 PutObject",
         "results": "s3 GetObject",

@@ -23,7 +23,15 @@ WHO_MAY = {
     "stop by the function": ALL,
     **dict.fromkeys(("runs", "runs show", "runs follow"), ALL),
     **dict.fromkeys(
-        ("artifacts list and explain", "artifacts import", "bench publish", "runs logs", "results"), ALL - {"viewer"}
+        (
+            "artifacts list and explain",
+            "artifacts import",
+            "artifacts stage-task",
+            "bench publish",
+            "runs logs",
+            "results",
+        ),
+        ALL - {"viewer"},
     ),
     **dict.fromkeys(
         ("stop", "stop --end", "stop --release", "relabel by the runner", "start", "run", "runs cancel", "destroy"),
@@ -42,6 +50,7 @@ CHANGES = [
     ("destroy what is protected", "cloudformation:UpdateTerminationProtection", "going stacks"),
     ("destroy what is protected", "eks:UpdateClusterConfig", "cluster"),
     ("artifacts gc", "s3:DeleteObject", "artifacts"), ("artifacts import", "s3:PutObject", "artifacts"),
+    ("artifacts stage-task", "s3:PutObject", "task sets"),
     ("bench publish", "s3:PutObject", "results"), ("run", "s3:PutObject", "own requests"),
 ]  # fmt: skip
 

@@ -50,17 +50,15 @@ def test_its_runner_is_refused_nothing(killed):
 
 
 @pytest.mark.proof
-def test_a_task_set_with_other_bytes_is_not_asked(lives):
+def test_a_task_set_with_other_bytes_ends_a_run_before_a_node(lives):
     s3, bucket = lives.world.account.endpoint.client("s3"), lives.world._guard.bucket
     (row,) = s3.list_objects_v2(Bucket=bucket, Prefix="tasks/")["Contents"]
     content = s3.get_object(Bucket=bucket, Key=row["Key"])["Body"].read()
     s3.put_object(Bucket=bucket, Key=row["Key"], Body=content + b" ")
     life = lives.live(*ROUNDS)
     s3.put_object(Bucket=bucket, Key=row["Key"], Body=content)
-    lives.hold_end(life)
-    judgment = lives.folder / life.name / "judgment.json"
-    (note,) = json.loads(judgment.read_text())["notes"]
-    assert (life.record["state"], "the bytes of the set have the SHA-256" in note) == ("judged", True), note
+    assert (life.record["state"], life.record["node_s"]) == ("failed", 0), life.output
+    assert f"the task set {TASK} has the SHA-256" in life.record["reason"]
 
 
 @pytest.mark.proof
