@@ -9,9 +9,12 @@ import pytest
 from committed import workspace
 
 from tandem.artifacts.survey import SurveyRow
+from tandem.bench.task_items import CONCURRENCY, OWN_TASK, load_items
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.run import engine
 from tandem.run.run_plan import (
+    OWN_ITEMS,
+    QUALITY_STREAMS,
     BucketGaps,
     RunPlanInputs,
     StepEstimate,
@@ -24,6 +27,7 @@ from tandem.run.run_plan import (
 )
 from tandem.run.run_values import RunRequest
 from tandem.spec.catalogue import load_catalogue
+from tandem.spec.experiment import QualityTask
 
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B")
 ARTIFACTS = ("qwen3-32b-none", "qwen3-32b-fused")
@@ -169,6 +173,31 @@ def test_fewer_than_four_rounds_have_no_verdict_and_six_starts_are_the_judges():
     assert describe_word_scope(3, 1) == "no verdict"
     assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS) == "across starts"
     assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS - 1) == "within one start"
+
+
+def declare_tasks(items, **request):
+    """Inputs of a run with one task of so many items."""
+    inputs, task = plan(**request), QualityTask(name="letters", sha256="0" * 64, items=items)
+    return replace(inputs, experiment=inputs.experiment.model_copy(update={"quality": (task,)}))
+
+
+def test_tasks_are_a_step_after_the_rounds():
+    steps = names_of(declare_tasks(400))
+    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == ["round-00004", "quality", "judge"]
+
+
+def test_minutes_of_tasks_are_a_bound():
+    step = find_step(declare_tasks(400), "quality")
+    assert (step.is_bound, step.minutes) == (True, pytest.approx(400 * (0.5 + 600 * 0.05) / 4 / 60 + 3, rel=0.2))
+
+
+def test_tasks_that_outlast_their_job_are_refused():
+    (refusal, *_) = list_refusals(declare_tasks(4000, hours=8.0))
+    assert (refusal.where, refusal.change) == ("experiment post", "write fewer items in its quality")
+
+
+def test_figures_of_the_bench_are_as_the_plan_has_them():
+    assert (len(load_items(OWN_TASK)), CONCURRENCY) == (OWN_ITEMS, QUALITY_STREAMS)
 
 
 def test_what_fits_is_not_refused():
