@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from botocore.client import ClientCreator
 
 ROOT = Path(__file__).parent.parent
 MODULES = sorted({str(path.parent) for path in Path(__file__).parent.rglob("*.py") if "doubles" not in path.parts})
@@ -23,8 +24,11 @@ sys.path[:0] = [
 
 import _node  # noqa: E402, F401  # before anything imports jsii
 
+gc.set_threshold(100_000, 20, 20)  # with Python's 700 objects, garbage is a fifth of the time of collecting tests
+
 # fixtures of a whole session that are dear -> the group of the tests that take them; a module's need no name here
 DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}  # seconds of Node each, and one Node for all
+LONG = {"bench-jobs", "endpoint", "run-life"}  # groups of a minute and more, which no process may begin at the end
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
@@ -45,8 +49,10 @@ def group_of(item: pytest.Function) -> str:
 
 
 def last(item: pytest.Item) -> int:
-    """Return how late a test begins: Node first, then what shares or writes something, last what only computes."""
+    """Return how late a test begins: Node and long groups, then what shares or writes, last what only computes."""
     if not isinstance(item, pytest.Function) or not DEAR.keys().isdisjoint(item.fixturenames):
+        return 0
+    if any(mark.args[0] in LONG for mark in item.iter_markers("xdist_group")):
         return 0
     scopes = {found[-1].scope for found in item._fixtureinfo.name2fixturedefs.values()}
     return 1 if scopes - {"function"} else 2  # tmp_path is of the session's folder
@@ -56,6 +62,18 @@ def pytest_collection_finish() -> None:
     """Keep what collecting made out of every garbage collection: it lives as long as the tests do."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_sessionstart() -> None:
+    """Make a class of each AWS service once a process: botocore makes one a client, and tests make thousands."""
+    create_class, classes = ClientCreator._create_client_class, dict[str, type]()
+
+    def create_class_once(creator: ClientCreator, service: str, model: object) -> type:
+        if service not in classes:
+            classes[service] = create_class(creator, service, model)
+        return classes[service]
+
+    ClientCreator._create_client_class = create_class_once
 
 
 @pytest.hookimpl(trylast=True)

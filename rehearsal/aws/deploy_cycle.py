@@ -73,7 +73,7 @@ def run_rehearsal(request: RehearsalRequest, report: Callable[[str], None]) -> R
             endpoint=endpoint,
             sandbox=sandbox,
             work_folder=work_folder,
-            **({"app": request.app_command} if request.app_command else {}),
+            **({"app_command": request.app_command} if request.app_command else {}),
         )
         steps = RehearsalSteps(endpoint=endpoint, sandbox=sandbox, cdk=cdk, result=result)
         for name, action in steps.quick_steps() if request.is_quick else steps.steps():
