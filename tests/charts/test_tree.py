@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import zipfile
+from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tandem.spec.faults import SpecError
 MANIFESTS = ROOT / "manifests"
 
 
+@cache
 def rendered(environment: str) -> dict[Path, str]:
     spec = ENVIRONMENTS[environment]
     return tree.render_files(spec, experiments(spec), CATALOGUE)
@@ -33,9 +35,6 @@ def rendered(environment: str) -> dict[Path, str]:
 def render(environment: str, out: Path) -> list[Path]:
     spec = ENVIRONMENTS[environment]
     return tree.write_tree(spec, experiments(spec), CATALOGUE, out)
-
-
-TREES = {name: rendered(name) for name in ENVIRONMENTS}
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -143,14 +142,14 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
     ],
 )
 def test_no_manifest_holds(environment: str, forbidden: str) -> None:
-    holders = [str(path) for path, text in TREES[environment].items() if re.search(forbidden, text)]
+    holders = [str(path) for path, text in rendered(environment).items() if re.search(forbidden, text)]
     assert holders == []
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_runner_alone_has_a_written_number_of_pods(environment: str) -> None:
     """The runner owns that number of everything that serves."""
-    holders = [str(path) for path, text in TREES[environment].items() if re.search(r"\breplicas:", text)]
+    holders = [str(path) for path, text in rendered(environment).items() if re.search(r"\breplicas:", text)]
     assert holders == [f"{environment}/runner/runner.yaml"]
 
 
@@ -194,7 +193,7 @@ def test_kubectl_builds_every_object_below_a_kustomization_unchanged(
     """The environment's own names all others but that of the controller, which is applied by hand, once."""
     render(environment, tmp_path)
     expected: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
-    for path, text in TREES[environment].items():
+    for path, text in rendered(environment).items():
         if path.name != "kustomization.yaml":
             expected["gitops" in path.parts] += yaml.safe_load_all(text)
 

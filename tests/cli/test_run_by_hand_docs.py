@@ -31,7 +31,7 @@ LINES = [*(line for block in BLOCKS for line in block.splitlines()), *SPELT]
 OBJECTS: list[dict[str, Any]] = [
     found
     for path in (ROOT / "manifests" / ENV / "post").rglob("*.yaml")
-    for found in yaml.safe_load_all(path.read_text())
+    for found in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
     if "metadata" in found
 ]
 [TASK_PROGRAM] = re.findall(r"<<'TASK'\n(.*?)^TASK$", PAGE, flags=re.DOTALL | re.MULTILINE)
