@@ -65,3 +65,11 @@ class SweepLife(VirtualWorld):
             if key.startswith(f"runs/{run}/steps/") and "-judge" in key and "pair" not in key
         )
         return self.account.read(key)["result"]["decision"]
+
+
+class SmallSweep(SweepLife):
+    """A sweep of two drafts and one window."""
+
+    experiment: ClassVar = SWEEP.model_copy(
+        update={"sweep": SWEEP.sweep.model_copy(update={"num_speculative_tokens": (7,)})}
+    )

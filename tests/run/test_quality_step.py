@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import msgspec
 import pytest
-from sweep_life import LARGE, SweepLife
+from sweep_life import HOURS, LARGE, SMALL, VARIANTS, SmallSweep
 from test_sweep_life import find_states, live
 from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT, VirtualWorld
 
@@ -141,59 +141,56 @@ def test_end_of_a_lease_asks_again():
     assert (record["state"], len(record["leases"]), world.read_step("quality")["state"]) == ("judged", 2, "done")
 
 
-def test_hours_without_nodes_cost_a_pair_nothing():
-    world = SweepLife()
-    world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=150 * 60)}
-    world.ask(hours=6, rounds=2, control_rounds=0)
+@pytest.fixture(scope="module")
+def resumed():
+    """A sweep whose first lease ends while a pair is asked, resumed two days later; its record and its decision."""
+    world = SmallSweep()
+    world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=200 * 60)}
+    world.ask(**{**HOURS, "hours": 6})
     assert world.live()["state"] == "waiting"
-    world.pass_time(48 * 3600)
+    world.account.advance(48 * 60)
     world.ask("resume", hours=8)
-    world.live()
-    decision = world.read_decision(RUN)
+    return world.live(), world.read_decision(RUN)
+
+
+def test_sweep_spans_leases(resumed):
+    record, decision = resumed
+    assert (record["state"], len(record["leases"]), decision["word"]) == ("judged", 2, "decided")
+
+
+def test_hours_without_nodes_cost_a_pair_nothing(resumed):
+    _, decision = resumed
     assert sum(row["node_minutes"] for row in decision["candidates"]) <= decision["node_minutes"]
 
 
 def test_budget_that_ends_in_the_tasks_keeps_the_rounds():
-    world = SweepLife()
+    world = SmallSweep()
     world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=180 * 60)}
     _, decision = live(world, budget_usd=60)
     assert ("measured" in find_states(decision).values(), decision["usd"] <= 60) == (True, True)
 
 
-class AllWorseLife(SweepLife):
-    """A sweep in which every candidate answers worse."""
+class WorseLife(SmallSweep):
+    """A sweep in which drafts of some names answer worse."""
 
-    def find_evidence(self, task):
-        return msgspec.structs.replace(super().find_evidence(task), is_worse=True, quality="letters: worse")
-
-
-def test_plain_decoding_wins_where_all_answer_worse():
-    record, decision = live(AllWorseLife())
-    assert (record["state"], decision["winner"]) == ("judged", "")
-    assert decision["sentence"].startswith(
-        "plain decoding: no other candidate remains; 8 of 8 measured candidates answer"
-    )
-
-
-class WorseLife(SweepLife):
-    """A sweep whose better draft answers worse."""
+    worse: ClassVar = (LARGE,)
 
     def find_evidence(self, task):
         evidence = super().find_evidence(task)
-        is_worse = LARGE.rpartition("/")[2].lower().replace(".", "-") in task.arms[1].name
+        is_worse = VARIANTS[task.arms[1].name].draft in self.worse
         return msgspec.structs.replace(evidence, is_worse=is_worse, quality="letters: worse") if is_worse else evidence
 
 
 @pytest.fixture(scope="module")
 def worse():
-    """The sweep, lived."""
+    """A sweep whose better draft answers worse, lived."""
     world = WorseLife()
     return world, *live(world)
 
 
 def test_candidate_with_a_worse_output_does_not_win(worse):
     _, _, decision = worse
-    assert LARGE.rpartition("-")[2].lower().replace(".", "-") not in decision["winner"]
+    assert decision["winner"] == "qwen-sd-qwen3-0-6b-k7"
 
 
 def test_candidate_with_a_worse_output_says_why(worse):
@@ -210,10 +207,8 @@ def test_each_pair_is_asked(worse):
     ]
 
 
-def test_quality_of_a_pair_survives_a_lease():
-    world = SweepLife()
-    world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=150 * 60)}
-    world.ask(hours=6, rounds=2, control_rounds=0)
-    assert world.live()["state"] == "waiting"
-    world.ask("resume", hours=8)
-    assert (world.live()["state"], world.read_decision(RUN)["word"]) == ("judged", "decided")
+def test_plain_decoding_wins_where_all_answer_worse():
+    world = WorseLife(worse=(SMALL, LARGE))
+    record, decision = live(world)
+    assert (record["state"], decision["winner"]) == ("judged", "")
+    assert decision["sentence"].startswith("plain decoding: no other candidate remains; 2 of 2 measured candidates")

@@ -6,8 +6,6 @@ import pytest
 from sweep_life import HOURS, LARGE, SMALL, SWEEP, SweepLife
 from virtual_world import list_artifacts
 
-from rehearsal.cluster.pods import PodScript
-
 
 def live(world, **fields):
     """Live a sweep to its end; return the run and its decision."""
@@ -120,14 +118,3 @@ def test_budget_holds(budget_usd):
 def test_used_budget_is_named():
     _, decision = live(SweepLife(), budget_usd=20)
     assert (decision["word"], "the budget of 20.00" in decision["sentence"]) == ("unfinished", True), decision
-
-
-def test_sweep_spans_leases():
-    world = SweepLife()
-    world.DEFAULTS = {**world.DEFAULTS, "compile": PodScript(run_s=110 * 60)}
-    world.ask(**{**HOURS, "hours": 6})
-    record = world.live()
-    assert record["state"] == "waiting", record["reason"]
-    world.ask("resume", **{**HOURS, "hours": 6})
-    record = world.live()
-    assert (record["state"], len(record["leases"]), world.read_decision()["word"]) == ("judged", 2, "decided")
