@@ -191,7 +191,6 @@ def ask_tasks(work: StepWork) -> StepProgress:
     """Ask all servers the tasks of the experiment; if that fails, the verdict says why it knows no quality.
 
     Raises:
-        RunEndError: a server is not as declared.
         LeaseEndError: the rest of the lease is too short; the next lease asks again.
         ExternalError: AWS or Kubernetes failed.
     """
@@ -233,7 +232,10 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
 def _prepare_tasks(work: StepWork) -> StepProgress:
     """Check that the lease lasts and all servers are as declared, and record them before the Job is made."""
     work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
-    progress = check_servers(work)
+    try:
+        progress = check_servers(work)
+    except RunEndError as end:  # the rounds are measured: a server that changed since costs the quality alone
+        return StepProgress(state="skipped", note=end.reason)
     if progress.state != "done":
         return StepProgress(note=progress.note, result=work.result)
     attempt, since = work.attempts + 1, work.world.now().isoformat()

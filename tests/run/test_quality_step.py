@@ -13,6 +13,7 @@ from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT,
 
 from rehearsal.cluster.pods import PodScript
 from tandem.artifacts.archive import build_archive
+from tandem.run.run_world import RunEndError
 from tandem.spec.experiment import QualityTask
 from tandem.spec.names import task_set_key
 
@@ -116,6 +117,23 @@ def test_failure_costs_the_quality_alone(exit_code, attempts):
     step = world.read_step("quality")
     assert (record["state"], step["state"], step["attempts"]) == ("judged", "skipped", attempts)
     assert (world.judged.quality_job, bool(world.judged.quality_fault)) == ("", True)
+
+
+def test_server_that_is_not_as_declared_costs_the_quality_alone(monkeypatch):
+    def refuse(_):
+        raise RunEndError("what runs is not what is declared", "void")
+
+    world = AskedWorld()
+    world.account.put(task_set_key("letters", SHA256), ARCHIVE)
+    world.ask()
+    world.live(
+        until=lambda seen: any(step == "round-00004" and state == "done" for step, state, _ in seen.list_steps())
+    )
+    monkeypatch.setattr("tandem.run.round_steps.check_servers", refuse)
+    assert (world.live()["state"], world.read_step("quality")["note"]) == (
+        "judged",
+        "what runs is not what is declared",
+    )
 
 
 def test_last_words_of_the_job_are_the_reason():
