@@ -25,38 +25,29 @@ from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
 MAX_MEASURE_S = 2 * 3600  # then no further call begins, however slow the servers are
-S3_RETRY_S = 1800
 # in addition: a node, Ray's start (10 minutes), the call under way (18); a later end loses the files
-DEADLINE_S = MAX_MEASURE_S + S3_RETRY_S + 5400
+DEADLINE_S = MAX_MEASURE_S + pod.S3_RETRY_S + 5400
 RETRIES = 3  # of the storing container: the measuring one ends well in any case
-# no CPU limit: throttling would be measured as the servers' latency
-MEMORY, CPU = f"{LLMPERF_MEMORY_MIB // 1024}Gi", str(LLMPERF_CPU_M // 1000)
 DISK_GIB = 2
 SHM = "256Mi"  # Ray's object store (100 MB) is there; a pod's default is 64 MiB
-MEASURE, KEEP = "measure", "keep"
-RESULTS = f"{names.WORK_MOUNT}/results"
+MEASURE = "measure"
 
 
 def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
     """Return the CronJob of an experiment that has one (`charts.list_stages`)."""
-    bucket, below = names.bucket_name(environment), f"{experiment.name}/llmperf"
+    below = f"{experiment.name}/llmperf"
     variant_names = [variant.name for variant in experiment.all_variants()]
-    options = {"--bucket": bucket, "--folder": RESULTS, "--below": below, "--patience-s": S3_RETRY_S}
-    keeper = pod.build_tool_container(
-        environment, KEEP, ["keep", *pod.list_options(options)], variables=pod.holder_variables(),
-        requests={"cpu": "500m"},
-    )  # fmt: skip
     spec = {
         **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="OnFailure"),
         "nodeSelector": pod.SYSTEM_NODES,
         "initContainers": [_build_measure_container(environment, experiment)],
-        "containers": [keeper],
+        "containers": [pod.build_keep_container(environment, below)],
         "volumes": [pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM)],
     }
     job = pod.build_cron_job(
         names.LLMPERF_JOB, experiment, component=BENCH, deadline_s=DEADLINE_S, retries=RETRIES, pod=spec,
         annotations={
-            "tandem/servers": ",".join(variant_names), "tandem/results": f"s3://{bucket}/results/{below}/",
+            "tandem/servers": ",".join(variant_names), "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
         },
         credentials_skipped_by=MEASURE,
     )  # fmt: skip
@@ -73,22 +64,14 @@ def _build_measure_container(environment: Environment, experiment: Experiment) -
         "--model": experiment.target,
         "--calls": CALLS,
         "--most-s": MAX_MEASURE_S,
-        "--out": RESULTS,
+        "--out": pod.RESULTS_FOLDER,
         "--input-tokens": INPUT_TOKENS,
         "--output-tokens": OUTPUT_TOKENS,
         "--temperature": TEMPERATURE,
         "--concurrency": CONCURRENCY,
         "--requests": REQUESTS,
     }
-    return {
-        "name": MEASURE,
-        "image": LLMPERF.reference(environment),
-        "args": [*arguments, *pod.list_options(options), "--defer"],
-        "resources": {
-            "requests": {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": f"{DISK_GIB}Gi"},
-            "limits": {"memory": MEMORY},
-        },
-        "securityContext": pod.RESTRICTED_SECURITY,
-        "terminationMessagePolicy": pod.LAST_WORDS,
-        "volumeMounts": [pod.WORK, pod.SHM_MOUNT],
-    }
+    return pod.build_bench_container(
+        MEASURE, LLMPERF.reference(environment), [*arguments, *pod.list_options(options), "--defer"],
+        cpu_m=LLMPERF_CPU_M, memory=f"{LLMPERF_MEMORY_MIB // 1024}Gi", disk_gib=DISK_GIB, mounts=[pod.SHM_MOUNT],
+    )  # fmt: skip

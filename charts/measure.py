@@ -37,21 +37,10 @@ def build_bench_jobs(environment: Environment, experiment: Experiment, _: Catalo
 
 
 def _build_pod(environment: Environment, command: str) -> Object:
-    memory = {"memory": f"{BENCH_MEMORY_MIB}Mi"}
-    container = {
-        "name": command,
-        "image": RUN.reference(environment),
-        "args": [command],
-        "env": [pod.env_variable("AWS_REGION", environment.region), {"name": TASK_VARIABLE}],
-        # no CPU limit: throttling would be measured as the servers' latency
-        "resources": {
-            "requests": {**memory, "cpu": str(BENCH_CPU_M // 1000), "ephemeral-storage": f"{DISK_GIB}Gi"},
-            "limits": memory,
-        },
-        "securityContext": pod.RESTRICTED_SECURITY,
-        "terminationMessagePolicy": pod.LAST_WORDS,
-        "volumeMounts": [pod.WORK],
-    }
+    container = pod.build_bench_container(
+        command, RUN.reference(environment), [command], cpu_m=BENCH_CPU_M, memory=f"{BENCH_MEMORY_MIB}Mi",
+        disk_gib=DISK_GIB, variables=[pod.env_variable("AWS_REGION", environment.region), {"name": TASK_VARIABLE}],
+    )  # fmt: skip
     return {
         **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="Never"),
         "nodeSelector": pod.SYSTEM_NODES,

@@ -59,6 +59,8 @@ ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
 SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
 # so that the last line of a refusal appears in `kubectl describe pod`
 LAST_WORDS = "FallbackToLogsOnError"
+RESULTS_FOLDER = f"{names.WORK_MOUNT}/results"
+S3_RETRY_S = 1800
 
 
 def build_cron_job(
@@ -138,6 +140,43 @@ def build_tool_container(
         "terminationMessagePolicy": LAST_WORDS,
         "volumeMounts": [*mounts, WORK],
     }
+
+
+def build_bench_container(
+    name: str, image: str, arguments: Sequence[str], *, cpu_m: int, memory: str, disk_gib: int,
+    variables: Sequence[Object] = (), mounts: Sequence[Object] = (),
+) -> Object:  # fmt: skip
+    """Return a container that asks servers; it has no CPU limit, because throttling would count as their latency.
+
+    Args:
+        arguments: they follow the image's entrypoint.
+        cpu_m: whole processors, in thousandths.
+        memory: as Kubernetes spells it; requested, and the limit.
+        disk_gib: of /work.
+        mounts: in addition to /work.
+    """
+    requests = {"cpu": str(cpu_m // 1000), "memory": memory, "ephemeral-storage": f"{disk_gib}Gi"}
+    return {
+        "name": name,
+        "image": image,
+        "args": list(arguments),
+        **({"env": list(variables)} if variables else {}),
+        "resources": {"requests": requests, "limits": {"memory": memory}},
+        "securityContext": RESTRICTED_SECURITY,
+        "terminationMessagePolicy": LAST_WORDS,
+        "volumeMounts": [WORK, *mounts],
+    }
+
+
+def build_keep_container(environment: Environment, below: str) -> Object:
+    """Return the container that stores RESULTS_FOLDER below `results/<below>/`, in a folder of the Job's own."""
+    options = {
+        "--bucket": names.bucket_name(environment), "--folder": RESULTS_FOLDER, "--below": below,
+        "--patience-s": S3_RETRY_S,
+    }  # fmt: skip
+    return build_tool_container(
+        environment, "keep", ["keep", *list_options(options)], variables=holder_variables(), requests={"cpu": "500m"}
+    )
 
 
 def env_variable(name: str, value: str) -> Object:

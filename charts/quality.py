@@ -10,7 +10,6 @@ because of a sweep only a pair is there.
 from __future__ import annotations
 
 from charts import pod
-from charts.llmperf import KEEP, RESULTS
 from charts.manifest import Object
 from charts.network import BENCH
 from tandem.spec import names
@@ -21,7 +20,6 @@ from tandem.spec.project_image import LM_EVAL
 from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, compute_quality_memory_mib
 
 SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
-S3_RETRY_S = 1800
 DEADLINE_S = 4 * 3600  # the runner's own deadline comes before
 DISK_GIB = 4  # of task sets, lm-eval's copies of them, and every answer
 FETCH, ASK = "fetch", "ask"
@@ -30,12 +28,8 @@ SETS = f"{names.WORK_MOUNT}/sets"
 
 def build_quality_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
     """Return the CronJob of an experiment that declares tasks (`charts.list_stages`)."""
-    bucket = names.bucket_name(environment)
     sets = [word for task in experiment.quality if task.sha256 for word in ("--task-set", f"{task.name}={task.sha256}")]
-    fetch_words = ["fetch-tasks", "--bucket", bucket, "--folder", SETS, *sets]
-    keep_words = pod.list_options(
-        {"--bucket": bucket, "--folder": RESULTS, "--below": f"{experiment.name}/quality", "--patience-s": S3_RETRY_S}
-    )
+    fetch_words = ["fetch-tasks", "--bucket", names.bucket_name(environment), "--folder", SETS, *sets]
     spec = {
         **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="Never"),
         "nodeSelector": pod.SYSTEM_NODES,
@@ -43,11 +37,7 @@ def build_quality_job(environment: Environment, experiment: Experiment, _: Catal
             pod.build_tool_container(environment, FETCH, fetch_words, variables=(), requests={"cpu": "500m"}),
             _build_ask_container(environment, experiment),
         ],
-        "containers": [
-            pod.build_tool_container(
-                environment, KEEP, ["keep", *keep_words], variables=pod.holder_variables(), requests={"cpu": "500m"}
-            )
-        ],
+        "containers": [pod.build_keep_container(environment, f"{experiment.name}/quality")],
         "volumes": [pod.local_disk_volume("work", DISK_GIB)],
     }
     job = pod.build_cron_job(
@@ -64,19 +54,9 @@ def _build_ask_container(environment: Environment, experiment: Experiment) -> Ob
         "--model": experiment.target,
         "--max-prompt-tokens": experiment.max_prompt_tokens,
         "--max-tokens": experiment.max_output_tokens,
-        "--out": RESULTS,
+        "--out": pod.RESULTS_FOLDER,
     }
-    memory = {"memory": f"{compute_quality_memory_mib(experiment)}Mi"}
-    return {
-        "name": ASK,
-        "image": LM_EVAL.reference(environment),
-        "args": [*tasks, *pod.list_options(options)],
-        "env": [{"name": SERVERS_VARIABLE}],
-        "resources": {
-            "requests": {**memory, "cpu": str(QUALITY_CPU_M // 1000), "ephemeral-storage": f"{DISK_GIB}Gi"},
-            "limits": memory,
-        },
-        "securityContext": pod.RESTRICTED_SECURITY,
-        "terminationMessagePolicy": pod.LAST_WORDS,
-        "volumeMounts": [pod.WORK],
-    }
+    return pod.build_bench_container(
+        ASK, LM_EVAL.reference(environment), [*tasks, *pod.list_options(options)], cpu_m=QUALITY_CPU_M,
+        memory=f"{compute_quality_memory_mib(experiment)}Mi", disk_gib=DISK_GIB, variables=[{"name": SERVERS_VARIABLE}],
+    )  # fmt: skip

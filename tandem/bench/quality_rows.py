@@ -46,14 +46,14 @@ def read_quality(folder: Path) -> tuple[QualityRow, ...]:
 
 
 def write_quality(folder: Path, rows: Sequence[QualityRow]) -> Path:
-    """Write rows next to those of the run's other tasks, over earlier ones of the same tasks; return the file.
+    """Write rows next to those of other tasks, over faults and earlier rows of the same tasks; return the file.
 
     Raises:
         InputError: a line of the file is malformed.
         ExternalError: the disk failed.
     """
     path, tasks = folder / QUALITY_FILE, {row.task for row in rows}
-    others = [row for row in read_quality(folder) if row.task not in tasks]
+    others = [row for row in read_quality(folder) if row.task not in tasks and not row.fault]
     with convert_os_errors("the answers cannot be written", path, "free the disk, ask the items again", ExternalError):
         path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in (*others, *rows)))
     return path

@@ -382,5 +382,6 @@ class RunEngine:
             if name.startswith(ROUND_STEP):
                 used_s += step.result.get("used_s", 0)
             elif name in {"compile", "llmperf", "quality"} and step.state == "done":
-                used_s += count_paid_s(step, journal.run.leases)
+                start = step.result.get("since", step.started_at)  # of the attempt that counts
+                used_s += count_paid_s([msgspec.structs.replace(step, started_at=start)], journal.run.leases)
         return used_s * max((lease.nodes for lease in journal.run.leases), default=0)

@@ -16,7 +16,7 @@ from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, results_prefix, round_prefix
-from tandem.run.run_plan import LLMPERF_MINUTES, MAX_QUALITY_MINUTES
+from tandem.run.run_plan import LLMPERF_MINUTES, QUALITY_WAIT_MINUTES
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
@@ -28,6 +28,7 @@ from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
 SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
+QUALITY_WAIT_S = 60 * QUALITY_WAIT_MINUTES  # the same for the tasks
 REFUSED_EXIT_CODE = 2
 
 
@@ -194,13 +195,14 @@ def ask_tasks(work: StepWork) -> StepProgress:
         LeaseEndError: the rest of the lease is too short; the next lease asks again.
         ExternalError: AWS or Kubernetes failed.
     """
+    step_s = work.count_elapsed_s()
     work.restart_clock()
     if "before" not in work.result:
         return _prepare_tasks(work)
     name = name_job(work.run, QUALITY_JOB, work.result["number"])
     if "end" in work.result:
         return _end_attempt(work, name)
-    look, is_late = look_at_job(work, name), work.count_elapsed_s() > 60 * MAX_QUALITY_MINUTES
+    look, is_late = look_at_job(work, name), step_s > QUALITY_WAIT_S
     is_stored = look.state != "running" and _has_answers(work, name)  # however the Job ended later
     if look.state == "absent" and not (is_stored or is_late):
         servers = " ".join(f"{arm.name}={arm.url}" for arm in work.plan_inputs.arms)
@@ -211,7 +213,7 @@ def ask_tasks(work: StepWork) -> StepProgress:
         return StepProgress(note=look.words or "asks the tasks", result=work.result)
     end: dict[str, Any] = {
         "words": change or look.words or "its Job left no answers", "is_stored": is_stored and not change,
-        "is_final": is_late or look.exit_code == REFUSED_EXIT_CODE,
+        "is_final": is_late or (look.exit_code == REFUSED_EXIT_CODE and not change),
     }  # fmt: skip
     note = "the answers are stored" if end["is_stored"] else end["words"]
     return StepProgress(note=note, result={**work.result, "end": end})
@@ -223,10 +225,12 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
         return StepProgress(note=f"waits for {job} to go", result=work.result)
     end, tries = work.result["end"], work.result["tries"]
     if end["is_stored"]:
-        return StepProgress(state="done", note=f"results/{work.experiment.name}/quality/{job}/", result={"job": job})
+        result = {"job": job, "since": work.result["since"]}
+        return StepProgress(state="done", note=f"results/{work.experiment.name}/quality/{job}/", result=result)
     if end["is_final"] or tries >= MAX_QUALITY_ATTEMPTS:
         return StepProgress(state="skipped", note=end["words"])
-    return StepProgress(note=f"attempt {work.attempts} does not count: {end['words']}", result={"tries": tries})
+    result = {"tries": tries, "since": work.world.now().isoformat()}
+    return StepProgress(note=f"attempt {work.attempts} does not count: {end['words']}", result=result)
 
 
 def _prepare_tasks(work: StepWork) -> StepProgress:

@@ -37,7 +37,8 @@ ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
 OWN_ITEMS, QUALITY_STREAMS = 40, 4  # tandem/bench/tasks/sums.jsonl; CONCURRENCY of tandem.bench.task_items
 JUDGE_MINUTES, END_MINUTES = 5.0, 5.0
-MAX_QUALITY_MINUTES = 240.0  # then the runner ends the Job
+MAX_QUALITY_MINUTES = 240.0  # of all tasks
+QUALITY_WAIT_MINUTES = 285.0  # then the runner ends their Job, a second attempt too; below the step's deadline
 LEASE_MARGIN_MINUTES = 10.0  # the end of a lease, in which nothing new begins: its fleet goes to zero before
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
@@ -299,7 +300,8 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
     needed_hours = math.ceil(minutes / 15) / 4
     change = f"ask for --hours {needed_hours:g}"
     if needed_hours > max_hours:
-        lower = "lower compile.deadline_hours" if step.step == "compile" else "ask for --quick"
+        changes = {"compile": "lower compile.deadline_hours", "quality": "write fewer items in its quality"}
+        lower = changes.get(step.step, "ask for --quick")
         change = f"{lower}, or raise guard.max_hours (now {max_hours}) to {needed_hours:g} and deploy Guard"
     size = f"{'at most' if step.is_bound else 'about'} {step.minutes:.0f} min"
     problem = f"step {step.step} takes {size} ({step.basis}), with nodes that come and go {minutes:.0f} min"
@@ -319,7 +321,7 @@ _STEP_ROWS = {
     "check": ("hold them against what is declared", 1.0, 30.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
-    "quality": ("ask the tasks of the quality", 0.0, MAX_QUALITY_MINUTES),
+    "quality": ("ask the tasks of the quality", 0.0, QUALITY_WAIT_MINUTES),
     "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 120.0),
     "pair": ("measure a candidate and plain decoding", 0.0, 0.0),
     "judge": ("judge, write the report", JUDGE_MINUTES, 120.0),

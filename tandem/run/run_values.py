@@ -170,14 +170,21 @@ def _iterate_rounds(steps: Iterable[StepRecord]) -> Iterator[dict[str, Any]]:
     return (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
 
 
-def count_paid_s(step: StepRecord, leases: Iterable[LeaseSpan]) -> float:
-    """Return the seconds of a step in which its run had nodes; 0 if the step has not ended."""
-    start, end = step.started_at, step.ended_at or step.started_at
-    spans = [
-        (datetime.fromisoformat(max(start, lease.raised_at)), datetime.fromisoformat(min(end, lease.empty_at or end)))
+def count_paid_s(steps: Iterable[StepRecord], leases: Iterable[LeaseSpan]) -> float:
+    """Return the seconds with nodes in which one of the steps was open, each second once; open steps count nothing."""
+    spans = sorted(
+        (max(step.started_at, lease.raised_at), min(step.ended_at, lease.empty_at or step.ended_at))
         for lease in leases
-    ]
-    return sum(max(0.0, (last - first).total_seconds()) for first, last in spans)
+        for step in steps
+        if step.ended_at
+    )
+    paid_s, reached = 0.0, ""
+    for first, last in spans:
+        start, reached = max(first, reached), max(last, reached)
+        paid_s += (
+            (datetime.fromisoformat(reached) - datetime.fromisoformat(start)).total_seconds() if start < last else 0
+        )
+    return paid_s
 
 
 class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):

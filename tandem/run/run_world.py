@@ -173,7 +173,8 @@ class StepWork:
     def restart_clock(self) -> None:
         """Count the step's time from the beginning of its phase, if its result has one."""
         if self.result.get("since"):
-            self.started_at = datetime.fromisoformat(self.result["since"])
+            since = datetime.fromisoformat(self.result["since"])
+            self.started_at = max(since, self.started_at or since)  # not before this lease
 
     def count_elapsed_s(self) -> float:
         """Return how long the step, or its phase, has been at work."""

@@ -60,7 +60,7 @@ class PairState:
 
     def sum_minutes(self, leases: Sequence[LeaseSpan], step: str = "") -> float:
         """Return the paid minutes of one step, or of all steps of the pair."""
-        return sum(count_paid_s(row, leases) for name, row in self.steps.items() if name.startswith(step)) / 60
+        return count_paid_s([row for name, row in self.steps.items() if name.startswith(step)], leases) / 60
 
 
 def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
@@ -92,7 +92,8 @@ def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -
         LeaseEndError: the rest of the lease is too short.
         ExternalError: AWS or Kubernetes failed.
     """
-    used_budget = "" if work.name == "judge" else _describe_used_budget(work)  # nothing loses measured rounds
+    is_measured = work.name == "judge" or "end" in work.result  # what is measured and answered is not lost
+    used_budget = "" if is_measured else _describe_used_budget(work)
     if used_budget and work.name == "quality":
         close_jobs(work)
     if used_budget:
@@ -190,8 +191,10 @@ def build_record(work: StepWork) -> SweepRecord:
     )
     is_simulated = any(step.result.get("is_simulated") for pair in pairs for step in pair.steps.values())
     worse = sum(bool(pair.evidence and pair.evidence.is_worse) for pair in pairs)
-    sentence = decision.reason if results or not worse else "plain decoding: no other candidate remains"
-    sentence += f"; {worse} of {len(pairs)} measured candidates answer a task worse" if worse else ""
+    is_alone = worse and not results and decision.word == "decided"
+    sentence = "plain decoding: no other candidate remains" if is_alone else decision.reason
+    if worse:
+        sentence += f"; {worse} of {sum(pair.evidence is not None for pair in pairs)} candidates answer a task worse"
     if decision.word == "unfinished":
         sentence = f"unfinished ({choices[-1].note}); so far {sentence}"
     sentence = f"SIMULATED servers: {sentence}" if is_simulated else sentence

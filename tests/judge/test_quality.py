@@ -156,3 +156,22 @@ def test_each_task_is_judged_alone():
 def test_task_that_one_arm_alone_answered_is_left_out():
     rows = [QualityRow(task="sums", item=item, arm="base", right=right) for item, right in answers(1).items()]
     assert list(judge_quality(rows, "base", ["spec"])) == []
+
+
+def test_fault_is_the_reason_of_no_evidence():
+    row = QualityRow(task="letters", item="", arm="base", right=False, fault="the servers were gone")
+    (task,) = judge_quality([row], "base", ["spec"])
+    assert (task.word, task.why) == ("no evidence", "the servers were gone")
+
+
+def test_answers_take_the_place_of_a_fault(tmp_path):
+    write_quality(tmp_path, [QualityRow(task="all tasks", item="", arm="base", right=False, fault="gone")])
+    answer = QualityRow(task="letters", item="one", arm="base", right=True)
+    write_quality(tmp_path, [answer])
+    assert read_quality(tmp_path) == (answer,)
+
+
+def test_tasks_share_the_risk_of_a_false_word():
+    first, second = {str(n): n >= 8 for n in range(200)}, {str(n): n >= 1 for n in range(200)}
+    words = [compare_quality("spec", second, first, chance=0, task_count=count).word for count in (1, 2)]
+    assert words == ["worse", "no evidence"]

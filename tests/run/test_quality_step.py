@@ -13,6 +13,7 @@ from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT,
 
 from rehearsal.cluster.pods import PodScript
 from tandem.artifacts.archive import build_archive
+from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s
 from tandem.run.run_world import RunEndError
 from tandem.spec.experiment import QualityTask
 from tandem.spec.names import task_set_key
@@ -142,6 +143,36 @@ def test_last_words_of_the_job_are_the_reason():
     assert world.read_step("quality")["note"] == "the set is damaged; store it again"
 
 
+def test_long_attempts_cost_the_quality_alone():
+    world, record = run_experiment(script=PodScript(run_s=160 * 60, exit_code=3), hours=8)
+    assert (record["state"], world.read_step("quality")["state"]) == ("judged", "skipped")
+
+
+LEASES = [
+    LeaseSpan(name="a", deadline="", raised_at="2026-11-28T10:00:00+00:00", empty_at="2026-11-28T11:00:00+00:00"),
+    LeaseSpan(name="b", deadline="", raised_at="2026-11-28T20:00:00+00:00"),
+]
+
+
+def open_step(start, end):
+    """A step that is open between two hours of a day."""
+    day = "2026-11-28T{}:00+00:00".format
+    return StepRecord(run="r", step="s", state="done", started_at=day(start), ended_at=end and day(end))
+
+
+@pytest.mark.parametrize(
+    ("spans", "minutes"),
+    [
+        ([("10:10", "10:30")], 20), ([("09:00", "10:30")], 30), ([("10:30", "20:30")], 60), ([("12:00", "19:00")], 0),
+        ([("10:10", "10:30"), ("10:20", "10:40")], 30), ([("10:10", "10:50"), ("10:20", "10:30")], 40),
+        ([("10:10", None)], 0),
+    ],
+    ids=["within", "before", "across leases", "between leases", "overlap", "inside another", "open"],
+)  # fmt: skip
+def test_minutes_with_nodes_count_once(spans, minutes):
+    assert count_paid_s([open_step(*span) for span in spans], LEASES) == 60 * minutes
+
+
 def test_answers_that_never_come_are_given_up():
     world, record = run_experiment(script=PodScript(run_s=None), hours=8)
     assert (record["state"], world.read_step("quality")["state"]) == ("judged", "skipped")
@@ -229,4 +260,4 @@ def test_plain_decoding_wins_where_all_answer_worse():
     world = WorseLife(worse=(SMALL, LARGE))
     record, decision = live(world)
     assert (record["state"], decision["winner"]) == ("judged", "")
-    assert decision["sentence"].startswith("plain decoding: no other candidate remains; 2 of 2 measured candidates")
+    assert decision["sentence"].startswith("plain decoding: no other candidate remains; 2 of 2 candidates answer")

@@ -16,6 +16,7 @@ import urllib.request
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 
 from tandem.bench.lm_eval.samples import list_prompts, list_sample_rows
@@ -76,9 +77,10 @@ class LmEvalCall:
             ExternalError: lm-eval failed, or the baseline does not count tokens.
         """
         with ExitStack() as stack:
-            processes = [stack.enter_context(self._start(arm, out / self.task / arm.name)) for arm in arms]
-            for process in processes:  # before their own ends, which would wait
-                stack.callback(process.terminate)
+            processes = list[subprocess.Popen[bytes]]()
+            for arm in arms:
+                processes.append(stack.enter_context(self._start(arm, out / self.task / arm.name)))
+                stack.callback(processes[-1].terminate)  # before its own end, which would wait
             while any(process.poll() is None for process in processes) and not any(p.poll() for p in processes):
                 time.sleep(LOOK_S)
             for arm, process in zip(arms, processes, strict=True):
@@ -106,7 +108,7 @@ class LmEvalCall:
             try:
                 with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                     count = json.load(answer)["count"]
-            except (OSError, ValueError, KeyError) as error:
+            except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
                 problem, change = f"it does not count the tokens of a prompt: {error}", "look into the server's log"
                 raise ExternalError(problem, where=arm.root, change=change) from error
             if count > self.max_prompt_tokens:
