@@ -1,4 +1,4 @@
-"""Run lm-eval against two real vLLM servers on this machine, and judge the quality: `make quality`.
+"""Run the quality Job's program, with lm-eval, against two real vLLM servers on this machine: `make quality`.
 
 Plain decoding and speculation with the target as its own draft, both on the processor; 200 seeded items in local files,
 because no hub of data sets is needed. The figures stand in docs/quality.md.
@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -22,16 +26,15 @@ from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
 from rehearsal.vllm_cpu.installation import ensure_python  # noqa: E402
 from rehearsal.vllm_cpu.server import MODEL, CpuVllmServer, build_self_draft  # noqa: E402
 from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
-from tandem.bench.lm_eval.call import LmEvalCall  # noqa: E402
-from tandem.bench.manifest import ManifestArm  # noqa: E402
-from tandem.errors import ExternalError  # noqa: E402
+from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE  # noqa: E402
+from tandem.bench.quality_rows import read_quality  # noqa: E402
 from tandem.judge.quality import judge_quality  # noqa: E402
 from tandem.judge.text_format import describe_quality  # noqa: E402
 
 LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "python"
 OUT = ROOT / "build" / "quality"
 SEED, ITEMS = 7, 200
-LENGTHS = {"max_prompt_tokens": 128, "max_tokens": 32}
+LENGTHS = ("--max-prompt-tokens", "128", "--max-tokens", "32")
 TASK = "tandem_words"
 WORDS = (
     "apple",
@@ -55,18 +58,28 @@ def main() -> int:
     parser.add_argument("--items", type=int, default=ITEMS, help=f"items of the task (default {ITEMS})")
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the items (default {SEED})")
     options = parser.parse_args()
-    write_task(OUT / TASK, options.seed, options.items)
-    call = LmEvalCall(python=LM_EVAL, task=TASK, folder=OUT / TASK, items=options.items, **LENGTHS)
+    write_task(OUT / "sets" / TASK, options.seed, options.items)
     try:
         with ExitStack() as stack:
-            arms = list(start_servers(stack))
-            rows = call.ask_servers(arms, OUT / "samples")
-    except (VllmSetupError, ExternalError) as fault:
+            outcome = ask_servers(" ".join(start_servers(stack)), options.items)
+    except VllmSetupError as fault:
         print(fault, file=sys.stderr)
         return 3
-    for task in judge_quality(rows, "plain", ["speculative"]):
+    if outcome["exit_code"]:
+        return 3
+    for task in judge_quality(read_quality(OUT / "answers"), "plain", ["speculative"]):
         print(f"{task.task}, seed {options.seed}: {task.word}; {describe_quality(task, 'plain')}")
     return 0
+
+
+def ask_servers(servers: str, items: int) -> dict[str, Any]:
+    """Run the program of the quality Job on the task; return its outcome."""
+    task = {"name": TASK, "sha256": "0" * 64, "items": items, "chance": 0.0}  # a set that lies in the folder
+    words = ["--task", json.dumps(task), "--sets", str(OUT / "sets"), "--out", str(OUT / "answers"), "--model", MODEL]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), SERVERS_VARIABLE: servers}
+    shutil.rmtree(OUT / "answers", ignore_errors=True)
+    subprocess.run([str(LM_EVAL), "-m", "tandem.bench.lm_eval", *words, *LENGTHS], check=True, env=variables)
+    return json.loads((OUT / "answers" / OUTCOME_FILE).read_text())
 
 
 def write_task(folder: Path, seed: int, count: int) -> None:
@@ -103,8 +116,8 @@ def list_items(seed: int, count: int) -> list[dict[str, str]]:
     return items
 
 
-def start_servers(stack: ExitStack) -> Iterator[ManifestArm]:
-    """Start each server and yield it as an arm; the stack stops it."""
+def start_servers(stack: ExitStack) -> Iterator[str]:
+    """Start each server and yield NAME=URL of it; the stack stops it."""
     interpreter = ensure_python()
     weights = ensure_weights(interpreter)
     speculations = {"plain": None, "speculative": build_self_draft(weights)}
@@ -114,7 +127,7 @@ def start_servers(stack: ExitStack) -> Iterator[ManifestArm]:
         )
         stack.callback(server.stop)
         print(f"starting vLLM {name} (up to a minute)", file=sys.stderr)
-        yield ManifestArm(name=name, role="variant" if speculation else "baseline", url=server.start().url, model=MODEL)
+        yield f"{name}={server.start().url}"
 
 
 if __name__ == "__main__":
