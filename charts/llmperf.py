@@ -47,7 +47,8 @@ def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catal
     job = pod.build_cron_job(
         names.LLMPERF_JOB, experiment, component=BENCH, deadline_s=DEADLINE_S, retries=RETRIES, pod=spec,
         annotations={
-            "tandem/servers": ",".join(variant_names), "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
+            "tandem/servers": ",".join(variant_names),
+            "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
         },
         credentials_skipped_by=MEASURE,
     )  # fmt: skip

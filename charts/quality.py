@@ -17,10 +17,9 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LM_EVAL
-from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, compute_quality_memory_mib
+from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, SERVERS_VARIABLE, compute_quality_memory_mib
 
-SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
-DEADLINE_S = 4 * 3600  # the runner's own deadline comes before
+DEADLINE_S = 4 * 3600  # of one attempt, as MAX_QUALITY_MINUTES of tandem/run/run_plan.py
 DISK_GIB = 4  # of task sets, lm-eval's copies of them, and every answer
 FETCH, ASK = "fetch", "ask"
 SETS = f"{names.WORK_MOUNT}/sets"

@@ -27,7 +27,7 @@ from tandem.judge.verdict import JudgeOptions
 from tandem.report.run_report import RunReport, report_run
 from tandem.run import round_records
 from tandem.run.publication import RUN_FILES, publish_confirmed
-from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
+from tandem.run.run_keys import JUDGMENT_FILE, job_prefix, results_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
 
 START_SD = 0.015
@@ -57,7 +57,7 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
     notes = publish_confirmed(task, folder)
     if task.llmperf_job:
-        place = f"results/{task.experiment}/{LLMPERF_FOLDER}/{task.llmperf_job}"
+        place = job_prefix(task.experiment, LLMPERF_FOLDER, task.llmperf_job)
         fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
         notes += [f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"] if fault else []
     _write_answers(store, task, folder)
@@ -100,8 +100,9 @@ def describe_judgment(report: RunReport) -> str:
 
 def _write_answers(store: ObjectStore, task: BenchTask, folder: Path) -> None:
     """Write the answers of the run's tasks into the folder, or why there are none."""
-    place, fault = f"results/{task.experiment}/quality/{task.quality_job}", task.quality_fault
+    fault = task.quality_fault
     if task.quality_job:
+        place = job_prefix(task.experiment, "quality", task.quality_job)
         fault = round_records.write_job_files(store, place, [QUALITY_FILE], folder)
     if fault:
         row = QualityRow(task="all tasks", item="", arm=task.arms[0].name, right=False, fault=fault)

@@ -15,7 +15,7 @@ from tandem.artifacts.store import ObjectStore
 from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
-from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, results_prefix, round_prefix
+from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, job_prefix, results_prefix, round_prefix
 from tandem.run.run_plan import LLMPERF_MINUTES, QUALITY_WAIT_MINUTES
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
@@ -23,10 +23,9 @@ from tandem.run.server_state import ServerState, read_servers, require_single_se
 from tandem.run.serving_steps import check_servers
 from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
+from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB, SERVERS_VARIABLE
 
 MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
-SERVERS_VARIABLE = "TANDEM_SERVERS"  # as in tandem/bench/lm_eval/__main__.py
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 QUALITY_WAIT_S = 60 * QUALITY_WAIT_MINUTES  # the same for the tasks
 REFUSED_EXIT_CODE = 2
@@ -184,7 +183,9 @@ def run_llmperf(work: StepWork) -> StepProgress:
         close_job(work, name)
         if look.state == "failed":
             return StepProgress(state="skipped", note=f"llmperf failed: {look.words or 'it says nothing'}")
-        return StepProgress(state="done", note=f"results/{work.experiment.name}/llmperf/{name}/", result={"job": name})
+        return StepProgress(
+            state="done", note=f"{job_prefix(work.experiment.name, 'llmperf', name)}/", result={"job": name}
+        )
     return StepProgress(note=look.words or "llmperf runs", result=work.result)
 
 
@@ -226,7 +227,7 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
     end, tries = work.result["end"], work.result["tries"]
     if end["is_stored"]:
         result = {"job": job, "since": work.result["since"]}
-        return StepProgress(state="done", note=f"results/{work.experiment.name}/quality/{job}/", result=result)
+        return StepProgress(state="done", note=f"{job_prefix(work.experiment.name, 'quality', job)}/", result=result)
     if end["is_final"] or tries >= MAX_QUALITY_ATTEMPTS:
         return StepProgress(state="skipped", note=end["words"])
     result = {"tries": tries, "since": work.world.now().isoformat()}
@@ -253,8 +254,14 @@ def _prepare_tasks(work: StepWork) -> StepProgress:
 def _has_answers(work: StepWork, job: str) -> bool:
     """Return whether a Job has stored its answers."""
     store = ObjectStore(work.world.guard.bucket, work.world.clients.s3)
-    rows = store.list(f"results/{work.experiment.name}/quality/{job}-")
+    rows = store.list(f"{job_prefix(work.experiment.name, 'quality', job)}-")
     return any(row.key.endswith(f"/{QUALITY_FILE}") for row in rows)
+
+
+def _find_job(work: StepWork, step: str) -> str:
+    """Return the Job of a step that left files for the judge; empty if there is none."""
+    record = work.steps.get(step)
+    return record.result.get("job", "") if record else ""
 
 
 def judge_run(work: StepWork) -> StepProgress:
@@ -273,11 +280,10 @@ def judge_run(work: StepWork) -> StepProgress:
     name = name_job(work.run, JUDGE_JOB, number)
     look = look_at_job(work, name)
     if look.state == "absent":
-        jobs = {name: step.result.get("job", "") for name, step in work.steps.items() if name in {"llmperf", "quality"}}
-        fault = "" if jobs.get("quality", "none") else work.steps["quality"].note
-        task = build_task(
-            work, {}, llmperf_job=jobs.get("llmperf", ""), quality_job=jobs.get("quality", ""), quality_fault=fault
-        )
+        quality, quality_job = work.steps.get("quality"), _find_job(work, "quality")
+        fault = quality.note if quality and not quality_job else ""
+        llmperf_job = _find_job(work, "llmperf")
+        task = build_task(work, {}, llmperf_job=llmperf_job, quality_job=quality_job, quality_fault=fault)
         start_job(work, JUDGE_JOB, number, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()})
         return StepProgress(note="begins", result=work.result)
     if look.state == "running":

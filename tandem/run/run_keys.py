@@ -94,6 +94,11 @@ def results_prefix(experiment: str, run: str) -> str:
     return f"results/{experiment}/{run}/"
 
 
+def job_prefix(experiment: str, folder: str, job: str) -> str:
+    """Return the prefix of what a Job of ours stored, in a folder next to those of runs; the Job's uid follows."""
+    return f"{results_prefix(experiment, folder)}{job}"
+
+
 def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
     """Return the prefix of one measure Job's records; its `round.json` is stored last."""
     return f"{results_prefix(experiment, run)}rounds/{number:05}/{attempt}/"

@@ -180,10 +180,10 @@ def count_paid_s(steps: Iterable[StepRecord], leases: Iterable[LeaseSpan]) -> fl
     )
     paid_s, reached = 0.0, ""
     for first, last in spans:
-        start, reached = max(first, reached), max(last, reached)
-        paid_s += (
-            (datetime.fromisoformat(reached) - datetime.fromisoformat(start)).total_seconds() if start < last else 0
-        )
+        start = max(first, reached)
+        if start < last:
+            paid_s += (datetime.fromisoformat(last) - datetime.fromisoformat(start)).total_seconds()
+            reached = last
     return paid_s
 
 

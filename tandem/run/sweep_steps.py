@@ -78,8 +78,10 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         judge, evidence = own.get("judge"), None
         if judge is not None and judge.state == "done":
             evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
-            failure = "" if evidence else f"{NO_EVIDENCE}: {judge.note}"
-            failure = f"{WORSE_OUTPUT}: {evidence.quality}" if evidence and evidence.is_worse else failure
+            if evidence is None:
+                failure = f"{NO_EVIDENCE}: {judge.note}"
+            else:
+                failure = f"{WORSE_OUTPUT}: {evidence.quality}" if evidence.is_worse else ""
         yield PairState(
             number=number, variant=choice.result["variant"], steps=own, failure=failure, evidence=evidence
         )  # fmt: skip

@@ -15,6 +15,7 @@ STAGE_CPU_M = 500
 LLMPERF_CPU_M, LLMPERF_MEMORY_MIB = 1000, 3072
 # the CronJobs of which the runner makes Jobs
 MEASURE_JOB, QUALITY_JOB, JUDGE_JOB = "tandem-measure", "tandem-quality", "tandem-judge"
+SERVERS_VARIABLE = "TANDEM_SERVERS"  # of the quality Job, as in tandem/bench/lm_eval/__main__.py
 # what times tokens has a processor to itself; 100,000 records are judged in under 500 MB, and then charts are drawn
 BENCH_CPU_M, BENCH_MEMORY_MIB = 1000, 2048
 QUALITY_CPU_M = 1000

@@ -76,20 +76,20 @@ class LmEvalCall:
             InputError: the samples are not of a generated task with an exact match, or a prompt is too long.
             ExternalError: lm-eval failed, or the baseline does not count tokens.
         """
+        folders = [out / self.task / arm.name for arm in arms]
         with ExitStack() as stack:
             processes = list[subprocess.Popen[bytes]]()
-            for arm in arms:
-                processes.append(stack.enter_context(self._start(arm, out / self.task / arm.name)))
+            for arm, folder in zip(arms, folders, strict=True):
+                processes.append(stack.enter_context(self._start(arm, folder)))
                 stack.callback(processes[-1].terminate)  # before its own end, which would wait
             while any(process.poll() is None for process in processes) and not any(p.poll() for p in processes):
                 time.sleep(LOOK_S)
-            for arm, process in zip(arms, processes, strict=True):
+            for arm, folder, process in zip(arms, folders, processes, strict=True):
                 if process.poll():
-                    raise _build_fault(arm, process.returncode, out / self.task / arm.name / LOG_FILE)
-        self._check_prompts(arms[0], out / self.task / arms[0].name)
-        return [
-            row for arm in arms for row in list_sample_rows(out / self.task / arm.name, arm.name, chance=self.chance)
-        ]
+                    raise _build_fault(arm, process.returncode, folder / LOG_FILE)
+        self._check_prompts(arms[0], folders[0])
+        sides = zip(arms, folders, strict=True)
+        return [row for arm, folder in sides for row in list_sample_rows(folder, arm.name, chance=self.chance)]
 
     def _start(self, arm: ManifestArm, out: Path) -> subprocess.Popen[bytes]:
         out.mkdir(parents=True, exist_ok=True)
