@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from run_lives import RunLives
+from run_lives import TASK, RunLives
 
 from rehearsal.cluster.store import ObjectStore
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
@@ -23,7 +23,6 @@ from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
-TASK = "additions"
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
 

@@ -22,6 +22,7 @@ from tandem.run.run_keys import ROUND_FILE, results_prefix, run_record_key
 from tandem.spec.variant_key import compute_artifact_key
 
 LOOK_S = 0.5
+TASK = "additions"  # whose set every run of these lives is asked
 END_S = 400
 WORDS = ("post", "--env", "post-us-east-2", "--hours", "6", "--yes", "--accept-unarmed", "--quick")
 

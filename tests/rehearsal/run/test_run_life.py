@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from conftest import TASK
+from run_lives import TASK
 
 from rehearsal.run.settings import RunFaults
 
