@@ -3,8 +3,8 @@
 Invariant: nothing is raised here. The plan with its minutes and USD, and what will end the run, is shown before it is
 asked for; the request names the specs by their digest, so that the runner refuses others than those that were read.
 
-Exit codes: 0 judged, or asked for with --detach or --dry-run; 1 not wanted after all, ended early, cancelled or
-waiting; 2 refused; 3 an external service failed; 4 void; 130 nobody follows any more: the run goes on.
+Exit codes: 0 judged, staged, compiled, or requested with --detach or --dry-run; 1 not wanted after all, ended early,
+cancelled or waiting; 2 refused; 3 an external service failed; 4 void; 130 nobody follows any more: the run goes on.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import Group, Parameter
@@ -46,7 +46,7 @@ from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
-from tandem.run.run_values import RunRecord, RunRequest, estimate_round_s
+from tandem.run.run_values import LastStep, RunRecord, RunRequest, estimate_round_s
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -61,6 +61,7 @@ RUN_CHECKS = frozenset({
     "stacks", "offering", "quota", "reservation", "budget", "bucket", "bucket-key", "own-images", "fleet",
     "capacity-kind", "scaling", "schedules", "subscriptions",
 })  # fmt: skip
+STAGE_CHECKS = frozenset({"stacks", "bucket", "bucket-key", "own-images"})  # those that read nothing of the fleet
 MAX_ID_PREFIX_CHARACTERS = 24  # and a moment of 16 characters: a run's id has 40
 SIZE = Group("How much is asked", validator=EXCLUSIVE, sort_key=1)
 
@@ -93,7 +94,8 @@ def run(
     /,
     *,
     env: EnvironmentName,
-    hours: Annotated[float, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))],
+    hours: Annotated[float | None, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))] = None,
+    until: Annotated[Literal["stage", "compile"] | None, Parameter(metavar="STEP")] = None,
     quick: Annotated[bool, Parameter(group=SIZE)] = False,
     full: Annotated[bool, Parameter(group=SIZE)] = False,
     rounds: Annotated[Whole | None, Parameter(validator=require_range(1, 1000, "rounds"))] = None,
@@ -114,7 +116,8 @@ def run(
     Args:
         experiment: which; with --resume the run's own
         env: the environment
-        hours: of the lease: then the fleet is stopped, whoever uses it
+        hours: how long the lease lasts; the fleet stops at its end even if in use (not with --until stage)
+        until: end after this step: stage (the models; raises no node) or compile (the artifacts)
         quick: three classes, short answers
         full: every prompt, as long as its suite states
         rounds: in addition to one control round; four by default, and as many as starts
@@ -134,11 +137,16 @@ def run(
     """
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
-    own_flags = {"--quick": quick, "--full": full, "--rounds": rounds, "--starts": starts > 1, "--llmperf": llmperf}
-    own_flags |= {"--budget-usd": budget_usd > 0}
-    if resume and (flags := [flag for flag, value in (own_flags | {"--run": run}).items() if value]):
-        change = "leave them out: a run goes on as it was requested"
-        raise InputError(f"{', '.join(flags)} beside --resume", where=f"run {resume}", change=change)
+    measuring_flags = {
+        "--quick": quick,
+        "--full": full,
+        "--rounds": rounds,
+        "--starts": starts > 1,
+        "--llmperf": llmperf,
+        "--budget-usd": budget_usd > 0,
+    }
+    lease_flags = {"--hours": hours, "--accept-unarmed": accept_unarmed}
+    _check_flags(measuring_flags, lease_flags, identity=run, resume=resume, until=until)
     try:
         client = RunClient(environment)
         caller, now = require_account(environment, client.session), current_time()
@@ -146,7 +154,8 @@ def run(
         own_id = f"{(experiment or '')[:MAX_ID_PREFIX_CHARACTERS].rstrip('-')}-{now:%Y%m%d-%H%M%S}"
         request = RunRequest(
             kind="run", run=run or own_id, environment=env, experiment=experiment or "",
-            at=now.isoformat(), hours=hours, starts=starts, size="quick" if quick else "full" if full else "default",
+            at=now.isoformat(), until=until or "judge", hours=hours or 0, starts=starts,
+            size="quick" if quick else "full" if full else "default",
             rounds=rounds or max(FEWEST_ROUNDS, starts), llmperf=llmperf, accept_unarmed=accept_unarmed,
             budget_usd=budget_usd,
         )  # fmt: skip
@@ -169,6 +178,55 @@ def run(
         return _ask_and_follow(client, draft, selection, detach=detach, verbose=verbose)
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
+
+
+def _check_flags(
+    measuring_flags: Mapping[str, object],
+    lease_flags: Mapping[str, object],
+    *,
+    identity: str | None,
+    resume: str | None,
+    until: LastStep | None,
+) -> None:
+    """Refuse flags that do not fit each other.
+
+    Args:
+        measuring_flags: flag -> value, of what measures.
+        lease_flags: flag -> value, of the lease.
+        identity: the value of --run.
+        resume: of --resume.
+        until: of --until.
+
+    Raises:
+        InputError: two do not fit, or --hours is missing.
+    """
+    if resume:
+        new_flags = {**measuring_flags, "--run": identity, "--until": until}
+        _refuse_flags("--resume", "a run goes on as it was requested", new_flags)
+    if until:
+        _refuse_flags(f"--until {until}", "such a run measures nothing", measuring_flags)
+    if until == "stage":
+        _refuse_flags("--until stage", "staging has no lease", lease_flags)
+    elif lease_flags["--hours"] is None:
+        change = "add the hours of the lease, for example --hours 8; only --until stage has none"
+        raise InputError("--hours is missing", where="tandem run", change=change)
+
+
+def _refuse_flags(beside: str, reason: str, flags: Mapping[str, object]) -> None:
+    """Refuse flags that do not fit another one.
+
+    Args:
+        beside: that other one.
+        reason: why they do not fit.
+        flags: flag -> its value; an empty one was not given.
+
+    Raises:
+        InputError: one was given.
+    """
+    given = [flag for flag, value in flags.items() if value]
+    if given:
+        problem = f"{', '.join(given)} beside {beside}: {reason}"
+        raise InputError(problem, where="tandem run", change=f"leave out {', '.join(given)}")
 
 
 def _resume_request(record: RunRecord, asked: RunRequest) -> RunRequest:
@@ -212,8 +270,12 @@ def _draft_run(
         faults=run_plan.list_refusals(plan_inputs),
         runner_faults=tuple(_find_runner_faults(client, plan_inputs.request, now)),
     )  # fmt: skip
+    if draft.faults:
+        return draft
+    if request.until == "stage":
+        return _examine_account(client, draft, STAGE_CHECKS)
     lease = lease_run(request.run, len(earlier_run.leases) + 1 if earlier_run else 1)
-    return draft if draft.faults else _look_at_fleet(client, draft, lease, caller)
+    return _look_at_fleet(client, draft, lease, caller)
 
 
 def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment) -> run_plan.BucketGaps:
@@ -248,7 +310,7 @@ def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) 
         run=lease, hours=inputs.request.hours, nodes=inputs.nodes, experiment=inputs.experiment.name,
         node_labels=admission.labels, who=caller, beats=True,
     )  # fmt: skip
-    draft = _examine_account(client, draft)
+    draft = _examine_account(client, draft, RUN_CHECKS)
     limits, notes = read_reserved_limits(client.clients, environment)
     try:
         fleet_state = check_start(client.clients, limits, request, draft.now)
@@ -262,13 +324,13 @@ def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) 
     return replace(draft, paths=paths, notes=notes, faults=(*draft.faults, *faults))
 
 
-def _examine_account(client: RunClient, draft: RunDraft) -> RunDraft:
-    """Return the draft with what doctor's checks of a run find; what fails there refuses it."""
+def _examine_account(client: RunClient, draft: RunDraft, check_ids: frozenset[str]) -> RunDraft:
+    """Return the draft with what these checks of doctor find; what fails there refuses it."""
     context = DoctorContext(
         environment=client.environment, experiments=(draft.inputs.experiment,), catalogue=draft.inputs.catalogue,
         now=draft.now, resolve_digest=resolve_digest,
     )  # fmt: skip
-    checks = [check for check in CHECKS if check.id in RUN_CHECKS]
+    checks = [check for check in CHECKS if check.id in check_ids]
     lines = run_checks(context, AccountClients(client.environment, client.session), checks)
     findings = [line for line in lines if line.level != "ok"]
     faults = [
@@ -352,39 +414,68 @@ def wait_for_answer(client: RunClient, key: str) -> None:
 def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
     """Yield what will be done, how long it takes, what it costs and what it rests on, and what will end it."""
     inputs, estimate, request = draft.inputs, draft.estimate, draft.inputs.request
-    capacity, deadline = inputs.environment.capacity, draft.now + timedelta(hours=request.hours)
-    rounds = format_count(request.rounds + request.control_rounds, "round")
-    sweep, names = inputs.experiment.sweep, ", ".join(arm.name for arm in inputs.arms)
-    if sweep:
-        names = f"{inputs.arms[0].name} and each of at most {len(sweep.variants())} candidates, one after the other"
-    arms = f"{names}: {rounds}, {request.control_rounds} of control"
-    yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
-    if request.budget_usd:
-        yield "budget", f"{request.budget_usd:.2f} USD of nodes: then the sweep decides by its results so far"
-    yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
-    yield from (("reserved", note) for note in draft.notes)
+    if request.until == "judge":
+        yield from _list_arm_rows(inputs)
+    else:
+        yield "until", f"{request.until}: nothing is served or measured"
+    if request.until != "stage":
+        capacity = inputs.environment.capacity
+        yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+        yield from (("reserved", note) for note in draft.notes)
     if draft.findings:
         levels = Counter(line.level for line in draft.findings)
         counts = ", ".join(f"{count} {level}" for level, count in sorted(levels.items()))
         yield "doctor", f"{counts}: {build_tandem_command('doctor', request.environment)}"
+
     phases: dict[str, list[run_plan.StepEstimate]] = {}
     for step in estimate.steps[1:]:  # preflight is a minute, and free
         word = step.step.partition(".")[0].partition("-")[0]
         phases.setdefault(PHASES.get(word, word), []).append(step)
     yield from ((phase, _format_phase(rows)) for phase, rows in phases.items() if rows[0].minutes)
+
+    if request.until == "stage":
+        yield "total", f"{_format_size(estimate)}  no node"
+    else:
+        yield from _list_money_rows(draft)
+
+
+def _list_arm_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
+    """Yield what is measured."""
+    request, sweep = inputs.request, inputs.experiment.sweep
+    names = ", ".join(arm.name for arm in inputs.arms)
+    if sweep:
+        names = f"{inputs.arms[0].name} and each of at most {len(sweep.variants())} candidates, one after the other"
+    rounds = format_count(request.rounds + request.control_rounds, "round")
+    arms = f"{names}: {rounds}, {request.control_rounds} of control"
+    yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
+    if request.budget_usd:
+        yield "budget", f"{request.budget_usd:.2f} USD of nodes: then the sweep decides by its results so far"
+
+
+def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
+    """Yield the price of all nodes, the leases, the price of other starts, and the stops."""
+    inputs, estimate, request = draft.inputs, draft.estimate, draft.inputs.request
+    capacity, deadline = inputs.environment.capacity, draft.now + timedelta(hours=request.hours)
     price = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
     paid = "; the capacity is paid already" if capacity.needs_reservation else ""
     yield "total", f"{_format_size(estimate)}  {estimate.node_minutes:.0f} node-minutes at {price}{paid}"
     if estimate.leases > 1:
         resume = build_tandem_command("run", request.environment, "--resume", request.run)
         yield "leases", f"{estimate.leases} of {request.hours:g} h: between two the run waits for {resume} --hours H"
-    for option in run_plan.compare_starts(inputs) if request.kind == "run" and not sweep else ():
+    for option in _list_starts_options(inputs) if request.kind == "run" else ():
         notes = f", {option.rounds} rounds" if option.rounds != request.rounds else ""
         notes += f", {option.estimate.leases} leases" if option.estimate.leases > 1 else ""
         text = f"{_format_size(option.estimate)}  {format_count(option.starts, 'start')}{notes}: {option.word_scope}"
         yield "" if option.starts > 1 else "starts", text
     yield "stops", f"schedule  {format_moment(deadline, draft.now)}: calls EKS itself; armed before the raise"
     yield from (("", f"{path.name:<9} {fleet.describe_path(path, draft.now)}") for path in draft.paths)
+
+
+def _list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[run_plan.StartsOption]:
+    """Return what other numbers of starts cost; none where the servers start once or never."""
+    if inputs.experiment.sweep or inputs.request.until != "judge":
+        return ()
+    return run_plan.compare_starts(inputs)
 
 
 def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:
@@ -404,7 +495,7 @@ def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
     request, estimate = draft.inputs.request, draft.estimate
     starts = [
         {"starts": row.starts, "rounds": row.rounds, "word": row.word_scope, **_size_as_dict(row.estimate)}
-        for row in (() if draft.inputs.experiment.sweep else run_plan.compare_starts(draft.inputs))
+        for row in _list_starts_options(draft.inputs)
     ]
     return {
         "environment": request.environment,

@@ -35,9 +35,16 @@ STEP_WIDTH, PAIR_STEP_WIDTH = 12, 19  # of a step's name on the screen
 NOTE_INDENT = " " * 12  # of what a step's note has beyond its first row
 GOAL_SHARE = 0.85  # of paid node-minutes that compile or measure
 EXIT_CODES: Mapping[RunState, ExitCode] = {
-    "running": ExitCode.DONE, "judged": ExitCode.DONE, "void": ExitCode.VOID, "failed": ExitCode.EXTERNAL_FAILURE,
-    "waiting": ExitCode.STALE, "ended": ExitCode.STALE, "cancelled": ExitCode.STALE,
-}  # fmt: skip
+    "running": ExitCode.DONE,
+    "staged": ExitCode.DONE,
+    "compiled": ExitCode.DONE,
+    "judged": ExitCode.DONE,
+    "void": ExitCode.VOID,
+    "failed": ExitCode.EXTERNAL_FAILURE,
+    "waiting": ExitCode.STALE,
+    "ended": ExitCode.STALE,
+    "cancelled": ExitCode.STALE,
+}
 
 
 class RunTimeline:
@@ -195,6 +202,8 @@ def _describe_next(client: RunClient, record: RunRecord) -> str:
             return build_tandem_command(f"runs follow {run}", name)
         case "waiting":
             return f"{build_tandem_command('run', name, '--resume', run)} --hours H"
+        case "staged" | "compiled":
+            return f"{build_tandem_command('run ' + record.experiment, name)} --hours H"
         case "void" if not record.verdict:
             return build_tandem_command(f"runs show {run}", name)
         case "judged" | "void":

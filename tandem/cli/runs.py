@@ -3,8 +3,8 @@
 Invariant: of an environment its own file alone is read, so that nobody who wants to end a run is kept by a rule. Only
 `cancel` writes, and it writes a request: the runner ends the run.
 
-Exit codes: 0 done, or of a run that is judged or at work; 1 of one that waits, ended early or was cancelled; 2 bad
-input, or refused; 3 an external service failed, or of a run that failed; 4 of a run that is void.
+Exit codes: 0 done, or of a run that is judged, staged, compiled or at work; 1 of one that waits, ended early or was
+cancelled; 2 bad input, or refused; 3 an external service failed, or of a run that failed; 4 of a run that is void.
 """
 
 from __future__ import annotations
@@ -152,7 +152,12 @@ def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selecti
     record, code, text = client.read_run(run), ExitCode.STALE, "nothing was done"
     if yes or ask_consent(f"cancel {run}, which is {record.state}?", where=f"run {run}"):
         request = RunRequest(
-            kind="cancel", run=run, environment=env, experiment=record.experiment, at=current_time().isoformat()
+            kind="cancel",
+            run=run,
+            environment=env,
+            experiment=record.experiment,
+            at=current_time().isoformat(),
+            until=record.request.until,
         )
         wait_for_answer(client, client.write_request(request, f"{run}.cancel-{int(current_time().timestamp())}"))
         follow = build_tandem_command(f"runs follow {run}", env)

@@ -5,6 +5,8 @@ Invariant: the bucket decides, not the Job: a Job that ended well and left nothi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
 from tandem.artifacts.task_sets import read_task_set
@@ -25,6 +27,17 @@ PARK_WAIT_S = 10 * 60
 BLOCKING_STATES = frozenset({"damaged", "newer", "unread"})
 
 
+def check_bucket(work: StepWork) -> StepProgress:
+    """Check that the cluster can stage what the bucket lacks; read nothing of fleet, lease or stops.
+
+    Raises:
+        RunEndError: a CronJob is missing, or the bucket has a set that no Job repairs.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    _require_objects(work, [("cronjobs", job) for job in list_missing_jobs(work, "model")])
+    return StepProgress(state="done")
+
+
 def check_before_money(work: StepWork) -> StepProgress:
     """Check that specs, cluster and fleet admit the run, and let no server wait for its nodes.
 
@@ -34,18 +47,16 @@ def check_before_money(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     world, request = work.world, work.journal.run.request
-    needed: list[tuple[ObjectKind, str]] = [("deployments", server) for server in work.servers]
-    extra_jobs = {names.LLMPERF_JOB: request.llmperf, QUALITY_JOB: bool(work.experiment.quality)}
-    jobs = (MEASURE_JOB, JUDGE_JOB, *(job for job, is_needed in extra_jobs.items() if is_needed))
-    jobs += (*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact"))
-    needed += [("cronjobs", job) for job in jobs]
-    absent = [name for kind, name in needed if world.cluster.get_object(kind, work.namespace, name) is None]
-    if absent:
-        raise RunEndError(f"namespace {work.namespace} lacks {', '.join(absent)}: deploy or sync first")
-    store = ObjectStore(world.guard.bucket, world.clients.s3)
-    for task in work.experiment.quality:
-        if task.sha256 and "since" not in work.result:  # once: a set may have 64 MiB
-            read_task_set(store, task.name, task.sha256)
+    jobs = [*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact")]
+    needed: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
+    if request.until == "judge":
+        needed += _list_measuring_objects(work)
+    _require_objects(work, needed)
+
+    has_begun = "since" in work.result
+    if request.until == "judge" and not has_begun:  # once: a set may have 64 MiB
+        _read_task_sets(work)
+
     raise_request = RaiseRequest(
         run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
         node_labels=admit_compile_jobs(work.experiment).labels, who=work.journal.run.who, beats=True,
@@ -55,6 +66,43 @@ def check_before_money(work: StepWork) -> StepProgress:
     except InputError as fault:
         raise RunEndError(f"the fleet could not be raised: {fault}") from fault
     return park_servers(work)
+
+
+def _list_measuring_objects(work: StepWork) -> list[tuple[ObjectKind, str]]:
+    """Return the Deployments and CronJobs that measure and judge."""
+    jobs = [MEASURE_JOB, JUDGE_JOB]
+    if work.journal.run.request.llmperf:
+        jobs.append(names.LLMPERF_JOB)
+    if work.experiment.quality:
+        jobs.append(QUALITY_JOB)
+    deployments: list[tuple[ObjectKind, str]] = [("deployments", server) for server in work.servers]
+    return deployments + [("cronjobs", job) for job in jobs]
+
+
+def _require_objects(work: StepWork, needed: Iterable[tuple[ObjectKind, str]]) -> None:
+    """Check that the experiment's namespace has the objects that a run needs.
+
+    Raises:
+        RunEndError: it lacks some.
+        ExternalError: Kubernetes failed.
+    """
+    cluster, namespace = work.world.cluster, work.namespace
+    absent = [name for kind, name in needed if cluster.get_object(kind, namespace, name) is None]
+    if absent:
+        raise RunEndError(f"namespace {namespace} lacks {', '.join(absent)}: deploy or sync first")
+
+
+def _read_task_sets(work: StepWork) -> None:
+    """Check that the bucket has the bytes of every declared task set.
+
+    Raises:
+        InputError: it lacks one, or has other bytes of it.
+        ExternalError: S3 failed.
+    """
+    store = ObjectStore(work.world.guard.bucket, work.world.clients.s3)
+    for task in work.experiment.quality:
+        if task.sha256:
+            read_task_set(store, task.name, task.sha256)
 
 
 def park_servers(work: StepWork) -> StepProgress:

@@ -22,6 +22,7 @@ from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.run import artifact_steps, fleet_steps, round_steps, serving_steps, sweep_steps
 from tandem.run.cluster import RefusedCallError
 from tandem.run.experiment_arms import build_pair
+from tandem.run.jobs import close_jobs
 from tandem.run.journal import RunJournal
 from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 from tandem.run.run_plan import assign_starts
@@ -75,20 +76,29 @@ def list_restart_rounds(request: RunRequest) -> dict[int, int]:
 
 
 def list_steps(work: StepWork) -> list[StepSpec]:
-    """Return the steps of a run in their order; those of a sweep as far as it has chosen its pairs."""
+    """Return the steps of a run in their order, up to its last; those of a sweep as far as it has chosen its pairs."""
     request, lease, experiment = work.journal.run.request, work.lease_number, work.experiment
 
     def name_step(step: str) -> str:
         return step if lease == 1 else f"{step}.{lease}"
 
+    preflight = artifact_steps.check_bucket if request.until == "stage" else artifact_steps.check_before_money
     steps = [
-        StepSpec(name="preflight", advance=artifact_steps.check_before_money, deadline_s=1800, needs_node=False),
+        StepSpec(name="preflight", advance=preflight, deadline_s=1800, needs_node=False),
         StepSpec(name="stage", advance=artifact_steps.stage_models, deadline_s=7 * HOUR_S, needs_node=False),
-        StepSpec(name=name_step("raise"), advance=fleet_steps.raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
-        StepSpec(name=name_step("node"), advance=fleet_steps.wait_for_nodes, deadline_s=HOUR_S),
+    ]
+    if request.until == "stage":
+        return steps
+    raise_nodes = _raise_if_missing if request.until == "compile" else fleet_steps.raise_nodes
+    wait_for_nodes = _wait_if_raised if request.until == "compile" else fleet_steps.wait_for_nodes
+    steps += [
+        StepSpec(name=name_step("raise"), advance=raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
+        StepSpec(name=name_step("node"), advance=wait_for_nodes, deadline_s=HOUR_S),
     ]
     compile_s = experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
     compile_step = StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s)
+    if request.until == "compile":
+        return [*steps, compile_step]
     serve_step = StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S)
     answer_steps = [
         StepSpec(name=name_step("ready"), advance=serving_steps.wait_until_ready, deadline_s=2 * HOUR_S),
@@ -155,6 +165,21 @@ def _list_sweep_steps(
     record = work.journal.steps.get(last_choice.name)
     if record is not None and record.state == "done":
         yield StepSpec(name="judge", advance=sweep_steps.decide_winner, deadline_s=2 * HOUR_S, needs_node=False)
+
+
+def _raise_if_missing(work: StepWork) -> StepProgress:
+    """Raise the nodes of a run that only compiles, unless the bucket has every artifact already."""
+    is_decided = "labels" in work.result
+    if is_decided or artifact_steps.list_missing_jobs(work, "artifact"):
+        return fleet_steps.raise_nodes(work)
+    return StepProgress(state="skipped", note="the bucket has every artifact")
+
+
+def _wait_if_raised(work: StepWork) -> StepProgress:
+    """Wait for the nodes, if any were raised."""
+    if work.has_lease:
+        return fleet_steps.wait_for_nodes(work)
+    return StepProgress(state="skipped", note="no node was raised")
 
 
 def _label_if_compiled(work: StepWork) -> StepProgress:
@@ -276,9 +301,16 @@ class RunEngine:
     def _begin_next_step(self, index: int, spec: StepSpec) -> StepRecord:
         if not spec.is_end:
             return self._begin_step(index, spec.name)
-        judgment = self.work.journal.steps["judge"].result  # all is done, the judge last
-        end = RunEndError("", "void" if judgment["is_void"] else "judged")
-        return self._begin_step(index, spec.name, end, verdict=judgment["sentence"])
+        match self.work.journal.run.request.until:
+            case "stage":
+                end = RunEndError("the bucket has every model", "staged")
+            case "compile":
+                end = RunEndError("the bucket has every model and artifact", "compiled")
+            case "judge":
+                judgment = self.work.journal.steps["judge"].result
+                end = RunEndError("", "void" if judgment["is_void"] else "judged")
+                return self._begin_step(index, spec.name, end, verdict=judgment["sentence"])
+        return self._begin_step(index, spec.name, end)
 
     def _begin_step(self, index: int, name: str, end: RunEndError | None = None, **details: str) -> StepRecord:
         world, result = self.work.world, {"state": end.state, "reason": end.reason, **details} if end else {}
@@ -348,8 +380,10 @@ class RunEngine:
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:
-        """Set all to zero, then notify people."""
-        if not fleet_steps.release_fleet(work):
+        """Set all that the run may have started to zero, then notify people."""
+        if work.journal.run.request.until == "stage":
+            close_jobs(work)
+        elif not fleet_steps.release_fleet(work):
             return StepProgress(note="the fleet goes to zero", result=work.result)
         state, reason, verdict = (str(work.result.get(name, "")) for name in ("state", "reason", "verdict"))
         note = "nothing runs any more"

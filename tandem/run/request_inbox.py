@@ -1,7 +1,8 @@
 """Requests of people to the runner: objects in the bucket; each gets one answer, a refusal with its reason.
 
-Invariant: the folder that IAM lets a person write to identifies the person, never a word of theirs. An answered request
-is never looked at again. A request that is older than an hour at first sight is refused, unless it cancels.
+Invariant: the folder that IAM lets a person write to identifies the person, never a word of theirs, and a folder of
+STAGE_REQUESTS_PREFIX begins and cancels nothing but runs that only stage. An answered request is never looked at again.
+A request that is older than an hour at first sight is refused, unless it cancels.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from tandem.run.journal import LostRunError, ObjectFile, RunJournal
 from tandem.run.run_keys import (
     MAX_REQUEST_BYTES,
     REQUESTS_PREFIX,
+    STAGE_REQUESTS_PREFIX,
     answer_key,
     find_run_id_fault,
     results_prefix,
@@ -32,16 +34,25 @@ from tandem.spec.spec_digest import compute_spec_digest
 
 MAX_AGE = timedelta(minutes=60)
 _KEY = re.compile(
-    rf"{REQUESTS_PREFIX}(?P<who>[^/]+)/(?P<stem>[^/]{{1,64}})\.json"
+    rf"(?P<prefix>{REQUESTS_PREFIX}|{STAGE_REQUESTS_PREFIX})(?P<who>[^/]+)/(?P<stem>[^/]{{1,64}})\.json"
 )  # a longer stem leaves the answer no key
 _STEMS = {"run": "{run}", "cancel": r"{run}\.cancel(-\d+)?", "resume": r"{run}\.resume-\d+"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxItem:
-    """One request without an answer: its key, size in bytes, time of writing by S3, and owner of its folder."""
+    """One request without an answer.
+
+    Args:
+        key: of the request. prefix: its first part, REQUESTS_PREFIX or STAGE_REQUESTS_PREFIX.
+        size: in bytes.
+        written_at: by the clock of S3.
+        who: the owner of its folder, an `aws:userid`.
+        stem: the name of the object, without its end.
+    """
 
     key: str
+    prefix: str
     size: int
     written_at: datetime
     who: str
@@ -60,7 +71,9 @@ class RequestInbox:
         Raises:
             ExternalError: S3 failed.
         """
-        rows = {key: (size, at) for key, size, at in self.file.list_keys(REQUESTS_PREFIX)}
+        rows = dict[str, tuple[int, datetime | None]]()
+        for prefix in (REQUESTS_PREFIX, STAGE_REQUESTS_PREFIX):
+            rows |= {key: (size, at) for key, size, at in self.file.list_keys(prefix)}
         items = []
         for key, (size, at) in rows.items():
             match = _KEY.fullmatch(key)
@@ -127,6 +140,8 @@ class RequestInbox:
         return record is not None and (record.request, record.who) == (request, item.who)
 
     def _accept(self, item: InboxItem, request: RunRequest, active: RunJournal | None) -> RunJournal | None:
+        if item.prefix == STAGE_REQUESTS_PREFIX:
+            self._require_stage(request)
         if request.kind == "cancel":
             self._cancel(item, request, active)
             return None
@@ -154,11 +169,26 @@ class RequestInbox:
         pair_count = len(experiment.sweep.variants()) if experiment.sweep else 1
         record = RunRecord(
             run=request.run, environment=request.environment, experiment=request.experiment, who=item.who,
-            request=request, started_at=self.world.now().isoformat(), rounds_total=count_rounds(request) * pair_count,
-            writer=self.world.writer,
+            request=request, started_at=self.world.now().isoformat(), writer=self.world.writer,
+            rounds_total=count_rounds(request) * pair_count if request.until == "judge" else 0,
         )  # fmt: skip
         self.file.write(run_record_key(request.run), record)
         return RunJournal(self.file, record)
+
+    def _require_stage(self, request: RunRequest) -> None:
+        """Check that a request begins or cancels a run that only stages.
+
+        Raises:
+            InputError: it does something else.
+            ExternalError: S3 failed.
+        """
+        until = request.until
+        if request.kind == "cancel":
+            stored = self.file.read(run_record_key(request.run), RunRecord)
+            until = stored.request.until if stored else until
+        if until != "stage" or request.kind == "resume":
+            change = "an operator sends other requests (docs/people.md)"
+            raise InputError(f"requests below {STAGE_REQUESTS_PREFIX} only stage models", change=change)
 
     def _require_plan(self, experiment: Experiment, request: RunRequest, measured_minutes: float = 0) -> None:
         gaps = find_gaps(self.world.survey(experiment))

@@ -155,13 +155,14 @@ class RunClient:
         Raises:
             InputError: the caller has a request under this name already, or the request is too large.
         """
-        key = run_keys.request_key(self.read_user_id(), stem)
+        is_stage = request.until == "stage"
+        key = run_keys.request_key(self.read_user_id(), stem, is_stage=is_stage)
         where = self.config.url(key)
         limit = run_keys.MAX_REQUEST_BYTES
         if len(msgspec.json.encode(request)) > limit - 1024:  # spaces and the schema are added
             raise InputError(f"it is larger than {limit // 1024} KiB", where=where, change="shorten it")
         try:
-            with name_people(self.environment, "operator"):
+            with name_people(self.environment, _find_sender_kind(key)):
                 self.file.write(key, request)
         except LostRunError:
             change = "take another name (--run), or look how it stands: "
@@ -171,7 +172,7 @@ class RunClient:
 
     def read_answer(self, key: str) -> RequestAnswer | None:
         """Return the runner's answer to the request at a key; None if there is none yet."""
-        with name_people(self.environment, "operator"):
+        with name_people(self.environment, _find_sender_kind(key)):
             return self.file.read(run_keys.answer_key(key), RequestAnswer)
 
     def read_pod_logs(self, run: str, started_at: datetime, ended_at: datetime) -> list[LogLine]:
@@ -210,6 +211,11 @@ class RunClient:
                     job = key.removeprefix(prefix).removesuffix(".txt")
                     for text in stored.body.decode(errors="replace").splitlines() if stored else ():
                         yield LogLine(None, job, text)
+
+
+def _find_sender_kind(key: str) -> PeopleKind:
+    """Return the first kind of people that may write a request at a key."""
+    return "engineer" if key.startswith(run_keys.STAGE_REQUESTS_PREFIX) else "operator"
 
 
 def _parse_event(event: dict[str, Any]) -> LogLine | None:

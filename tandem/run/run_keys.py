@@ -15,6 +15,7 @@ RUN_ID_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
 # our folders next to those of runs: results/EXPERIMENT/llmperf/ and quality/ hold the files of these Jobs
 RESERVED_RUN_IDS = frozenset({"llmperf", "quality"})
 REQUESTS_PREFIX = "requests/"
+STAGE_REQUESTS_PREFIX = "stage-requests/"  # engineers may write here, and the runner only stages for them
 RUNS_PREFIX = "runs/"
 RUNNER_KEY = "runner.json"
 MAX_REQUEST_BYTES = 64 * 1024
@@ -29,14 +30,16 @@ def find_run_id_fault(run: str) -> str:
     return ""
 
 
-def request_key(user_id: str, stem: str) -> str:
+def request_key(user_id: str, stem: str, *, is_stage: bool = False) -> str:
     """Return the key of a request; IAM lets a person write only below their own `aws:userid`.
 
     Args:
         user_id: `aws:userid` of the person.
         stem: the run's id; for a cancel or a resume the id and a suffix.
+        is_stage: whether the request is about a run that only stages.
     """
-    return f"{REQUESTS_PREFIX}{user_id}/{stem}.json"
+    prefix = STAGE_REQUESTS_PREFIX if is_stage else REQUESTS_PREFIX
+    return f"{prefix}{user_id}/{stem}.json"
 
 
 def answer_key(key: str) -> str:

@@ -233,8 +233,10 @@ def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     nodes, usd_per_hour = max(inputs.nodes, 1), inputs.environment.capacity.usd_per_hour
     paid_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
     priced_steps = (replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in paid_steps)
-    steps = (_estimate_step("preflight"), _estimate_stage(inputs), *priced_steps)
-    return RunEstimate(steps=steps, nodes=nodes)
+    free_steps = (_estimate_step("preflight"), _estimate_stage(inputs))
+    if inputs.request.until == "stage":
+        return RunEstimate(steps=free_steps, nodes=0)
+    return RunEstimate(steps=(*free_steps, *priced_steps), nodes=nodes)
 
 
 def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
@@ -254,37 +256,72 @@ def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
 
 
 def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
-    environment, experiment, request = inputs.environment, inputs.experiment, inputs.request
-    capacity, max_hours = environment.capacity, environment.guard.max_hours
-    where, experiment_where = f"environment {environment.name}", f"experiment {experiment.name}"
+    request, max_hours = inputs.request, inputs.environment.guard.max_hours
+    if request.until != "judge":
+        yield from _find_foreign_fields(request)
+    if request.until == "stage":
+        return
+
+    yield from _find_capacity_faults(inputs)
+    if request.until == "judge":
+        yield from _find_measuring_faults(inputs)
+
+    if not 1 <= request.starts <= request.rounds:
+        problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
+        yield InputError(problem, where="--starts", change=f"ask for 1 to {request.rounds} starts, or for more rounds")
+    elif not MIN_HOURS <= request.hours <= max_hours:
+        where, change = f"environment {request.environment}", f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
+        yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
+    else:
+        yield from _find_long_steps(inputs)
+
+
+def _find_foreign_fields(request: RunRequest) -> Iterator[InputError]:
+    """Yield a refusal of each field that a run without measurement has no use for."""
+    fields = {
+        "--hours": request.until == "stage" and request.hours > 0,
+        "--accept-unarmed": request.until == "stage" and request.accept_unarmed,
+        "--starts": request.starts > 1,
+        "--llmperf": request.llmperf,
+        "--budget-usd": request.budget_usd > 0,
+    }
+    for flag, is_given in fields.items():
+        if is_given:
+            problem = f"a run until {request.until} has no use for it"
+            yield InputError(problem, where=flag, change="leave the flag out")
+
+
+def _find_capacity_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
+    """Yield why the declared capacity cannot hold or compile the experiment."""
+    environment, experiment, capacity = inputs.environment, inputs.experiment, inputs.environment.capacity
+    where = f"experiment {experiment.name}"
     if capacity.awaits_reservation:
-        yield InputError("it has no Fleet stack yet", where=where, change="write capacity.reservation_id, deploy Fleet")
+        change = "write capacity.reservation_id, deploy Fleet"
+        yield InputError("it has no Fleet stack yet", where=f"environment {environment.name}", change=change)
     if not 1 <= inputs.nodes <= capacity.nodes:
         arms, slots = len(inputs.arms), inputs.count_slots(experiment.serving)
         fit = f"a {capacity.instance_type} holds {slots} at once, and capacity.nodes is {capacity.nodes}"
         change = f"name another experiment or environment, or raise capacity.nodes to {inputs.nodes} and deploy Fleet"
-        yield InputError(f"its {arms} servers do not fit: {fit}", where=experiment_where, change=change)
+        yield InputError(f"its {arms} servers do not fit: {fit}", where=where, change=change)
     if inputs.gaps.artifacts and experiment.compile.where == "cpu":
         change = "write compile.where: device, or compile by hand (docs/run-by-hand.md)"
         problem = f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices; there is none"
-        yield InputError(problem, where=experiment_where, change=change)
+        yield InputError(problem, where=where, change=change)
+
+
+def _find_measuring_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
+    """Yield why the run cannot be measured as requested, apart from its starts and hours."""
+    experiment, request = inputs.experiment, inputs.request
     if experiment.sweep and (request.starts > 1 or request.llmperf):
         flag = "--llmperf" if request.llmperf else "--starts"
         yield InputError("a sweep starts each pair once, and runs no llmperf", where=flag, change="leave the flag out")
     if inputs.quality_minutes > MAX_QUALITY_MINUTES:
         limit = f"the Job ends after {MAX_QUALITY_MINUTES:.0f}"
         problem = f"its tasks take up to {inputs.quality_minutes:.0f} min, and {limit}"
-        yield InputError(problem, where=experiment_where, change="write fewer items in its quality")
+        change = "write fewer items in its quality"
+        yield InputError(problem, where=f"experiment {experiment.name}", change=change)
     if request.budget_usd and not experiment.sweep:
         yield InputError("only a sweep has a budget", where="--budget-usd", change="leave the flag out: --hours limits")
-    if not 1 <= request.starts <= request.rounds:
-        problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
-        yield InputError(problem, where="--starts", change=f"ask for 1 to {request.rounds} starts, or for more rounds")
-    elif not MIN_HOURS <= request.hours <= max_hours:
-        change = f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
-        yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
-    else:
-        yield from _find_long_steps(inputs)
 
 
 def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
@@ -294,6 +331,8 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
     for step in _list_work_steps(inputs):
         begins = _list_lease_steps(1, has_nodes=False, is_serving=step.step != "compile")
         needs.append((sum(row.minutes for row in (*begins, step)) + END_MINUTES + LEASE_MARGIN_MINUTES, step))
+    if not needs:
+        return
     minutes, step = max(needs, key=lambda need: need[0])
     if minutes <= hours * 60:
         return
@@ -351,17 +390,15 @@ def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
 
 
 def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
-    """Yield all such steps, done ones too; one compile for each set of artifacts that nodes take at once."""
+    """Yield all such steps, done ones too."""
+    if inputs.request.until == "compile":
+        yield from _list_compile_steps(inputs)
+        return
     if inputs.experiment.sweep:
         yield from _list_pair_steps(inputs, inputs.experiment.sweep)
         return
     request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
-    slots = max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
-    hours = inputs.experiment.compile.deadline_hours
-    basis, compile_minutes = f"compile.deadline_hours {hours}: no source says more", {"minutes": hours * 60.0}
-    compile_minutes["deadline_minutes"] = hours * 60 + COMPILE_EXTRA_MINUTES
-    for _ in range(0, len(inputs.gaps.artifacts), slots):
-        yield _estimate_step("compile", basis=basis, is_bound=True, **compile_minutes)
+    yield from _list_compile_steps(inputs)
     controls, start = control_numbers(request.rounds, request.control_rounds), 1
     basis = f"{FIRST_TOKEN_S:g} s and {TOKEN_S * 1000:.0f} ms a token, answers as long as allowed"
     if inputs.measured_minutes:
@@ -380,6 +417,20 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
         basis, ending = "25 calls of about 70 s at 45 ms a token", "skips it with a note"
         yield _estimate_step("llmperf", basis=basis, ending=ending)
     yield _estimate_step("judge")
+
+
+def _list_compile_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
+    """Yield one compile for each set of artifacts that the nodes take at once."""
+    slots = max(inputs.nodes * inputs.count_slots(inputs.experiment.compile), 1)
+    hours = inputs.experiment.compile.deadline_hours
+    for _ in range(0, len(inputs.gaps.artifacts), slots):
+        yield _estimate_step(
+            "compile",
+            minutes=hours * 60,
+            basis=f"compile.deadline_hours {hours}: no source says more",
+            is_bound=True,
+            deadline_minutes=hours * 60 + COMPILE_EXTRA_MINUTES,
+        )
 
 
 def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstimate]:

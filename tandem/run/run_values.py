@@ -21,7 +21,8 @@ ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
 SizeName = Literal["quick", "default", "full"]
 RequestKind = Literal["run", "resume", "cancel"]
 StepState = Literal["running", "done", "skipped", "failed"]
-RunState = Literal["running", "waiting", "judged", "void", "ended", "cancelled", "failed"]
+RunState = Literal["running", "waiting", "staged", "compiled", "judged", "void", "ended", "cancelled", "failed"]
+LastStep = Literal["stage", "compile", "judge"]
 
 
 class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -33,7 +34,8 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         environment, experiment: as declared.
         spec_digest: of the person's files, by `tandem.spec.spec_digest`; empty for a cancel.
         at: when it was written, ISO 8601 in UTC.
-        hours: of the lease.
+        until: the last step of the run; `judge` is a whole run, and only `stage` has no nodes.
+        hours: of the lease; 0 for a run that only stages.
         starts: how often each server is started over all rounds.
         size: of a round.
         rounds: rounds without control rounds.
@@ -51,6 +53,7 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     experiment: str
     spec_digest: str = ""
     at: str
+    until: LastStep = "judge"
     hours: Annotated[float, msgspec.Meta(ge=0, le=1000)] = 0
     starts: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
     size: SizeName = "default"
@@ -89,7 +92,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         who: `aws:userid` of the person who requested the run.
         request: as accepted.
         state: of the run; a `waiting` one has no fleet and goes on with a resume.
-        reason: why the run ended, waits or is void, in one sentence; empty while all is well.
+        reason: why the run ended, waits or is void, in one sentence; what the bucket has once it is staged or
+            compiled; empty while all is well.
         verdict: the verdict's sentence, once there is one.
         started_at, ended_at: ISO 8601 in UTC.
         leases: in their order.

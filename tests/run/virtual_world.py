@@ -240,7 +240,7 @@ class VirtualWorld:
             self.store.remove_object("resourceslices", "", name)
         for name in (running - nodes) if self.gives_nodes else ():
             self._add_node(name)
-        labels = self.account.group["labels"]
+        labels = self.account.group["labels"] if self.account.group else {}
         for name in nodes & running if self.gives_labels else ():
             node = self.store.get_object("nodes", "", name)
             kept = {key: value for key, value in node["metadata"]["labels"].items() if ".tandem/" not in key}
@@ -404,7 +404,7 @@ class VirtualWorld:
         }  # fmt: skip
         request |= fields
         stems = {"run": run, "cancel": f"{run}.cancel", "resume": f"{run}.resume-2"}
-        key = request_key(who, stem or stems[kind])
+        key = request_key(who, stem or stems[kind], is_stage=fields.get("until") == "stage")
         self.account.put(key, msgspec.json.encode(msgspec.convert(request, RunRequest)))
         return key
 

@@ -1,0 +1,216 @@
+"""Runs that end before they measure: what they do, what they leave, and what they never read."""
+
+from __future__ import annotations
+
+import pytest
+from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, WHO, VirtualWorld
+
+from rehearsal.cluster.pods import PodScript
+from tandem.run.run_keys import answer_key, request_key, run_record_key
+
+FREE_SERVICES = {"s3", "sns", "kubernetes"}  # what a run that only stages may call
+
+
+def stage(world, **fields):
+    return world.ask(until="stage", hours=0, **fields)
+
+
+def list_states(world):
+    return {step: state for step, state, _ in world.list_steps()}
+
+
+@pytest.fixture(scope="module")
+def staged():
+    """A run until stage from an empty bucket, in an account without the Fleet stack."""
+    world = VirtualWorld()
+    world.account.group = None
+    key = stage(world)
+    return world, world.live(), key
+
+
+def test_staging_needs_no_fleet(staged):
+    _, record, _ = staged
+    assert (record["state"], record["reason"]) == ("staged", "the bucket has every model")
+
+
+def test_staging_stores_the_models_alone(staged):
+    world, _, _ = staged
+    assert world.stored == set(MODELS.values())
+
+
+def test_staging_takes_three_steps(staged):
+    world, _, _ = staged
+    assert list_states(world) == {"preflight": "done", "stage": "done", "end": "done"}
+
+
+def test_staging_pays_no_node_second(staged):
+    world, record, _ = staged
+    assert (record["node_s"], record["leases"], world.account.machines) == (0, [], [])
+
+
+def test_staging_calls_nothing_of_the_fleet(staged):
+    world, _, _ = staged
+    assert {call.partition(".")[0] for call in world.account.calls} <= FREE_SERVICES
+
+
+def test_staging_reads_neither_lease_nor_fence():
+    world, keys_read = VirtualWorld(), set[str]()
+    get_dated = world.account._get_dated
+    world.account._get_dated = lambda **request: keys_read.add(request["Key"]) or get_dated(**request)
+    stage(world)
+    world.live()
+    assert not {key for key in keys_read if key.endswith(("lease.json", "stop.json"))}
+
+
+def test_staging_leaves_running_servers_alone():
+    world = VirtualWorld()
+    world.store.patch_object("deployments", NAMESPACE, BASELINE, {"spec": {"replicas": 1}})
+    stage(world)
+    world.live()
+    assert world.store.get_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"] == 1
+
+
+def test_staging_works_behind_a_fence():
+    world = VirtualWorld()
+    world.account.put(
+        "stop.json", {"state": "closed", "who": "anna", "why": "lunch", "at": world.account.now.isoformat()}
+    )
+    stage(world)
+    assert world.live()["state"] == "staged"
+
+
+def test_staging_without_its_cron_job_says_so():
+    world = VirtualWorld()
+    world.store.remove_object("cronjobs", NAMESPACE, next(iter(MODELS)))
+    stage(world)
+    record = world.live()
+    assert (record["state"], record["reason"].endswith("deploy or sync first")) == ("ended", True)
+
+
+def test_staging_that_fails_leaves_no_job():
+    world = VirtualWorld(scripts={"stage": PodScript(run_s=60, exit_code=3)})
+    stage(world)
+    record = world.live()
+    assert (record["state"], world.store.list_objects("jobs")) == ("ended", [])
+
+
+def test_whole_run_stages_nothing_after_a_staging():
+    world = VirtualWorld()
+    stage(world, run="models-1")
+    world.live(until=lambda world: world.read_run("models-1")["state"] == "staged")
+    world.ask()
+    world.live()
+    assert next(row for row in world.list_steps() if row[0] == "stage")[1:] == ("skipped", "nothing was missing")
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """A run until compile from an empty bucket."""
+    world = VirtualWorld()
+    world.ask(until="compile")
+    return world, world.live()
+
+
+def test_compiling_fills_the_bucket(compiled):
+    world, record = compiled
+    assert record["state"] == "compiled"
+    assert world.stored == {*MODELS.values(), *ARTIFACTS.values()}
+
+
+def test_compiling_serves_nothing(compiled):
+    world, _ = compiled
+    assert list(list_states(world)) == ["preflight", "stage", "raise", "node", "compile", "end"]
+
+
+def test_compiling_ends_at_zero(compiled):
+    world, _ = compiled
+    assert world.is_empty
+
+
+def test_compiling_counts_its_node_seconds(compiled):
+    _, record = compiled
+    assert record["node_s"] > record["used_node_s"] > 0
+
+
+def test_compiling_nothing_raises_nothing():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.ask(until="compile")
+    record = world.live()
+    assert (record["state"], record["node_s"], world.account.machines) == ("compiled", 0, [])
+
+
+def test_compiling_needs_no_measuring_job():
+    world = VirtualWorld()
+    world.store.remove_object("cronjobs", NAMESPACE, "tandem-measure")
+    world.ask(until="compile")
+    assert world.live()["state"] == "compiled"
+
+
+def test_compiling_waits_at_the_end_of_a_lease_and_goes_on():
+    world = VirtualWorld(scripts={"compile": PodScript(run_s=9 * 3600)})
+    world.ask(until="compile", hours=4.5)  # it holds one Job to its deadline, and not a second one
+    assert world.live()["state"] == "waiting"
+    world.scripts["compile"] = PodScript(run_s=60)
+    world.ask("resume", until="compile")
+    assert (world.live()["state"], world.is_empty) == ("compiled", True)
+
+
+@pytest.mark.parametrize("calls", range(1, 60, 7))
+def test_killed_staging_ends_the_same(calls):
+    world = VirtualWorld()
+    stage(world)
+    world.account.dies_after = calls
+    assert (world.live()["state"], world.account.machines) == ("staged", [])
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("run", {}),
+        ("run", {"until": "compile"}),
+        ("resume", {"until": "stage", "hours": 0}),
+    ],
+)
+def test_stage_folder_takes_staging_alone(kind, fields):
+    world = VirtualWorld()
+    operator_key = world.ask(kind, **fields)
+    stem = operator_key.rpartition("/")[2].removesuffix(".json")
+    key = request_key(WHO, stem, is_stage=True)
+    world.account.objects[key] = world.account.objects.pop(operator_key)
+    world.look()
+    assert "only stage models" in world.account.read(answer_key(key))["reason"]
+
+
+def test_stage_folder_cancels_a_staging():
+    world = VirtualWorld(scripts={"stage": PodScript(run_s=3600)})
+    stage(world)
+    world.look()
+    world.ask("cancel", until="stage", hours=0)
+    assert world.live()["state"] == "cancelled"
+
+
+def test_stage_folder_cancels_no_other_run():
+    world = VirtualWorld()
+    world.ask()
+    world.look()
+    key = world.ask("cancel", until="stage", hours=0)
+    world.look()
+    assert "only stage models" in world.read_answer(key)["reason"]
+    assert not world.account.read(run_record_key(RUN))["cancelled_by"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "flag"),
+    [
+        ({"until": "stage", "hours": 4}, "--hours"),
+        ({"until": "stage", "hours": 0, "accept_unarmed": True}, "--accept-unarmed"),
+        ({"until": "compile", "starts": 2}, "--starts"),
+        ({"until": "compile", "llmperf": True}, "--llmperf"),
+        ({"until": "compile", "budget_usd": 10}, "--budget-usd"),
+    ],
+)
+def test_fields_of_a_measurement_are_refused(fields, flag):
+    world = VirtualWorld()
+    key = world.ask(**fields)
+    world.look()
+    assert world.read_answer(key)["reason"].startswith(f"{flag}: ")
