@@ -16,7 +16,14 @@ from fleet_world import Fleet
 from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
-from tandem.run.run_keys import RUNNER_KEY, answer_key, run_record_key, step_key
+from tandem.run.run_keys import (
+    REQUESTS_PREFIX,
+    RUNNER_KEY,
+    STAGE_REQUESTS_PREFIX,
+    answer_key,
+    run_record_key,
+    step_key,
+)
 from tandem.run.run_values import LeaseSpan, RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord, parse_request
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.spec_digest import compute_spec_digest
@@ -101,9 +108,15 @@ def list_keys(fleet: Fleet, prefix: str) -> list[str]:
     return [row["Key"] for row in rows]
 
 
+def list_requests(fleet: Fleet) -> list[str]:
+    """Every request's key, without the answers."""
+    keys = [*list_keys(fleet, REQUESTS_PREFIX), *list_keys(fleet, STAGE_REQUESTS_PREFIX)]
+    return [key for key in keys if not key.endswith(".answer.json")]
+
+
 def read_request(fleet: Fleet) -> tuple[str, RunRequest]:
     """The only request, and its key."""
-    (key,) = [key for key in list_keys(fleet, "requests/") if not key.endswith(".answer.json")]
+    (key,) = list_requests(fleet)
     body = fleet.client("s3").get_object(Bucket=fleet.guarded.bucket, Key=key)["Body"].read()
     return key, parse_request(body, key)
 
@@ -124,8 +137,8 @@ def answering(
     def answer_requests() -> None:
         seen: set[str] = set()
         while not stop.is_set():
-            for key in list_keys(fleet, "requests/"):
-                if key.endswith(".answer.json") or key in seen:
+            for key in list_requests(fleet):
+                if key in seen:
                     continue
                 seen.add(key)
                 body = fleet.client("s3").get_object(Bucket=fleet.guarded.bucket, Key=key)["Body"].read()

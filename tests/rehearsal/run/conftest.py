@@ -114,20 +114,16 @@ def write_task(folder: Path) -> tuple[Path, str]:
     return folder, hashlib.sha256(archive).hexdigest()
 
 
-def make_account(client, environment) -> None:
+def make_account(client, environment, *, has_fleet: bool = True) -> None:
     """Make bucket, cluster, node groups, associations, and what stops a fleet."""
     guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
     where = {"LocationConstraint": environment.region}
     client("s3").create_bucket(Bucket=guard.bucket, CreateBucketConfiguration=where)
     eks = client("eks")
     eks.create_cluster(name=guard.cluster, roleArn=role, resourcesVpcConfig={})
-    sizes = {"system": ("m7i.xlarge", 2, {"workload": "system"}), guard.node_group: ("trn2.48xlarge", 0, {})}
-    for name, (instance_type, size, labels) in sizes.items():
-        eks.create_nodegroup(
-            clusterName=guard.cluster, nodegroupName=name, subnets=["subnet-1"], nodeRole=role, labels=labels,
-            instanceTypes=[instance_type], scalingConfig={"minSize": size, "desiredSize": size, "maxSize": 2},
-            tags=names.resource_tags(environment),
-        )  # fmt: skip
+    make_node_group(client, environment, "system", "m7i.xlarge", 2, {"workload": "system"})
+    if has_fleet:
+        make_node_group(client, environment, guard.node_group, "trn2.48xlarge", 0, {})
     accounts = [("tandem-post", f"tandem-{name}") for name in ("stage", "compile", "serve", "bench")]
     for namespace, service_account in [("runner-system", "runner"), *accounts]:
         eks.create_pod_identity_association(
@@ -146,3 +142,18 @@ def make_account(client, environment) -> None:
         "BudgetName": names.budget_name(environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
         "TimeUnit": "MONTHLY", "BudgetType": "COST",
     })  # fmt: skip
+
+
+def make_node_group(client, environment, name: str, instance_type: str, size: int, labels: dict[str, str]) -> None:
+    """Make a node group of so many nodes."""
+    guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
+    client("eks").create_nodegroup(
+        clusterName=guard.cluster,
+        nodegroupName=name,
+        subnets=["subnet-1"],
+        nodeRole=role,
+        labels=labels,
+        instanceTypes=[instance_type],
+        scalingConfig={"minSize": size, "desiredSize": size, "maxSize": 2},
+        tags=names.resource_tags(environment),
+    )

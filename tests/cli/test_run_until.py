@@ -1,0 +1,151 @@
+"""`tandem run --until`: requests that end before a measurement, in an account that may have no fleet yet."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from fleet_world import write_environment
+from run_records import (
+    RUN,
+    answering,
+    list_keys,
+    make_record,
+    make_request,
+    put_beat,
+    put_run,
+    read_request,
+    tandem,
+)
+
+pytestmark = pytest.mark.endpoint
+STAGE = ("--until", "stage")
+COMPILE = ("--until", "compile", "--hours", "6")
+ASK = ("--yes", "--run", RUN)
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
+    monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet"}))
+
+
+@pytest.fixture
+def unreserved(undeployed):
+    """An environment of a Capacity Block that nobody has reserved: it has a bucket and a runner, and no Fleet."""
+    undeployed.name = write_environment(undeployed.specs, "capacity-block", reservation_id=None)
+    undeployed.deploy(group=False)
+    put_beat(undeployed)
+    return undeployed
+
+
+def end_run(fleet, state, reason):
+    """Return what a runner leaves of a run that reached its last step."""
+    fields = {"state": state, "reason": reason, "leases": (), "node_s": 0.0}
+    return lambda request: put_run(fleet, make_record(fleet, request=request, **fields))
+
+
+def test_staging_needs_neither_hours_nor_fleet(unreserved):
+    with answering(unreserved, end_run(unreserved, "staged", "the bucket has every model")):
+        assert tandem(unreserved, "run post", *STAGE, *ASK) == 0
+
+
+def test_staging_is_requested_below_its_own_prefix(unreserved):
+    with answering(unreserved):
+        tandem(unreserved, "run post", *STAGE, *ASK, "--detach")
+    key, request = read_request(unreserved)
+    assert key.startswith("stage-requests/")
+    assert (request.until, request.hours) == ("stage", 0)
+
+
+def test_staging_calls_no_service_of_the_fleet(unreserved, proxy):
+    proxy.forget()
+    with answering(unreserved):
+        tandem(unreserved, "run post", *STAGE, *ASK, "--detach")
+    operations = {row.operation for row in proxy.log}
+    assert "PutObject" in operations
+    assert not {
+        operation
+        for operation in operations
+        if any(word in operation for word in ("Nodegroup", "Instances", "Schedule", "Reservation", "Budget", "Scaling"))
+    }
+
+
+def test_staging_says_what_comes_next(unreserved, capsys):
+    with answering(unreserved, end_run(unreserved, "staged", "the bucket has every model")):
+        tandem(unreserved, "run post", *STAGE, *ASK)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "  staged    the bucket has every model"
+    assert lines[-1] == f"  next      tandem run post --env {unreserved.name} --hours H"
+
+
+def test_plan_of_a_staging_has_no_node_and_no_money(unreserved, capsys):
+    assert tandem(unreserved, "run post", *STAGE, "--dry-run", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert (plan["usd"], plan["nodes"], plan["leases"], plan["starts"], plan["stops"]) == (0, 0, 0, [], [])
+
+
+def test_plan_of_a_staging_names_the_models(unreserved, capsys):
+    tandem(unreserved, "run post", *STAGE, "--dry-run")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "until stage: nothing is served or measured" in text
+    assert "69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B)" in text
+
+
+def test_compiling_without_a_fleet_is_refused(unreserved, capsys):
+    assert tandem(unreserved, "run post", *COMPILE, *ASK) == 2
+    assert "it has no Fleet stack yet" in capsys.readouterr().err
+
+
+def test_compiling_is_an_operators_request(fleet):
+    put_beat(fleet)
+    with answering(fleet, end_run(fleet, "compiled", "the bucket has every model and artifact")):
+        assert tandem(fleet, "run post", *COMPILE, *ASK) == 0
+    key, request = read_request(fleet)
+    assert key.startswith("requests/")
+    assert (request.until, request.hours) == ("compile", 6)
+
+
+def test_plan_of_a_compile_serves_nothing(fleet, capsys):
+    put_beat(fleet)
+    tandem(fleet, "run post", *COMPILE, "--dry-run", "--json")
+    steps = [step["step"] for step in json.loads(capsys.readouterr().out)["steps"]]
+    assert steps == ["preflight", "stage", "raise", "node", "compile", "end"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "refused"),
+    [
+        ((*STAGE, "--hours", "6"), "--hours"),
+        ((*STAGE, "--accept-unarmed"), "--accept-unarmed"),
+        ((*STAGE, "--quick"), "--quick"),
+        ((*COMPILE, "--full"), "--full"),
+        ((*COMPILE, "--rounds", "4"), "--rounds"),
+        ((*COMPILE, "--starts", "2"), "--starts"),
+        ((*COMPILE, "--llmperf"), "--llmperf"),
+        ((*COMPILE, "--budget-usd", "10"), "--budget-usd"),
+        (("--until", "compile"), "--hours is missing"),
+        ((), "--hours is missing"),
+        ((*COMPILE, "--resume", RUN), "--until"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(flags, refused, fleet, capsys):
+    assert tandem(fleet, "run post", *flags) == 2
+    assert refused in capsys.readouterr().err
+    assert not list_keys(fleet, "requests/")
+
+
+def test_cancel_of_a_staging_goes_below_its_prefix(fleet):
+    request = make_request(environment=fleet.name, until="stage", hours=0)
+    put_run(fleet, make_record(fleet, state="running", request=request))
+    with answering(fleet):
+        assert tandem(fleet, f"runs cancel {RUN}", "--yes") == 0
+    key, _ = read_request(fleet)
+    assert key.startswith("stage-requests/")
+
+
+@pytest.mark.parametrize("state", ["staged", "compiled"])
+def test_runs_show_of_a_last_step_ends_well(state, fleet):
+    put_run(fleet, make_record(fleet, state=state))
+    assert tandem(fleet, f"runs show {RUN}") == 0
