@@ -35,6 +35,7 @@ def held(fleet, monkeypatch, capsys):
     monkeypatch.setattr("tandem.cli.run.ANSWER_POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.01)
     monkeypatch.setattr("tandem.cli.run.RUN_CHECKS", frozenset({"fleet"}))
+    monkeypatch.setattr("tandem.cli.run.STAGE_CHECKS", frozenset({"stacks"}))
     monkeypatch.setattr("tandem.cli.run.format_moment", format_dated_moment)
 
     def hold(name, words, *more):
@@ -88,6 +89,16 @@ def test_a_plan_and_a_run_to_its_verdict(fleet, held):
 
     with answering(fleet, finish):
         held("run_judged", "run post", *flags, "--yes")
+
+
+def test_plan_of_a_staging(fleet, held):
+    put_beat(fleet)
+    held("run_until_stage", "run post", "--until", "stage", "--run", RUN, "--dry-run")
+
+
+def test_plan_of_a_compile(fleet, held):
+    put_beat(fleet)
+    held("run_until_compile", "run post", "--until", "compile", "--hours", "6", "--run", RUN, "--dry-run")
 
 
 def test_a_stop_of_a_parked_fleet(held):
