@@ -116,8 +116,7 @@ def collect_cluster_content(
     from stacks.workloads import ClusterContent  # noqa: PLC0415
 
     charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
-    people, runner = render_people(environment, experiments, charts), render_runner(environment, experiments)
-    return ClusterContent(charts=charts, people=people, runner=runner)
+    return ClusterContent(charts=charts, people=render_people(), runner=render_runner(environment, experiments))
 
 
 def _read_context(arguments: Sequence[str]) -> dict[str, Any]:

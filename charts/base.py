@@ -1,4 +1,4 @@
-"""Basis of an experiment's workloads: namespace, quota, accounts, network policies, device claims.
+"""Basis of an experiment's workloads: namespace, quota, accounts, rights in it, network policies, device claims.
 
 Invariant: only traffic that a policy of charts/network.py admits enters or leaves the namespace. Every variant of an
 experiment claims the same devices in the same way.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from charts.manifest import Object, build_object, object_labels
 from charts.network import build_network_policies
+from charts.roles import build_people_roles, build_runner_roles
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -42,7 +43,12 @@ def build_base(environment: Environment, experiment: Experiment, catalogue: Cata
     # hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
     level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
     labels = object_labels(experiment.name, "experiment") | security_labels(environment, level)
-    return [build_object("v1", "Namespace", namespace, {}, labels=labels, wave=WAVE), *guards]
+    return [
+        build_object("v1", "Namespace", namespace, {}, labels=labels, wave=WAVE),
+        *guards,
+        *build_people_roles(namespace),
+        *build_runner_roles(namespace),
+    ]
 
 
 def security_labels(environment: Environment, enforce_level: str) -> dict[str, str]:

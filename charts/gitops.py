@@ -11,11 +11,11 @@ not in Applications that wait for each other, which Argo CD does only behind a f
 (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an `oci://` address
 need Argo CD 3.1.
 
-Flux: one Kustomization per stage of an experiment, each after the one before, and one each for people, the runner and
-the Neuron DRA chart. A parked environment is ready: every stage except serve waits for its objects. The pods of serve
-may wait for a node for weeks, and a check of their health would call that a failure. The number of a server's pods is
-in no manifest, so Flux never owns it. Any scaler must use the `scale` subresource, whose field owners Flux leaves alone
-(fluxcd/pkg ssa/patch.go, 2026-11-21).
+Flux: one Kustomization per stage of an experiment, each after the one before, and one each, after none, for people,
+the runner and the Neuron DRA chart. A parked environment is ready: every stage except serve waits for its objects. The
+pods of serve may wait for a node for weeks, and a check of their health would call that a failure. The number of a
+server's pods is in no manifest, so Flux never owns it. Any scaler must use the `scale` subresource, whose field owners
+Flux leaves alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from charts import STAGES, list_stages
+from charts import list_stages
 from charts import people as people_chart
 from charts import runner as runner_chart
 from charts.manifest import Object, build_object, object_labels
+from charts.roles import RBAC
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
@@ -46,21 +47,27 @@ SYNC_AUTOMATION = {"prune": True, "selfHeal": True}
 # `group/kind` of the charts' objects; this project admits nothing else to the cluster
 CLUSTER_KINDS = ("Namespace", "PersistentVolume")
 NAMESPACED_KINDS = (
-    "ConfigMap", "PersistentVolumeClaim", "ResourceQuota", "Service", "ServiceAccount", "apps/Deployment",
-    "batch/CronJob", "networking.k8s.io/NetworkPolicy", "resource.k8s.io/ResourceClaimTemplate",
-)  # fmt: skip
+    "ConfigMap",
+    "PersistentVolumeClaim",
+    "ResourceQuota",
+    "Service",
+    "ServiceAccount",
+    "apps/Deployment",
+    "batch/CronJob",
+    "networking.k8s.io/NetworkPolicy",
+    f"{RBAC}/Role",
+    f"{RBAC}/RoleBinding",
+    "resource.k8s.io/ResourceClaimTemplate",
+)
 # kinds of charts/people.py
-_ADMISSION, _RBAC = "admissionregistration.k8s.io/ValidatingAdmissionPolicy", people_chart.RBAC
-_CLUSTER_ROLES = (f"{_RBAC}/ClusterRole", f"{_RBAC}/ClusterRoleBinding")
-PEOPLE_CLUSTER_KINDS = (_ADMISSION, f"{_ADMISSION}Binding", *_CLUSTER_ROLES)
-PEOPLE_NAMESPACED_KINDS = ("ConfigMap", f"{_RBAC}/Role", f"{_RBAC}/RoleBinding")
+PEOPLE_CLUSTER_KINDS = (f"{RBAC}/ClusterRole", f"{RBAC}/ClusterRoleBinding")
+# an AppProject without a list of namespaced kinds admits all of them (argo-cd app_project_types.go)
+NO_NAMESPACED_KIND = {"namespaceResourceBlacklist": [{"group": "*", "kind": "*"}]}
 # kinds of charts/runner.py
-RUNNER_CLUSTER_KINDS = ("Namespace", *_CLUSTER_ROLES)
-RUNNER_NAMESPACED_KINDS = (
-    *PEOPLE_NAMESPACED_KINDS, "ServiceAccount", "apps/Deployment", "networking.k8s.io/NetworkPolicy",
-)  # fmt: skip
+RUNNER_CLUSTER_KINDS = ("Namespace", *PEOPLE_CLUSTER_KINDS)
+RUNNER_NAMESPACED_KINDS = ("ConfigMap", "ServiceAccount", "apps/Deployment", "networking.k8s.io/NetworkPolicy")
 # cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart 1.9.0)
-DRIVER_CLUSTER_KINDS = ("Namespace", *_CLUSTER_ROLES, "resource.k8s.io/DeviceClass")
+DRIVER_CLUSTER_KINDS = ("Namespace", *PEOPLE_CLUSTER_KINDS, "resource.k8s.io/DeviceClass")
 
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"
@@ -83,7 +90,7 @@ def render_gitops(
 
 def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experiment], driver: DraChart) -> list[Object]:
     """Return all objects of Argo CD for the environment `name`."""
-    # a person who changes an experiment changes no right
+    # a person who changes an experiment changes no right outside its namespace
     platform, people, runner = (f"{name}-{part}" for part in ("platform", people_chart.FOLDER, runner_chart.FOLDER))
     platform_namespaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace.value]
     namespaces = [names.experiment_namespace(experiment) for experiment in experiments]
@@ -100,18 +107,15 @@ def _build_argocd(name: str, delivery: GitopsDelivery, experiments: list[Experim
     projects = {
         platform: _build_project(platform_sources, platform_namespaces, DRIVER_CLUSTER_KINDS),
         name: _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS),
-        people: _build_project(repository, namespaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS),
-        runner: _build_project(
-            repository, [RUNNER_NAMESPACE, *namespaces], RUNNER_CLUSTER_KINDS, RUNNER_NAMESPACED_KINDS
-        ),
+        # an Application names a namespace, also one of cluster-wide objects alone
+        people: _build_project(repository, [delivery.namespace], PEOPLE_CLUSTER_KINDS) | NO_NAMESPACED_KIND,
+        runner: _build_project(repository, [RUNNER_NAMESPACE], RUNNER_CLUSTER_KINDS, RUNNER_NAMESPACED_KINDS),
     }
     rows: list[tuple[str, str, int, Object]] = [
         *(("AppProject", project_name, 0, project) for project_name, project in projects.items()),
         ("Application", f"{name}-gitops", 1, _build_application(platform, gitops_source, delivery.namespace)),
         ("Application", f"{name}-neuron-dra", 1, _build_application(platform, chart_source, RELEASE_NAMESPACE)),
-        # the first namespace, because an Application names one; each object names its own. A sync that comes before the
-        # namespaces is retried
-        ("Application", people, 2, _build_application(people, people_source, namespaces[0])),
+        ("Application", people, 2, _build_application(people, people_source, delivery.namespace)),
         ("Application", runner, 2, _build_application(runner, runner_source, RUNNER_NAMESPACE)),
         ("ApplicationSet", name, 2, _build_application_set(name, delivery, experiments)),
     ]
@@ -205,9 +209,8 @@ def _build_flux(name: str, delivery: GitopsDelivery, experiments: list[Experimen
             kustomizations[f"{experiment.name}-{stage}"] = _build_kustomization(
                 name, delivery, f"{experiment.name}/{stage}", earlier_names, waits=stage != "serve"
             )
-    bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
     for folder in (people_chart.FOLDER, runner_chart.FOLDER):
-        kustomizations[f"{name}-{folder}"] = _build_kustomization(name, delivery, folder, bases, waits=True)
+        kustomizations[f"{name}-{folder}"] = _build_kustomization(name, delivery, folder, waits=True)
     root, *rest = [(KUSTOMIZE_API, "Kustomization", object_name, spec) for object_name, spec in kustomizations.items()]
     rows = [
         (SOURCE_API, "GitRepository", name, repository),

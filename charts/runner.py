@@ -1,7 +1,8 @@
 """The runner: one pod that takes requests from the bucket and runs experiments, and its rights in the cluster.
 
 Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales Deployments in the
-experiments' namespaces, and reads; it writes to no node. The Deployment starts no second one while the first lives
+experiments' namespaces, and reads; it writes to no node. charts/base.py renders the Roles of an experiment's namespace,
+so that nothing here needs an experiment to be applied first. The Deployment starts no second pod while the first lives
 (Recreate). If one still lives, e.g. on a node that Kubernetes lost, `runner.json` decides. Nobody may call it. Its
 specs are in a ConfigMap, not in its image; another digest of them is another pod.
 
@@ -19,9 +20,8 @@ from charts import pod
 from charts.base import security_labels
 from charts.manifest import COMPONENT, NAME, PART_OF, Object, build_object, object_labels
 from charts.network import RUNNER, build_runner_policies
-from charts.people import RBAC, build_rules
-from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_CLUSTER_RIGHTS, RUNNER_NAMESPACE, NamespaceScope
-from tandem.spec import names
+from charts.roles import build_runner_roles
+from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import RUN
@@ -37,11 +37,12 @@ DISK_GIB = 1
 
 
 def render_runner(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, list[Object]]:
-    """Return the objects of the runner: those of the cluster and its namespace, of each experiment's, then its pod."""
+    """Return the objects of the runner: those of the cluster and of its namespace, then its pod."""
     specs = _build_specs(environment, experiments)
     labels = object_labels(RUNNER, RUNNER) | security_labels(environment, "restricted")
     build = partial(_build_object, namespace=RUNNER_NAMESPACE)
-    objects = {
+    deployment = {"spec": _build_deployment_spec(environment, specs)}
+    return {
         "cluster": [
             build_object("v1", "Namespace", RUNNER_NAMESPACE, {}, labels=labels, wave=WAVE),
             build("v1", "ServiceAccount", RUNNER_ACCOUNT, {"automountServiceAccountToken": False}),
@@ -50,16 +51,13 @@ def render_runner(environment: Environment, experiments: Sequence[Experiment]) -
                 build("networking.k8s.io/v1", "NetworkPolicy", name, {"spec": spec})
                 for name, spec in build_runner_policies(environment).items()
             ),
-            *_build_role("everywhere", None),
-        ]
+            *build_runner_roles(None),
+        ],
+        "pod": [build("apps/v1", "Deployment", RUNNER, deployment, wave=POD_WAVE)],
     }
-    for namespace in map(names.experiment_namespace, experiments):
-        objects[namespace] = _build_role("experiments", namespace)
-    deployment = {"spec": _build_deployment_spec(environment, specs)}
-    return {**objects, "pod": [build("apps/v1", "Deployment", RUNNER, deployment, wave=POD_WAVE)]}
 
 
-def _build_object(api: str, kind: str, name: str, body: Object, *, namespace: str | None, wave: int = WAVE) -> Object:
+def _build_object(api: str, kind: str, name: str, body: Object, *, namespace: str, wave: int = WAVE) -> Object:
     return build_object(api, kind, name, body, namespace=namespace, labels=object_labels(name, RUNNER), wave=wave)
 
 
@@ -69,18 +67,6 @@ def _build_specs(environment: Environment, experiments: Sequence[Experiment]) ->
         "environment.yaml": dump_record_yaml(environment),
         **{f"experiment.{experiment.name}.yaml": dump_record_yaml(experiment) for experiment in experiments},
     }
-
-
-def _build_role(scope: NamespaceScope, namespace: str | None) -> list[Object]:
-    """Return the Role, or the ClusterRole, and its binding to the runner's account."""
-    role, api = "Role" if namespace else "ClusterRole", f"{RBAC}/v1"
-    rules = build_rules(right for right in RUNNER_CLUSTER_RIGHTS if right.scope == scope)
-    subject = {"kind": "ServiceAccount", "name": RUNNER_ACCOUNT, "namespace": RUNNER_NAMESPACE}
-    binding = {"roleRef": {"apiGroup": RBAC, "kind": role, "name": RUNNER}, "subjects": [subject]}
-    return [
-        _build_object(api, role, RUNNER, {"rules": rules}, namespace=namespace),
-        _build_object(api, f"{role}Binding", RUNNER, binding, namespace=namespace),
-    ]
 
 
 def _build_deployment_spec(environment: Environment, specs: dict[str, str]) -> Object:

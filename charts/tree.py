@@ -82,7 +82,7 @@ def render_files(environment: Environment, experiments: Iterable[Experiment], ca
         for stage, objects in stages.items():
             tree |= _render_folder(root / name / stage, stage, objects)
     parts_by_folder = {
-        PEOPLE_FOLDER: render_people(environment, experiment_list, charts),
+        PEOPLE_FOLDER: render_people(),
         RUNNER_FOLDER: render_runner(environment, experiment_list),
     }
     for folder, parts in parts_by_folder.items():

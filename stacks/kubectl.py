@@ -19,7 +19,6 @@ from constructs import Construct, DependencyGroup, IConstruct
 from stacks.cluster import admin_policy
 from stacks.policy import PrivateRepository, Statement, account_condition, allow, cluster_arn, policy_document
 from stacks.role import LAMBDA
-from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -49,7 +48,6 @@ class KubectlAccess(Construct):
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
             access_policies=[admin_policy(environment)],
-            kubernetes_groups=[DELIVERY_GROUP],  # by which admission recognizes CloudFormation
         )  # fmt: skip
         provider = eks.KubectlProvider(
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),

@@ -44,7 +44,7 @@ class ClusterContent:
 
     Args:
         charts: experiment -> chart -> Kubernetes objects, in the order of their application.
-        people: their rights in the cluster: part -> Kubernetes objects.
+        people: their rights in the whole cluster: part -> Kubernetes objects.
         runner: the runner, its rights first: part -> Kubernetes objects.
     """
 
@@ -100,8 +100,8 @@ class WorkloadsStack(EnvironmentStack):
             _add_manifests(Construct(self, name), kubectl, stages, [release, identities[name]])
             for name, stages in cluster_content.charts.items()
         ]
-        # in the experiments' namespaces, so after all of them
-        _add_manifests(Construct(self, "People"), kubectl, cluster_content.people, manifests)
+        _add_manifests(Construct(self, "People"), kubectl, cluster_content.people, [])
+        # after the experiments, so that a teardown ends the runner before it deletes what the runner works on
         _add_manifests(Construct(self, "Runner"), kubectl, cluster_content.runner, [*manifests, runner_identity])
 
 

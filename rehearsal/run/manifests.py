@@ -1,6 +1,6 @@
 """Puts rendered manifests into a rehearsed cluster: objects into the store, roles and their bindings into its users.
 
-Left out: objects whose kind the store does not have. Admission policies, quotas and network policies do not bind here.
+Left out: objects whose kind the store does not have. Quotas and network policies do not bind here.
 """
 
 from __future__ import annotations

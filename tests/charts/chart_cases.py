@@ -47,12 +47,16 @@ def controller(environment: str) -> list[dict[str, Any]]:
 
 
 @cache
-def rights(environment: str) -> list[dict[str, Any]]:
-    """The objects of people's rights in an environment."""
-    hosted = experiments(DECLARED[environment])
-    rendered = {experiment.name: stages(environment, experiment.name) for experiment in hosted}
-    made = render_people(DECLARED[environment], hosted, rendered)
-    return [body for bodies in made.values() for body in bodies]
+def people() -> list[dict[str, Any]]:
+    """The objects of people's rights in the whole cluster, the same in each environment."""
+    return [body for bodies in render_people().values() for body in bodies]
+
+
+@cache
+def everything(environment: str) -> list[dict[str, Any]]:
+    """Every object in an environment's folder."""
+    hosted = [body for name in DECLARED[environment].experiments for body in objects(environment, name)]
+    return [*hosted, *people(), *runner(environment), *controller(environment)]
 
 
 @cache

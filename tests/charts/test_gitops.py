@@ -18,7 +18,7 @@ from chart_cases import (
     experiments,
     objects,
     of_kind,
-    rights,
+    people,
     runner,
     stages,
 )
@@ -95,7 +95,7 @@ OF_EXPERIMENTS = [body for name, experiment in HOSTED if name == ARGOCD.name for
     ("name", "bodies"),
     [
         ("native-us-east-2", OF_EXPERIMENTS),
-        ("native-us-east-2-people", rights("native-us-east-2")),
+        ("native-us-east-2-people", people()),
         ("native-us-east-2-runner", runner("native-us-east-2")),
     ],
     ids=["experiments", "people", "runner"],
@@ -106,7 +106,8 @@ def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[
         (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"]) for body in bodies
     }
     admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
-    admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
+    if project.get("namespaceResourceBlacklist") != [{"group": "*", "kind": "*"}]:
+        admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
 
     assert admitted == rendered
     spaces = {body["metadata"].get("namespace", body["metadata"]["name"]) for body in bodies if body["kind"] in SPACED}
@@ -152,8 +153,8 @@ def test_flux_applies_stage_after_stage() -> None:
     assert after == {
         "dev-trn2-3xlarge-gitops": [], "dev-base": [], "dev-claims": ["dev-base"], "dev-storage": ["dev-claims"],
         "dev-stage": ["dev-storage"], "dev-compile": ["dev-stage"], "dev-serve": ["dev-compile"],
-        "dev-llmperf": ["dev-serve"], "dev-measure": ["dev-llmperf"], "dev-trn2-3xlarge-people": ["dev-base"],
-        "dev-trn2-3xlarge-runner": ["dev-base"],
+        "dev-llmperf": ["dev-serve"], "dev-measure": ["dev-llmperf"], "dev-trn2-3xlarge-people": [],
+        "dev-trn2-3xlarge-runner": [],
     }  # fmt: skip
 
 

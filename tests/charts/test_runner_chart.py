@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, experiments, flag, of_kind, rights, runner
+from chart_cases import CATALOGUE, ENVIRONMENTS, everything, experiments, flag, of_kind, runner
 from rbac_evaluator import EVERYTHING, ApiRequest, list_rules, matches
 from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
 
@@ -37,7 +37,7 @@ def rows(*tables: tuple[tuple[str, str, str], ...]) -> set[tuple[str, str, str]]
 
 
 def allowed(environment: str, namespace: str | None, who: str = ACCOUNT) -> set[tuple[str, str, str]]:
-    rules = list(list_rules([*runner(environment), *rights(environment)], {who}, namespace))
+    rules = list(list_rules(everything(environment), {who}, namespace))
     return {
         (verb, group, resource)
         for verb, group, resource in EVERYTHING
@@ -219,15 +219,25 @@ def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:
 
 def test_its_pod_comes_after_all_that_it_needs() -> None:
     parts = render_runner(HOME, experiments(HOME))
-    assert [*parts] == ["cluster", "tandem-post", "tandem-post-drafts-windows", "pod"]
+    assert [*parts] == ["cluster", "pod"]
     waves = {body["kind"]: int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
              for part in parts.values() for body in part}  # fmt: skip
     assert all(wave < waves["Deployment"] for kind, wave in waves.items() if kind != "Deployment")
 
 
 @each_environment
+def test_nothing_of_it_stands_in_a_namespace_that_another_folder_makes(environment: str) -> None:
+    assert {body["metadata"].get("namespace", SPACE) for body in runner(environment)} == {SPACE}
+
+
+@each_environment
 def test_no_rule_of_it_holds_a_wildcard_or_a_write_to_nodes(environment: str) -> None:
-    roles = [body for kind in ("Role", "ClusterRole") for body in of_kind(runner(environment), kind).values()]
+    roles = [
+        body
+        for body in everything(environment)
+        if body["kind"] in {"Role", "ClusterRole"} and body["metadata"]["name"] == "runner"
+    ]
+    assert {body["kind"] for body in roles} == {"Role", "ClusterRole"}
     texts = {text for role in roles for rule in role["rules"] for words in rule.values() for text in words}
     assert "*" not in texts
     assert [rule["verbs"] for role in roles for rule in role["rules"] if "nodes" in rule["resources"]] == [["list"]]

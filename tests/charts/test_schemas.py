@@ -7,7 +7,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from chart_cases import DECLARED, controller, node_program, objects, of_kind, rights, runner
+from chart_cases import DECLARED, controller, node_program, objects, of_kind, people, runner
 from committed import ROOT
 
 
@@ -22,7 +22,7 @@ def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
 def test_core_objects_pass_the_strict_schemas_of_their_minor(environment: str) -> None:
     hosted = DECLARED[environment].experiments
     bodies = [body for experiment in hosted for body in objects(environment, experiment)]
-    for body in [*bodies, *rights(environment), *runner(environment)]:
+    for body in [*bodies, *people(), *runner(environment)]:
         kubernetes_validate.validate(body, DECLARED[environment].cluster.kubernetes, strict=True)
 
 

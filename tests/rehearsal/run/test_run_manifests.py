@@ -19,9 +19,7 @@ def bodies():
 
 def test_what_has_no_place_is_counted_by_kind(small, bodies):
     skipped = apply_manifests(small.store, bodies)
-    assert set(skipped) == {
-        "NetworkPolicy", "ResourceQuota", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-    }  # fmt: skip
+    assert set(skipped) == {"NetworkPolicy", "ResourceQuota"}
 
 
 def test_people_of_groups_get_no_token(bodies):

@@ -1,0 +1,91 @@
+"""Nothing in the tree can deny, default or change an object of a namespace that the tree does not make.
+
+Source: the kinds of the Kubernetes API reference, 1.36. A cluster-wide object reaches every namespace, so each kind
+needs a reason to be here; an object in a namespace reaches that namespace alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chart_cases import DECLARED, EXPERIMENTS, everything
+
+from tandem.spec import names
+from tandem.spec.environment import GitopsDelivery
+
+Object = dict[str, Any]
+# no admission policy, webhook, PriorityClass, StorageClass, IngressClass, RuntimeClass, DeviceClass, FlowSchema or
+# APIService: each of these can deny, default or change what others make
+CLUSTER_KINDS = {
+    "Namespace": "one of our own",
+    "PersistentVolume": "for one claim of our own",
+    "ClusterRole": "a name for rights, which a binding gives",
+    "ClusterRoleBinding": "to subjects of our own",
+}
+GITOPS_GROUPS = {"argoproj.io", "helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"}
+each_environment = pytest.mark.parametrize("environment", DECLARED)
+
+
+def list_own_namespaces(environment: str) -> set[str]:
+    return {body["metadata"]["name"] for body in everything(environment) if body["kind"] == "Namespace"}
+
+
+def list_of_kind(environment: str, kind: str) -> list[Object]:
+    return [body for body in everything(environment) if body["kind"] == kind]
+
+
+@each_environment
+def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment: str) -> None:
+    kinds = {body["kind"] for body in everything(environment) if "namespace" not in body["metadata"]}
+    assert kinds == set(CLUSTER_KINDS)
+
+
+@each_environment
+def test_a_namespaced_object_is_in_a_namespace_of_the_tree(environment: str) -> None:
+    delivery = DECLARED[environment].delivery
+    for body in everything(environment):
+        own_namespaces = list_own_namespaces(environment)
+        if isinstance(delivery, GitopsDelivery) and body["apiVersion"].partition("/")[0] in GITOPS_GROUPS:
+            own_namespaces = {delivery.namespace}
+        assert body["metadata"].get("namespace") in {None, *own_namespaces}, body["metadata"]
+
+
+@each_environment
+def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(environment: str) -> None:
+    experiments = {names.experiment_namespace(EXPERIMENTS[name]) for name in DECLARED[environment].experiments}
+    assert list_own_namespaces(environment) == {*experiments, "runner-system"}
+
+
+@each_environment
+def test_a_volume_takes_no_claim_but_its_own(environment: str) -> None:
+    claims = {
+        (body["metadata"]["namespace"], body["metadata"]["name"])
+        for body in list_of_kind(environment, "PersistentVolumeClaim")
+    }
+    references = [body["spec"]["claimRef"] for body in list_of_kind(environment, "PersistentVolume")]
+    assert {(reference["namespace"], reference["name"]) for reference in references} == claims
+
+
+@each_environment
+def test_no_role_adds_to_a_role_of_others(environment: str) -> None:
+    """A label of a ClusterRole can add its rules to admin, edit or view."""
+    roles = list_of_kind(environment, "ClusterRole")
+    labels = {label for role in roles for label in role["metadata"]["labels"]}
+    assert [label for label in labels if "aggregate-to" in label] == []
+
+
+@each_environment
+def test_rights_are_given_to_subjects_of_the_tree_alone(environment: str) -> None:
+    bindings = [*list_of_kind(environment, "ClusterRoleBinding"), *list_of_kind(environment, "RoleBinding")]
+    subjects = {
+        (subject["kind"], subject.get("namespace"), subject["name"])
+        for binding in bindings
+        for subject in binding["subjects"]
+    }
+    assert subjects == {
+        ("Group", None, "tandem-viewer"),
+        ("Group", None, "tandem-engineer"),
+        ("Group", None, "tandem-operator"),
+        ("ServiceAccount", "runner-system", "runner"),
+    }
