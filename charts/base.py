@@ -13,6 +13,7 @@ from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, ServingSettings
+from tandem.spec.quantity import spell_count
 from tandem.spec.variant_key import compute_artifact_key
 
 WAVE, CLAIM_WAVE = 0, 1
@@ -71,8 +72,8 @@ def _quota_spec(experiment: Experiment, catalogue: Catalogue) -> Object:
     claims = len(variants) + len({compute_artifact_key(experiment, variant, catalogue).digest for variant in variants})
     device_class = catalogue.dra_chart.device_class.value
     hard_limits = {
-        "count/resourceclaims.resource.k8s.io": str(claims),
-        f"{device_class}.deviceclass.resource.k8s.io/devices": str(claims * experiment.serving.devices),
+        "count/resourceclaims.resource.k8s.io": spell_count(claims),
+        f"{device_class}.deviceclass.resource.k8s.io/devices": spell_count(claims * experiment.serving.devices),
     }
     return {"spec": {"hard": hard_limits}}
 

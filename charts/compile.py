@@ -33,6 +33,7 @@ from tandem.spec.disk import WORK_GIB, artifact_gib, compile_gib, models_gib
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.model import ModelConfig
+from tandem.spec.quantity import spell_count, spell_gib
 from tandem.spec.variant_key import compute_artifact_key
 
 # for the node's start, the image's pull, the models' download, a server's end after the compiler's deadline, and for
@@ -82,7 +83,7 @@ def _build_job(
             pod.local_disk_volume("models", models_gib(models)),
             pod.local_disk_volume("artifact", artifact_gib(models)),
             pod.local_disk_volume("work", WORK_GIB),
-            pod.shared_memory(f"{experiment.serving.shm_gib}Gi"),
+            pod.shared_memory(experiment.serving.shm_gib * 1024),
         ],
     }
     return pod.build_cron_job(
@@ -114,7 +115,8 @@ def _build_compiler(
 ) -> Object:
     """Return the container of the runtime's own image: the driver, which starts the runtime's own program."""
     settings, serving, work = experiment.compile, experiment.serving, names.WORK_MOUNT
-    memory, disk = f"{settings.memory_gib or serving.memory_gib}Gi", f"{compile_gib(models)}Gi"
+    memory = spell_gib(settings.memory_gib or serving.memory_gib)
+    disk = spell_gib(compile_gib(models))
     options = {
         "--skip-if": f"{work}/present",
         "--outcome": f"{work}/outcome.json",
@@ -135,7 +137,7 @@ def _build_compiler(
         ],
         "env": [pod.env_variable(name, value) for name, value in command.environment.items()],
         "resources": {
-            "requests": {"cpu": str(settings.cpu or serving.cpu), "memory": memory, "ephemeral-storage": disk},
+            "requests": {"cpu": spell_count(settings.cpu or serving.cpu), "memory": memory, "ephemeral-storage": disk},
             "limits": {"memory": memory},
             **({"claims": [{"name": pod.CLAIM}]} if settings.where == "device" else {}),
         },

@@ -29,7 +29,7 @@ MAX_MEASURE_S = 2 * 3600  # then no further call begins, however slow the server
 DEADLINE_S = MAX_MEASURE_S + pod.S3_RETRY_S + 5400
 RETRIES = 3  # of the storing container: the measuring one ends well in any case
 DISK_GIB = 2
-SHM = "256Mi"  # Ray's object store (100 MB) is there; a pod's default is 64 MiB
+SHM_MIB = 256  # Ray's object store (100 MB) is there; a pod's default is 64 MiB
 MEASURE = "measure"
 
 
@@ -42,7 +42,7 @@ def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catal
         "nodeSelector": pod.SYSTEM_NODES,
         "initContainers": [_build_measure_container(environment, experiment)],
         "containers": [pod.build_keep_container(environment, below)],
-        "volumes": [pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM)],
+        "volumes": [pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM_MIB)],
     }
     job = pod.build_cron_job(
         names.LLMPERF_JOB, experiment, component=BENCH, deadline_s=DEADLINE_S, retries=RETRIES, pod=spec,
@@ -74,5 +74,5 @@ def _build_measure_container(environment: Environment, experiment: Experiment) -
     }
     return pod.build_bench_container(
         MEASURE, LLMPERF.reference(environment), [*arguments, *pod.list_options(options), "--defer"],
-        cpu_m=LLMPERF_CPU_M, memory=f"{LLMPERF_MEMORY_MIB // 1024}Gi", disk_gib=DISK_GIB, mounts=[pod.SHM_MOUNT],
+        cpu_m=LLMPERF_CPU_M, memory_mib=LLMPERF_MEMORY_MIB, disk_gib=DISK_GIB, mounts=[pod.SHM_MOUNT],
     )  # fmt: skip

@@ -38,7 +38,7 @@ def build_bench_jobs(environment: Environment, experiment: Experiment, _: Catalo
 
 def _build_pod(environment: Environment, command: str) -> Object:
     container = pod.build_bench_container(
-        command, RUN.reference(environment), [command], cpu_m=BENCH_CPU_M, memory=f"{BENCH_MEMORY_MIB}Mi",
+        command, RUN.reference(environment), [command], cpu_m=BENCH_CPU_M, memory_mib=BENCH_MEMORY_MIB,
         disk_gib=DISK_GIB, variables=[pod.env_variable("AWS_REGION", environment.region), {"name": TASK_VARIABLE}],
     )  # fmt: skip
     return {

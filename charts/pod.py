@@ -22,6 +22,7 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.images import pull_name
 from tandem.spec.model import ModelConfig
 from tandem.spec.project_image import TOOLS
+from tandem.spec.quantity import spell_gib, spell_mib, spell_thousandths
 from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
 
 WAVE = 3  # of servers and CronJobs: a sync that waited for a suspended object would wait for ever
@@ -129,7 +130,7 @@ def build_tool_container(
         mounts: in addition to /work, the home of all files of the command.
         requests, limits: in addition to those of memory.
     """
-    memory = {"memory": f"{TOOLS_MEMORY_MIB}Mi"}
+    memory = {"memory": spell_mib(TOOLS_MEMORY_MIB)}
     return {
         "name": name,
         "image": TOOLS.reference(environment),
@@ -143,19 +144,20 @@ def build_tool_container(
 
 
 def build_bench_container(
-    name: str, image: str, arguments: Sequence[str], *, cpu_m: int, memory: str, disk_gib: int,
+    name: str, image: str, arguments: Sequence[str], *, cpu_m: int, memory_mib: int, disk_gib: int,
     variables: Sequence[Object] = (), mounts: Sequence[Object] = (),
 ) -> Object:  # fmt: skip
     """Return a container that asks servers; it has no CPU limit, because throttling would count as their latency.
 
     Args:
         arguments: they follow the image's entrypoint.
-        cpu_m: whole processors, in thousandths.
-        memory: as Kubernetes spells it; requested, and the limit.
+        cpu_m: processors, in thousandths.
+        memory_mib: requested, and the limit.
         disk_gib: of /work.
         mounts: in addition to /work.
     """
-    requests = {"cpu": str(cpu_m // 1000), "memory": memory, "ephemeral-storage": f"{disk_gib}Gi"}
+    memory = spell_mib(memory_mib)
+    requests = {"cpu": spell_thousandths(cpu_m), "memory": memory, "ephemeral-storage": spell_gib(disk_gib)}
     return {
         "name": name,
         "image": image,
@@ -240,9 +242,9 @@ def device_claim(environment: Environment, experiment: Experiment) -> Object:
 
 def local_disk_volume(name: str, gib: int) -> Object:
     """Return a volume of local disk, which on accelerator nodes is the NVMe array."""
-    return {"name": name, "emptyDir": {"sizeLimit": f"{gib}Gi"}}
+    return {"name": name, "emptyDir": {"sizeLimit": spell_gib(gib)}}
 
 
-def shared_memory(size: str) -> Object:
+def shared_memory(mib: int) -> Object:
     """Return the volume of a pod's shared memory."""
-    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": size}}
+    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spell_mib(mib)}}

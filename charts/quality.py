@@ -57,5 +57,5 @@ def _build_ask_container(environment: Environment, experiment: Experiment) -> Ob
     }
     return pod.build_bench_container(
         ASK, LM_EVAL.reference(environment), [*tasks, *pod.list_options(options)], cpu_m=QUALITY_CPU_M,
-        memory=f"{compute_quality_memory_mib(experiment)}Mi", disk_gib=DISK_GIB, variables=[{"name": SERVERS_VARIABLE}],
+        memory_mib=compute_quality_memory_mib(experiment), disk_gib=DISK_GIB, variables=[{"name": SERVERS_VARIABLE}],
     )  # fmt: skip

@@ -25,6 +25,7 @@ from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import RUN
+from tandem.spec.quantity import spell_gib, spell_mib, spell_thousandths
 from tandem.spec.spec_digest import dump_record_yaml
 from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB
 
@@ -84,7 +85,7 @@ def _build_deployment_spec(environment: Environment, specs: dict[str, str]) -> O
 def _build_pod(environment: Environment, keys: list[str]) -> Object:
     paths = [f"environments/{environment.name}.yaml", *(key.replace(".", "s/", 1) for key in keys[1:])]
     items = [{"key": key, "path": path} for key, path in zip(keys, paths, strict=True)]
-    memory = {"memory": f"{RUNNER_MEMORY_MIB}Mi"}
+    memory = {"memory": spell_mib(RUNNER_MEMORY_MIB)}
     container = {
         "name": RUNNER,
         "image": RUN.reference(environment),
@@ -94,7 +95,11 @@ def _build_pod(environment: Environment, keys: list[str]) -> Object:
             {"name": "POD_UID", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}},
         ],
         "resources": {
-            "requests": {**memory, "cpu": f"{RUNNER_CPU_M}m", "ephemeral-storage": f"{DISK_GIB}Gi"},
+            "requests": {
+                **memory,
+                "cpu": spell_thousandths(RUNNER_CPU_M),
+                "ephemeral-storage": spell_gib(DISK_GIB),
+            },
             "limits": memory,
         },
         "securityContext": pod.RESTRICTED_SECURITY,

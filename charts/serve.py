@@ -17,6 +17,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import artifact_gib, largest_pair
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.quantity import spell_count, spell_gib
 from tandem.spec.server_command import build_server_command
 from tandem.spec.variant_key import compute_artifact_key
 
@@ -108,7 +109,8 @@ def build_server_pod(
     is_cache = runtime.spelling.artifact_is_cache
     has_local_copy = is_cache or serving.copy_artifact
     local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
-    command, memory = build_server_command(experiment, variant, catalogue), f"{serving.memory_gib}Gi"
+    command = build_server_command(experiment, variant, catalogue)
+    memory = spell_gib(serving.memory_gib)
     # a cache keeps locks; everything else is read only, so that a server that would compile ends at once
     artifact_mount = pod.ARTIFACT if is_cache else {**pod.ARTIFACT, "readOnly": True}
     server = {
@@ -120,7 +122,11 @@ def build_server_pod(
         "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
         **build_probes(experiment.target),
         "resources": {  # no CPU limit: throttling would be measured as the model's latency
-            "requests": {"cpu": str(serving.cpu), "memory": memory, "ephemeral-storage": f"{local_gib}Gi"},
+            "requests": {
+                "cpu": spell_count(serving.cpu),
+                "memory": memory,
+                "ephemeral-storage": spell_gib(local_gib),
+            },
             "limits": {"memory": memory},
             "claims": [{"name": pod.CLAIM}],
         },
@@ -154,7 +160,7 @@ def build_server_pod(
             ),
             pod.local_disk_volume("artifact", local_gib),
             pod.local_disk_volume("work", LINK_GIB),
-            pod.shared_memory(f"{serving.shm_gib}Gi"),
+            pod.shared_memory(serving.shm_gib * 1024),
         ],
     }
 

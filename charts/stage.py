@@ -19,6 +19,7 @@ from tandem.spec.disk import stage_gib
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import ModelConfig
+from tandem.spec.quantity import spell_gib, spell_thousandths
 from tandem.spec.system_jobs import STAGE_CPU_M
 
 DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
@@ -51,7 +52,7 @@ def _build_pod(environment: Environment, model: ModelConfig) -> Object:
             *pod.holder_variables(), *(pod.env_variable(name, value) for name, value in hub_variables.items() if value),
         ],
         # the limit protects cluster DNS, which runs on the same small nodes
-        requests={"cpu": f"{STAGE_CPU_M}m", "ephemeral-storage": f"{disk}Gi"}, limits={"cpu": "1"},
+        requests={"cpu": spell_thousandths(STAGE_CPU_M), "ephemeral-storage": spell_gib(disk)}, limits={"cpu": "1"},
     )  # fmt: skip
     return {
         **pod.pod_head(names.STAGE_ACCOUNT, restartPolicy="OnFailure"),

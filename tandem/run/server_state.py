@@ -20,6 +20,7 @@ from tandem.spec import names
 from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.experiment import Variant
 from tandem.spec.images import pull_name
+from tandem.spec.quantity import spell_count, spell_gib
 from tandem.spec.server_command import build_server_command
 from tandem.spec.variant_key import compute_artifact_key
 
@@ -198,8 +199,8 @@ def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[
         "command": (tuple(server.get("command") or ()), command.command),
         "arguments": (tuple(server.get("args") or ()), command.arguments),
         "environment": (own_variables, command.environment),
-        "cpu": (requests.get("cpu"), str(serving.cpu)),
-        "memory": (requests.get("memory"), spell_memory(serving.memory_gib)),
+        "cpu": (requests.get("cpu"), spell_count(serving.cpu)),
+        "memory": (requests.get("memory"), spell_gib(serving.memory_gib)),
         "claims": (len(spec.get("resourceClaims") or []), 1),
         "artifact volume": (volumes.get("stored"), volume),
         "artifact key": (keys.get(KEY_VARIABLE), names.key_config_map_name(key)),
@@ -222,11 +223,6 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
         yield f"devices {spell_value(server.devices)} are of more than one group of {size}"
     if server.endpoints not in {(), (server.uid,)}:  # none: the server was restarted, and may be ready again
         yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
-
-
-def spell_memory(gib: int) -> str:
-    """Return a quantity as the API server stores it: 1024Gi is 1Ti (Kubernetes API reference, Quantity)."""
-    return f"{gib // 1024}Ti" if gib % 1024 == 0 else f"{gib}Gi"
 
 
 def spell_value(value: object, max_characters: int = 120) -> str:
