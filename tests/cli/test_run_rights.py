@@ -11,6 +11,7 @@ from run_records import (
     fill_bucket,
     list_keys,
     make_record,
+    make_request,
     make_step,
     put_beat,
     put_run,
@@ -70,6 +71,36 @@ def test_an_operator_asks_below_the_own_id(judged, become, front):
     seldom |= {"DescribeKey", "ListAWSDefaultServiceQuotas", "ListSubscriptionsByTopic"}
     calls = {"ListObjectsV2" if operation == "ListObjects" else operation for operation in asked(front)}
     assert calls | seldom == wanted("run")
+
+
+@pytest.fixture
+def staging(deployed):
+    """A runner that lives, a bucket without a model, and a run at work that stages."""
+    put_beat(deployed)
+    put_run(deployed, make_record(deployed, request=make_request(until="stage", hours=0), leases=()))
+    return deployed
+
+
+def test_an_engineer_stages_and_cancels_below_the_own_id(staging, become, front):
+    become("engineer")
+    user = boto3.session.Session().client("sts", region_name=staging.environment.region).get_caller_identity()["UserId"]
+    with answering(staging):
+        assert tandem(staging, "run post", "--until", "stage", "--yes", "--run", "mine", "--detach") == 0
+        calls = {"ListObjectsV2" if operation == "ListObjects" else operation for operation in asked(front)}
+        assert tandem(staging, f"runs cancel {RUN}", "--yes") == 0
+
+    keys = list_keys(staging, "stage-requests/")
+    assert {key.rpartition("/")[0] for key in keys} == {f"stage-requests/{user}"}
+    assert [key.rpartition("/")[2].partition(".")[0] for key in keys] == ["mine", "mine", RUN, RUN]
+    assert list_keys(staging, "requests/") == []
+    assert calls | {"DescribeKey"} == wanted("run --until stage")  # this fixture's bucket has no key of its own
+
+
+def test_a_viewer_may_not_stage_and_is_told_who_may(staging, become, capsys):
+    become("viewer")
+    assert tandem(staging, "run post", "--until", "stage", "--yes", "--run", "mine", "--detach") == 3
+    assert list_keys(staging, "stage-requests/") == []
+    assert "engineer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["viewer", "engineer"])

@@ -148,13 +148,13 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         "s3:ListBucket": {BUCKET},
         "s3:GetObject": {
             f"{BUCKET}/{key}"
-            for key in ("requests/*", "runs/*", "runner.json", "stop.json", "lease.json", "runs/*/lease.json",
-                        "runs/*/heartbeat.json", "models/*", "artifacts/*", "tasks/*", "results/*")
+            for key in ("requests/*", "stage-requests/*", "runs/*", "runner.json", "stop.json", "lease.json",
+                        "runs/*/lease.json", "runs/*/heartbeat.json", "models/*", "artifacts/*", "tasks/*", "results/*")
         },
         "s3:PutObject": {
             f"{BUCKET}/{key}"
-            for key in ("requests/*.answer.json", "runs/*", "runner.json", "lease.json", "runs/*/lease.json",
-                        "stop.json")
+            for key in ("requests/*.answer.json", "stage-requests/*.answer.json", "runs/*", "runner.json",
+                        "lease.json", "runs/*/lease.json", "stop.json")
         },
         "eks:DescribeNodegroup": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
         "eks:UpdateNodegroupConfig": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},

@@ -38,7 +38,8 @@ def test_the_callers_id_stays_for_iam_to_fill_in(stacks: Templates) -> None:
         for arn in statement["Resource"]
         if "aws:userid" in str(arn)
     ]
-    assert [str(arn).rpartition("/requests/")[2] for arn in texts] == ["${aws:userid}/*"]
+    keys = [str(arn).partition("/")[2] for arn in texts]
+    assert keys == ["stage-requests/${aws:userid}/*", "requests/${aws:userid}/*"]
     assert "Fn::Sub" not in json.dumps(policies)
 
 

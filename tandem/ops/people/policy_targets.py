@@ -135,7 +135,9 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     if environment.registry_mirrors:  # an image behind a mirror may be in any repository of the account
         repositories = ["*"]
     guard_keys = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
-    run_keys = ("requests/*", "runs/*", "runner.json")  # as in tandem/run/run_keys.py
+    # as in tandem/run/run_keys.py
+    run_keys = ("requests/*", "stage-requests/*", "runs/*", "runner.json")
+    journal_keys = ("requests/*.answer.json", "stage-requests/*.answer.json", "runs/*", "runner.json")
     return {
         "bucket": [build_bucket_arn(environment)],
         "bucket's key": [key_arn] if key_arn else [],
@@ -150,7 +152,8 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
         # IAM replaces this variable by the caller's id (IAM user guide, "IAM policy elements: Variables and tags"), so
         # the key of a request says who wrote it
         "own requests": bucket_arns(f"{prefix}requests/${{aws:userid}}/*"),
-        "journal": bucket_arns(*(f"{prefix}{key}" for key in ("requests/*.answer.json", "runs/*", "runner.json"))),
+        "own stage requests": bucket_arns(f"{prefix}stage-requests/${{aws:userid}}/*"),
+        "journal": bucket_arns(*(f"{prefix}{key}" for key in journal_keys)),
         **{name: bucket_arns(f"{name}/*") for name in ("artifacts", "models", "results")},
         "repositories": [build_arn(environment, "ecr", "repository/*")],
         "images": sorted(build_arn(environment, "ecr", f"repository/{name}") for name in repositories),

@@ -62,6 +62,14 @@ _SIZE = {"node group": "eks UpdateNodegroupConfig"}
 _PUBLISH = {"topic": "sns Publish", "topic's key": "kms:Decrypt kms:GenerateDataKey"}
 _RUNS = {"buckets": "s3 ListObjectsV2", "runs": "s3 GetObject", "bucket's key": "kms:Decrypt"}
 _REQUEST = {"own requests": "s3 PutObject", "bucket's key": "kms:GenerateDataKey"}
+_STAGE_REQUEST = {"own stage requests": "s3 PutObject", "bucket's key": "kms:GenerateDataKey"}
+# the checks of doctor that apply to staging as to any run
+_STAGE_CHECKS = {
+    "stacks": "cloudformation DescribeStacks",
+    "images": "ecr DescribeImages",
+    "buckets": "s3 HeadBucket",
+    "bucket's key as it stands": "kms DescribeKey",
+}
 _RELABEL = _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject"})
 _END = _join_rows(_RELABEL, {"schedules": "scheduler DeleteSchedule"})
 _RAISE = _join_rows(
@@ -155,6 +163,14 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         },
         "runs logs": _join_rows(_RUNS, {"logs": "logs FilterLogEvents"}),
         "results": _join_rows(_RUNS, {"results": "s3 GetObject"}),
+        # sends a request that the runner takes for staging alone: it raises nothing, and looks at no fleet
+        "run --until stage": _join_rows(
+            _RUNS,
+            _STAGE_REQUEST,
+            _STAGE_CHECKS,
+            {"everywhere": "sts GetCallerIdentity", "models and artifacts": "s3 GetObject"},
+        ),
+        "runs cancel of a run that stages": _join_rows(_RUNS, _STAGE_REQUEST),
         "reads what servers and both functions said: docs/runbook.md": {"logs": "logs:FilterLogEvents"},
         "sees whether the reaper can run, and makes it look now: docs/runbook.md": {
             "functions": "lambda:GetFunctionConcurrency lambda:InvokeFunction"
@@ -196,14 +212,8 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 "budgets": _BUDGET,
                 "functions": "lambda GetFunctionConfiguration",
             },
-            # the checks of doctor that apply to a run
-            {
-                "stacks": "cloudformation DescribeStacks",
-                "images": "ecr DescribeImages",
-                "buckets": "s3 HeadBucket",
-                "bucket's key as it stands": "kms DescribeKey",
-                "topic": "sns ListSubscriptionsByTopic",
-            },
+            _STAGE_CHECKS,
+            {"topic": "sns ListSubscriptionsByTopic"},
         ),
         "runs cancel": _join_rows(_RUNS, _REQUEST),
         "destroy": _join_rows(
@@ -370,9 +380,9 @@ _REASON_ROWS = (
     "alarms: what a composite alarm watches follows its environment's name and the word notify",
     "dashboards: dashboards begin with the environment's name; what they show follows",
     (
-        "guard's objects, leases, runs, own requests, journal, models and artifacts, artifacts, models, task sets,"
-        " results: names of runs and keys of objects are not known beforehand; bucket and prefix are literal, or the"
-        " caller's own id"
+        "guard's objects, leases, runs, own requests, own stage requests, journal, models and artifacts, artifacts,"
+        " models, task sets, results: names of runs and keys of objects are not known beforehand; bucket and prefix are"
+        " literal, or the caller's own id"
     ),
     "images: behind a mirror an image may lie in any repository of the account; it is only read",
     "repositories, roles, keys: what is searched for after a teardown has no name that is known; it is only read",

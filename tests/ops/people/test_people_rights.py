@@ -10,7 +10,12 @@ import pytest
 from committed import ENVIRONMENTS, environment
 from policy_trial import USER, VARIABLE, allows, documents, meant, requests
 
-from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
+from tandem.ops.people.policies import (
+    MAX_POLICY_CHARACTERS,
+    build_policy,
+    build_runner_policy,
+    count_policy_characters,
+)
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import COMMANDS, RIGHTS, RUNNER_RIGHTS, TARGET_REASONS, WILDCARD_REASONS, can_run_command
 from tandem.spec.environment import Environment
@@ -30,6 +35,8 @@ WHO_MAY = {
             "bench publish",
             "runs logs",
             "results",
+            "run --until stage",
+            "runs cancel of a run that stages",
         ),
         ALL - {"viewer"},
     ),
@@ -52,6 +59,7 @@ CHANGES = [
     ("artifacts gc", "s3:DeleteObject", "artifacts"), ("artifacts import", "s3:PutObject", "artifacts"),
     ("artifacts stage-task", "s3:PutObject", "task sets"),
     ("bench publish", "s3:PutObject", "results"), ("run", "s3:PutObject", "own requests"),
+    ("run --until stage", "s3:PutObject", "own stage requests"),
 ]  # fmt: skip
 
 
@@ -134,6 +142,43 @@ def test_a_request_is_written_below_the_askers_own_id_alone(
     context = {"aws:userid": user} if user else {}
     allowed = allows(documents(example, kind), "s3:PutObject", f"{BUCKET}/{key}", context)
     assert allowed == (may and kind in {"operator", "admin"})
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+@pytest.mark.parametrize(
+    ("key", "user", "may"),
+    [
+        (f"stage-requests/{USER}/run-1.json", USER, True),
+        (f"stage-requests/{USER}/run-1.cancel-1.json", USER, True),
+        (f"stage-requests/{USER}/run-1.json", "AROAEXAMPLEID:bert", False),
+        (f"stage-requests/{USER}/run-1.json", "", False),
+        (f"stage-requests/{USER}x/run-1.json", USER, False),
+        ("stage-requests/run-1.json", USER, False),
+    ],
+)
+def test_an_engineer_writes_stage_requests_below_the_own_id_alone(
+    example: Environment, kind: PeopleKind, key: str, user: str, *, may: bool
+) -> None:
+    context = {"aws:userid": user} if user else {}
+    allowed = allows(documents(example, kind), "s3:PutObject", f"{BUCKET}/{key}", context)
+    assert allowed == (may and kind in {"engineer", "operator", "admin"})
+
+
+@pytest.mark.parametrize("kind", ["viewer", "engineer", "operator", "admin"])
+@pytest.mark.parametrize("prefix", ["requests", "stage-requests"])
+def test_people_read_requests_and_their_answers(example: Environment, kind: PeopleKind, prefix: str) -> None:
+    for key in (f"{prefix}/{USER}/run-1.json", f"{prefix}/{USER}/run-1.answer.json"):
+        assert allows(documents(example, kind), "s3:GetObject", f"{BUCKET}/{key}", {})
+
+
+@pytest.mark.parametrize("prefix", ["requests", "stage-requests"])
+def test_the_runner_reads_requests_and_writes_their_answers_alone(example: Environment, prefix: str) -> None:
+    request = f"{BUCKET}/{prefix}/{USER}/run-1.json"
+    answer = f"{BUCKET}/{prefix}/{USER}/run-1.answer.json"
+    policy = [build_runner_policy(example)]
+    assert allows(policy, "s3:GetObject", request, {})
+    assert allows(policy, "s3:PutObject", answer, {})
+    assert not allows(policy, "s3:PutObject", request, {})
 
 
 def test_in_a_shared_bucket_a_request_stands_behind_the_environments_prefix(example: Environment) -> None:
