@@ -102,10 +102,10 @@ def _build_fetch_container(
 ) -> Object:
     folders = {"--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": lease_s}
     bucket = ["--bucket", names.bucket_name(environment)]
-    commands = pod.stage_commands_variable(experiment, models)
+    stage_command = pod.stage_command_variable(environment, experiment)
     return pod.build_tool_container(
         environment, "fetch", ["fetch", *bucket, *pod.model_options(models), *pod.list_options(folders)],
-        variables=[pod.key_variable(key), *pod.holder_variables(), commands], requests={"cpu": "2"},
+        variables=[pod.key_variable(key), *pod.holder_variables(), stage_command], requests={"cpu": "2"},
         mounts=[pod.MODELS],
     )  # fmt: skip
 

@@ -30,7 +30,7 @@ def build_bench_jobs(environment: Environment, experiment: Experiment, _: Catalo
     return [
         pod.build_cron_job(
             name, experiment, component=BENCH, annotations={}, deadline_s=deadline_s, retries=0,
-            pod=_build_pod(environment, name.removeprefix("tandem-")), is_for_people=False,
+            pod=_build_pod(environment, name.removeprefix("tandem-")),
         )
         for name, deadline_s in DEADLINES_S.items()
     ]  # fmt: skip

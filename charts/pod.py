@@ -3,12 +3,11 @@
 Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard, writes only to the
 local disk of its own pod, and holds no credential beyond its pod's role. No schedule ever starts anything. A Job's
 template can never be changed, and a synced Job would run at every deploy. So finite work is declared as a suspended
-CronJob, of which the runner or `kubectl create job` makes Jobs.
+CronJob, of which the runner makes Jobs.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -66,7 +65,7 @@ S3_RETRY_S = 1800
 
 def build_cron_job(
     name: str, experiment: Experiment, *, component: str, annotations: Mapping[str, str], deadline_s: int, retries: int,
-    pod: Object, credentials_skipped_by: str | None = None, is_for_people: bool = True,
+    pod: Object, credentials_skipped_by: str | None = None,
 ) -> Object:  # fmt: skip
     """Return a suspended CronJob in the experiment's namespace.
 
@@ -77,7 +76,6 @@ def build_cron_job(
         retries: failures of a container or a pod that are tolerated before the Job fails.
         pod: its spec.
         credentials_skipped_by: a container that gets no credentials of the pod's role.
-        is_for_people: whether a Job that a person makes of it works without other input; then annotations say how.
     """
     labels = {NAME: name, COMPONENT: component, **PART_OF}
     skip = {"annotations": {SKIP_CREDENTIALS: credentials_skipped_by}} if credentials_skipped_by else {}
@@ -100,10 +98,9 @@ def build_cron_job(
             },
         },
     }
-    start_command = {"tandem/start": names.start_command(namespace, name)} if is_for_people else {}
     return build_object(
         "batch/v1", "CronJob", name, {"spec": spec}, namespace=namespace, labels=object_labels(name, component),
-        wave=WAVE, annotations={**IGNORE_HEALTH, **annotations, **start_command},
+        wave=WAVE, annotations={**IGNORE_HEALTH, **annotations},
     )  # fmt: skip
 
 
@@ -206,11 +203,9 @@ def key_variable(key: ArtifactKey) -> Object:
     return {"name": KEY_VARIABLE, "valueFrom": {"configMapKeyRef": reference}}
 
 
-def stage_commands_variable(experiment: Experiment, models: Iterable[ModelConfig]) -> Object:
-    """Return the variable with the staging command of each model."""
-    namespace = names.experiment_namespace(experiment)
-    commands = {model.full_id(): names.start_command(namespace, names.stage_job_name(model)) for model in models}
-    return env_variable("TANDEM_STAGE_JOBS", json.dumps(commands))
+def stage_command_variable(environment: Environment, experiment: Experiment) -> Object:
+    """Return the variable with the command that stages an experiment's models."""
+    return env_variable("TANDEM_STAGE_COMMAND", names.stage_command(environment.name, experiment.name))
 
 
 def variant_models(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> list[ModelConfig]:

@@ -41,7 +41,7 @@ def build_quality_job(environment: Environment, experiment: Experiment, _: Catal
     }
     job = pod.build_cron_job(
         QUALITY_JOB, experiment, component=BENCH, annotations={}, deadline_s=DEADLINE_S, retries=0, pod=spec,
-        credentials_skipped_by=ASK, is_for_people=False,
+        credentials_skipped_by=ASK,
     )  # fmt: skip
     return [job]
 

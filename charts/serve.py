@@ -174,15 +174,15 @@ def _build_admit_container(
     """
     key = compute_artifact_key(experiment, variant, catalogue)
     models = pod.variant_models(experiment, variant, catalogue)
-    compile_command = names.start_command(names.experiment_namespace(experiment), names.compile_job_name(key))
+    compile_command = names.compile_command(environment.name, experiment.name)
     mounts = {"--stored": names.BUCKET_ARTIFACT_MOUNT, "--models": names.MODELS_MOUNT}
     artifact_options = ["--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if has_local_copy else [])]
     return pod.build_tool_container(
         environment, ADMIT, ["admit", *pod.list_options(mounts), *pod.model_options(models), *artifact_options],
         variables=[
             pod.key_variable(key),
-            pod.env_variable("TANDEM_COMPILE_JOB", compile_command),
-            pod.stage_commands_variable(experiment, models),
+            pod.env_variable("TANDEM_COMPILE_COMMAND", compile_command),
+            pod.stage_command_variable(environment, experiment),
         ],
         requests={"cpu": "2"}, mounts=[{**pod.MODELS, "readOnly": True}, BUCKET_VOLUME_MOUNT, pod.ARTIFACT],
     )  # fmt: skip

@@ -2,7 +2,7 @@
 
 Invariant: settings that EKS leaves open by default are explicit. A principal has one access entry; a rule refuses to
 name one twice, because EKS would. An admin has EKS's own policy, which works from the first minute. The others have a
-Kubernetes group each and no policy. charts/people.py renders the rights of a group; until they are applied it has none.
+Kubernetes group each and no policy. charts/roles.py renders the rights of a group; until they are applied it has none.
 No experiment is named, so another one changes nothing here.
 """
 

@@ -78,7 +78,7 @@ def _read_manifest(folder: Path, problem: str, change: str) -> sets.Manifest:
         try:
             body = path.read_bytes()
         except FileNotFoundError:
-            change = f"{change}; then delete this pod"
+            change = f"{change}; this pod tries again within 5 minutes"
             raise StaleError(f"{problem}: it has no manifest", where=str(path), change=change) from None
     return sets.parse_manifest(body, str(path))
 

@@ -18,8 +18,8 @@ from tandem.errors import InputError
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
-COMPILE_VARIABLE = "TANDEM_COMPILE_JOB"  # the command that makes the artifact
-STAGE_VARIABLE = "TANDEM_STAGE_JOBS"  # JSON of id@revision -> the command that stages it
+COMPILE_VARIABLE = "TANDEM_COMPILE_COMMAND"  # has the runner make the artifact
+STAGE_VARIABLE = "TANDEM_STAGE_COMMAND"  # has the runner stage the models
 _REVISION = r"[A-Za-z0-9][\w.-]*"
 
 
@@ -30,7 +30,7 @@ class ModelReference:
     Args:
         id: organisation/name.
         revision: a commit, or a branch or tag.
-        command: starts the job that stages the snapshot.
+        command: has the snapshot staged.
 
     Raises:
         InputError: id or revision cannot be a prefix.
@@ -118,14 +118,15 @@ def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:
     """Return the snapshots that `--model id@revision` names, each with the command that stages it.
 
     Raises:
-        InputError: a name is not in that form, or the environment's commands are no JSON.
+        InputError: a name is not in that form.
     """
-    commands = read_json_variable(STAGE_VARIABLE, dict, "{}")
-    return tuple(
-        ModelReference(id=id_, revision=revision, command=str(commands.get(name, f"the job that stages {name}")))
-        for name in names
-        for id_, _, revision in [name.partition("@")]
-    )
+    command = os.environ.get(STAGE_VARIABLE)
+    references = []
+    for name in names:
+        id_, _, revision = name.partition("@")
+        stage_command = command or f"the job that stages {name}"
+        references.append(ModelReference(id=id_, revision=revision, command=stage_command))
+    return tuple(references)
 
 
 def read_compile_command() -> str:

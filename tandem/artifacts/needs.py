@@ -26,7 +26,7 @@ class BucketNeed:
         prefix: of the set in the bucket, without a slash at its end.
         fields: required in its manifest: the key's fields, or id and revision.
         used_by: experiment/variant, after the environment's name and a colon for another environment.
-        command: starts the job that makes the set.
+        command: has the runner make the set.
     """
 
     kind: Literal["model", "artifact"]
@@ -37,17 +37,20 @@ class BucketNeed:
     command: str
 
 
-def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue, environment: str = "") -> Iterator[BucketNeed]:
+def list_needs(
+    environment: str, experiments: Iterable[Experiment], catalogue: Catalogue, *, is_foreign: bool = False
+) -> Iterator[BucketNeed]:
     """Yield the needs of each variant of the experiments.
 
     Args:
-        experiments: hosted experiments that have passed the rules.
+        environment: the name of the one that hosts the experiments.
+        experiments: that have passed the rules.
         catalogue: of their models and runtimes.
-        environment: the name in front of each user; empty for none.
+        is_foreign: whether the environment's name stands in front of each user.
     """
+    prefix = f"{environment}:" if is_foreign else ""
     for experiment, variant in ((owner, variant) for owner in experiments for variant in owner.all_variants()):
-        namespace = names.experiment_namespace(experiment)
-        user = (f"{environment}{environment and ':'}{experiment.name}/{variant.name}",)
+        user = (f"{prefix}{experiment.name}/{variant.name}",)
         for model_id in filter(None, (experiment.target, variant.draft)):
             model = catalogue.models[model_id]
             yield BucketNeed(
@@ -56,12 +59,16 @@ def list_needs(experiments: Iterable[Experiment], catalogue: Catalogue, environm
                 prefix=model.prefix(),
                 used_by=user,
                 fields={"id": model.id, "revision": model.revision_or_main()},
-                command=names.start_command(namespace, names.stage_job_name(model)),
+                command=names.stage_command(environment, experiment.name),
             )
         key = compute_artifact_key(experiment, variant, catalogue)
-        command = names.start_command(namespace, names.compile_job_name(key))
         yield BucketNeed(
-            kind="artifact", name=key.name, prefix=key.prefix, fields=key.as_fields(), used_by=user, command=command
+            kind="artifact",
+            name=key.name,
+            prefix=key.prefix,
+            fields=key.as_fields(),
+            used_by=user,
+            command=names.compile_command(environment, experiment.name),
         )
 
 

@@ -64,11 +64,11 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
     catalogue = all_inputs.catalogue
-    needs = list(list_needs(all_inputs.list_experiments(environment), catalogue))
+    needs = list(list_needs(environment.name, all_inputs.list_experiments(environment), catalogue))
     for sharer in sharing:
         hosted = all_inputs.list_experiments(sharer)
         legal = [entry for entry in hosted if str(selection.experiments / f"{entry.name}.yaml") not in refused_files]
-        needs += list_needs(legal, catalogue, sharer.name)
+        needs += list_needs(sharer.name, legal, catalogue, is_foreign=True)
     return BucketContext(
         environment=environment,
         needs=merge_needs(needs),

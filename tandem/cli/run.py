@@ -285,7 +285,7 @@ def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment)
         InputError: something is stored that neither mends.
         ExternalError: the bucket cannot be read.
     """
-    needs = merge_needs(list_needs([experiment], inputs.catalogue))
+    needs = merge_needs(list_needs(client.environment.name, [experiment], inputs.catalogue))
     with name_people(client.environment, "engineer"):
         stored_sets = read_inventory(ObjectStore(client.config.bucket, client.clients.s3))
         rows = [row for row in survey_bucket(client.config.bucket, needs, stored_sets) if row.used_by]

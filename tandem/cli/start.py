@@ -38,7 +38,7 @@ from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-VPC_NOTE = "inside the VPC, where the Kubernetes API answers:"
+ADMIN_NOTE = "as an admin, inside the VPC, where the Kubernetes API answers (docs/run-by-hand.md):"
 MAX_RUN_PREFIX_CHARACTERS = 40  # so that all of a run's name is one that tandem.guard.fleet_start takes
 
 
@@ -259,14 +259,14 @@ def _list_next_commands(plan: StartPlan) -> list[str]:
         return []
     kubectl = ("kubectl", "-n", f"{names.NAMESPACE_PREFIX}{experiment}")
     if not variants:
-        listing = build_tandem_command("artifacts list", name)
-        note = f"prints the command of each artifact to compile; {VPC_NOTE[:-1]}"
-        return [f"{listing}  # {note}", quote_command(*kubectl, "get", "jobs")]
+        listing = quote_command(*kubectl, "get", "cronjobs", "-l", "app.kubernetes.io/component=compile")
+        job = quote_command(*kubectl, "create", "job", "--from=cronjob/NAME", "NAME-1")
+        return [ADMIN_NOTE, listing, job]
     scale = [quote_command(*kubectl, "scale", "deploy", variant.name, "--replicas=1") for variant in variants]
     chosen = ["--variants", ",".join(variant.name for variant in variants)] if plan.admission.waiting_variants else []
     flags = ["--experiment", experiment, "--publish", "--out", f"runs/{plan.request.run}", *chosen]
     pods = quote_command(*kubectl, "get", "pods", "-o", "wide")
-    return [VPC_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
+    return [ADMIN_NOTE, *scale, pods, build_tandem_command("bench run", name, *flags)]
 
 
 def _result_as_dict(plan: StartPlan, raise_report: RaiseReport) -> dict[str, Any]:
@@ -287,6 +287,6 @@ def _result_as_dict(plan: StartPlan, raise_report: RaiseReport) -> dict[str, Any
         "stops": [fleet.path_as_dict(path) for path in plan.paths],
         "unarmed": list(lease.unarmed),
         "reservation": list(plan.notes),
-        "next": [line for line in _list_next_commands(plan) if line != VPC_NOTE],
+        "next": [line for line in _list_next_commands(plan) if line != ADMIN_NOTE],
         "exit_code": 0,
     }

@@ -207,7 +207,7 @@ def build_world(environment_name: str, specs_folder: Path, stop: threading.Event
     store = open_store(names.bucket_name(environment))
 
     def survey(experiment: Experiment) -> tuple[SurveyRow, ...]:
-        needs = merge_needs(list_needs([experiment], catalogue))
+        needs = merge_needs(list_needs(environment_name, [experiment], catalogue))
         return tuple(row for row in survey_bucket(store.bucket, needs, read_inventory(store)) if row.used_by)
 
     def read_paths(fleet: FleetState) -> tuple[StopPath, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Literal
 
-from tandem.shell_command import quote_command
+from tandem.shell_command import build_tandem_command
 
 if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, nor the modules of one
     from tandem.spec.artifact_key import ArtifactKey
@@ -256,10 +256,14 @@ def compile_label(experiment: Experiment) -> tuple[str, str]:
     return COMPILE_LABEL, experiment.name
 
 
-def start_command(namespace: str, cron_job: str, *, suffix: str = "1") -> str:
-    """Return the command that starts a CronJob once, by hand; `suffix` tells its runs apart."""
-    job = (f"--from=cronjob/{cron_job}", f"{cron_job}-{suffix}")
-    return quote_command("kubectl", "-n", namespace, "create", "job", *job)
+def stage_command(environment: str, experiment: str) -> str:
+    """Return the command that has the runner stage the missing models of an experiment."""
+    return build_tandem_command(f"run {experiment}", environment, "--until", "stage")
+
+
+def compile_command(environment: str, experiment: str) -> str:
+    """Return the command that has the runner compile the missing artifacts of an experiment; H is for the person."""
+    return build_tandem_command(f"run {experiment}", environment, "--until", "compile", "--hours", "H")
 
 
 def _join_name_parts(start: str, middle: str, end: str) -> str:

@@ -22,8 +22,8 @@ from tandem.artifacts import files
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import MANIFEST_NAME
 
-COMPILE = "kubectl -n tandem-post create job --from=cronjob/compile-x compile-x-1"
-STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
+COMPILE = "tandem run post --env prod --until compile --hours H"
+STAGE = "tandem run post --env prod --until stage"
 
 
 class Node:
@@ -46,8 +46,8 @@ class Node:
     def ask(self, key):
         """Render the Deployment of another key onto the same mounts."""
         self.variables = {
-            "TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_COMPILE_JOB": COMPILE,
-            "TANDEM_STAGE_JOBS": json.dumps(dict.fromkeys(self.named, STAGE)),
+            "TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_COMPILE_COMMAND": COMPILE,
+            "TANDEM_STAGE_COMMAND": STAGE,
         }  # fmt: skip
         for name, value in self.variables.items():
             self.monkeypatch.setenv(name, value)
@@ -321,7 +321,6 @@ def test_a_mount_that_hangs_up_is_a_fault_of_the_world(fused, monkeypatch, log_l
         ("TANDEM_ARTIFACT_KEY", "", "is not set"),
         ("TANDEM_ARTIFACT_KEY", "{", "is no JSON"),
         ("TANDEM_ARTIFACT_KEY", '{"runtime": "x"}', "no artifact key"),
-        ("TANDEM_STAGE_JOBS", "[", "is no JSON"),
     ],
 )
 def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatch, log_lines):

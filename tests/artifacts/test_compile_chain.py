@@ -288,7 +288,7 @@ def test_what_is_half_is_named_and_kept_without_a_manifest(chain):
 def test_without_a_staged_model_nothing_is_compiled_and_the_command_that_stages_it_is_named(chain):
     this = chain("nxdi-fused")
     run = this.compile_pod("first").call("fetch")
-    command = names.start_command(names.experiment_namespace(this.experiment), names.stage_job_name(this.models[0]))
+    command = names.stage_command(this.environment.name, this.experiment.name)
     assert (run.returncode, command in last(run)["change"]) == (2, True)
 
 

@@ -21,7 +21,7 @@ from tandem.spec import disk
 from tandem.spec.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
-STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
+STAGE = "tandem run post --env prod --until stage"
 
 
 class Job:
@@ -34,7 +34,7 @@ class Job:
         self.models, self.work = folder / "models", folder / "work"
         self.lease = f"{self.key.prefix}/{LEASE_NAME}"
         monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(self.key.as_fields()))
-        monkeypatch.setenv("TANDEM_STAGE_JOBS", json.dumps(dict.fromkeys(self.named, STAGE)))
+        monkeypatch.setenv("TANDEM_STAGE_COMMAND", STAGE)
         self.holder("compile-1")
 
     def holder(self, name):

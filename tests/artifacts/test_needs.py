@@ -13,7 +13,7 @@ from tandem.spec.catalogue import load_catalogue
 
 @pytest.fixture(scope="module")
 def both():
-    return merge_needs(list_needs([experiment("post"), experiment("post-drafts-windows")], load_catalogue()))
+    return merge_needs(list_needs("prod", [experiment("post"), experiment("post-drafts-windows")], load_catalogue()))
 
 
 def test_a_snapshot_that_many_variants_load_is_one_need(both):
@@ -27,10 +27,17 @@ def test_an_artifact_that_two_experiments_share_is_one_need_with_both_users(both
     assert ("post/qwen-vllm", "post-drafts-windows/qwen-vllm") in shared
 
 
-def test_a_need_says_which_job_makes_it_in_the_first_users_namespace(both):
-    commands = {need.command for need in both if "post/qwen-sd-vllm" in need.used_by and need.kind == "artifact"}
-    (command,) = commands
-    assert command.startswith("kubectl -n tandem-post create job --from=cronjob/compile-qwen3-32b-fused-k7-")
+def test_a_need_says_which_run_makes_it_for_its_first_user(both):
+    commands = {need.kind: need.command for need in both if "post/qwen-sd-vllm" in need.used_by}
+    assert commands == {
+        "model": "tandem run post --env prod --until stage",
+        "artifact": "tandem run post --env prod --until compile --hours H",
+    }
+
+
+def test_the_users_of_another_environment_stand_behind_its_name():
+    needs = list_needs("other", [experiment("post")], load_catalogue(), is_foreign=True)
+    assert {need.used_by for need in needs} == {("other:post/qwen-vllm",), ("other:post/qwen-sd-vllm",)}
 
 
 def test_a_model_is_told_by_id_and_revision(both):

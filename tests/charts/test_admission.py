@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, objects, of_kind, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, stages, templates
 
 from charts import render_workloads
 from tandem.spec import names
@@ -64,17 +64,12 @@ def test_a_server_is_admitted_by_its_whole_key_and_its_models(environment: str, 
 
 
 @each_experiment
-def test_a_refusal_can_name_the_jobs_that_mend_it(environment: str, experiment: str) -> None:
-    made = of_kind(objects(environment, experiment), "CronJob")
+def test_a_refusal_can_name_the_commands_that_mend_it(environment: str, experiment: str) -> None:
     for _, pod in pods(environment, experiment):
-        told = variables(admit(pod))
-        stagings = json.loads(told["TANDEM_STAGE_JOBS"])
-
-        assert list(stagings) == option(admit(pod), "--model")
-        for command in (told["TANDEM_COMPILE_JOB"], *stagings.values()):
-            (source,) = [word.removeprefix("--from=cronjob/") for word in command.split() if "--from=" in word]
-            assert command.startswith(f"kubectl -n {names.experiment_namespace(EXPERIMENTS[experiment])} create job ")
-            assert source in made
+        read = variables(admit(pod))
+        for step in ("stage", "compile"):
+            words = shlex.split(read[f"TANDEM_{step.upper()}_COMMAND"])
+            assert words[:7] == ["tandem", "run", experiment, "--env", environment, "--until", step]
 
 
 @each_experiment

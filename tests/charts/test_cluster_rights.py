@@ -98,6 +98,7 @@ ASKED_BY_KUBECTL = {
     "create job": [("get", "batch", "cronjobs"), ("create", "batch", "jobs")],
     "create -f": [("create", "batch", "jobs")],
     "delete job": [("delete", "batch", "jobs")],
+    "get cronjobs": [("list", "batch", "cronjobs")],
     "get pods": [("list", "", "pods")],
     "label node": [("patch", "", "nodes")],
     "logs": [("get", "batch", "jobs"), ("get", "apps", "deployments"), ("list", "", "pods"), ("get", "", "pods/log")],
@@ -107,7 +108,11 @@ ASKED_BY_KUBECTL = {
 
 @pytest.mark.parametrize(
     ("kind", "may"),
-    [("viewer", {"get pods"}), ("engineer", {"get pods", "logs"}), ("operator", {"get pods", "logs"})],
+    [
+        ("viewer", {"get cronjobs", "get pods"}),
+        ("engineer", {"get cronjobs", "get pods", "logs"}),
+        ("operator", {"get cronjobs", "get pods", "logs"}),
+    ],
 )
 def test_a_run_by_hand_takes_an_admin(kind: ClusterKind, may: set[str]) -> None:
     page = (ROOT / "docs/run-by-hand.md").read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import calendar
-import shlex
 from typing import Any
 
 import pytest
@@ -41,14 +40,6 @@ def test_no_schedule_starts_it(body: Object) -> None:
     assert (minute, hour, weekday) == ("0", "0", "*")
     assert int(day) > max(calendar.monthrange(year, int(month))[1] for year in range(2026, 2034))
     assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
-
-
-@each_job
-def test_the_command_that_starts_it_stands_on_it_unless_the_runner_alone_can(body: Object) -> None:
-    name, space = body["metadata"]["name"], body["metadata"]["namespace"]
-    command = ["kubectl", "-n", space, "create", "job", f"--from=cronjob/{name}", f"{name}-1"]
-    told = shlex.split(body["metadata"]["annotations"].get("tandem/start", ""))
-    assert told == ([] if name in OF_THE_RUNNER else command)
 
 
 @each_job

@@ -59,14 +59,9 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
 
 def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> None:
     """Take the draft's model out of the admission; the key's name stands for its fields."""
-    variables = {each["name"]: each for each in admit["env"]}
-    commands = json.loads(variables["TANDEM_STAGE_JOBS"]["value"])
     if variant.draft:
-        draft = CATALOGUE.models[variant.draft].full_id()
-        del commands[draft]
-        at = admit["args"].index(draft)
+        at = admit["args"].index(CATALOGUE.models[variant.draft].full_id())
         del admit["args"][at - 1 : at + 1]
-    variables["TANDEM_STAGE_JOBS"]["value"] = commands
 
 
 def paths(value: Any, at: str = "") -> dict[str, Any]:

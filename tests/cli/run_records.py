@@ -94,7 +94,7 @@ def list_post_needs(fleet: Fleet) -> tuple[BucketNeed, ...]:
     """Models and artifacts of the experiment `post`."""
     place = fleet.specs / "environments", fleet.specs / "experiments"
     experiment = load_workspace(*place, (fleet.name,)).experiments["post"].record
-    return merge_needs(list_needs([experiment], load_catalogue()))
+    return merge_needs(list_needs(fleet.name, [experiment], load_catalogue()))
 
 
 def fill_bucket(fleet: Fleet) -> None:

@@ -45,16 +45,19 @@ def artifact(mine: Path) -> BucketNeed:
     return needed(mine)[-1]
 
 
-def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run, mine):
+def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run):
     out = run()[1]
-    commands = [line.strip() for line in out.splitlines() if line.startswith("  kubectl")]
-    assert commands == [need.command for need in needed(mine)]
+    commands = [line.strip() for line in out.splitlines() if line.startswith("  tandem run")]
+    assert commands == [
+        f"tandem run post --env {ENV} --until stage",
+        f"tandem run post --env {ENV} --until compile --hours H",
+    ]
 
 
 def test_what_is_stored_is_present_and_needs_no_command(run, mine, store):
     store_needs(store, needed(mine))
     out = run()[1]
-    assert ("4 of the 4 that post-us-east-2 needs are present" in out, "kubectl" in out) == (True, False)
+    assert ("4 of the 4 that post-us-east-2 needs are present" in out, "tandem run" in out) == (True, False)
 
 
 @pytest.mark.parametrize(("whole", "code"), [(True, 0), (False, 1)])

@@ -37,10 +37,8 @@ def with_bucket(bucket: str | None) -> Environment:
             "llama-3-1-8b-instruct-speculator-eagle3",
         ),
         (names.model_slug("a/_x_"), "x"),
-        (
-            names.start_command("tandem-post", "stage-x"),
-            "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1",
-        ),
+        (names.stage_command("prod", "post"), "tandem run post --env prod --until stage"),
+        (names.compile_command("prod", "post"), "tandem run post --env prod --until compile --hours H"),
     ],
 )
 def test_a_name_is_made_of_what_it_names(name: str, expected: str) -> None:

@@ -89,8 +89,8 @@ def _require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> N
     raise InputError(
         f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver",
         where=account.cluster,
-        change=f"{remove_command}, wait until the namespaces {namespaces} are gone (kubectl get namespaces), then run "
-        f"this again with --gitops-removed",
+        change=f"as an admin: {remove_command}, wait until the namespaces {namespaces} are gone "
+        f"(kubectl get namespaces), then run this again with --gitops-removed",
     )
 
 
