@@ -1,8 +1,7 @@
-"""The controllers of a cluster: garbage collection, Deployments, Jobs, EndpointSlices, and the work of a kubelet.
+"""The controllers of workloads: garbage collection, Deployments, Jobs and EndpointSlices.
 
 Left out: ReplicaSets (a Deployment owns its pods), minReadySeconds, progress deadlines and pausing of Deployments;
-parallelism and completions above 1, indexed Jobs, podReplacementPolicy and onPodConditions of Jobs; CronJobs; the
-eviction of pods from nodes that fail; deletion in the foreground.
+parallelism and completions above 1, indexed Jobs, and onPodConditions of Jobs; CronJobs; deletion in the foreground.
 """
 
 from __future__ import annotations
@@ -14,12 +13,10 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rehearsal.cluster.pods import PodRuntime, PodState
-from rehearsal.cluster.scheduling import (
+from rehearsal.cluster.statuses import (
     has_condition,
     is_active,
     is_unfinished,
-    schedule_pods,
     set_condition,
     write_status,
 )
@@ -29,18 +26,6 @@ TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"  # a Job's pod carries i
 FIRST_RETRY_S = 10.0
 LONGEST_RETRY_S = 360.0
 DEFAULT_BACKOFF_LIMIT = 6
-TERMINATED_EXIT_CODE = 143  # SIGTERM
-MESSAGE_CHARACTERS = 2048  # kubernetes.io docs/tasks/debug/debug-application/determine-reason-pod-failure
-
-
-def run_controllers(store: ObjectStore, runtime: PodRuntime) -> None:
-    """Make one pass of all controllers; a change by one of them may need further passes to have its effect."""
-    collect_garbage(store)
-    sync_deployments(store)
-    sync_jobs(store)
-    sync_endpoint_slices(store)
-    schedule_pods(store)
-    run_pods(store, runtime)
 
 
 def collect_garbage(store: ObjectStore) -> None:
@@ -56,15 +41,25 @@ def sync_deployments(store: ObjectStore) -> None:
         _replace_pods(store, deployment, template_hash)
         pods = [pod for pod in list_children(store, deployment) if is_active(pod)]
         status = _describe_deployment(store, deployment, pods, template_hash)
+        leaving = [pod for pod in list_children(store, deployment) if "deletionTimestamp" in pod["metadata"]]
+        status["terminatingReplicas"] = sum(is_unfinished(pod) for pod in leaving)
         write_status(store, "deployments", deployment, status)
 
 
-def sync_jobs(store: ObjectStore) -> None:
-    """Count each Job's pods, start and retry them, end the Job, and delete the Job when its time is over."""
+def sync_jobs(store: ObjectStore, job_end_s: float = 0.0, ends: dict[str, datetime] | None = None) -> None:
+    """Count each Job's pods, start and retry them, end the Job, and delete the Job when its time is over.
+
+    Args:
+        store: the cluster.
+        job_end_s: seconds between the condition that names a Job's end and the one that ends it.
+        ends: uid of a Job to the moment at which its end had a name; kept between passes.
+    """
+    ends = {} if ends is None else ends
     for job in store.list_objects("jobs"):
         if not is_finished(job):
-            _sync_job(store, job)
+            _sync_job(store, job, job_end_s, ends)
             continue
+        ends.pop(job["metadata"]["uid"], None)
         spec, conditions = job["spec"], job["status"]["conditions"]
         end = datetime.fromisoformat(conditions[-1]["lastTransitionTime"])
         if "ttlSecondsAfterFinished" in spec and store.now() >= end + timedelta(
@@ -102,18 +97,6 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
         }
         metadata = {"generateName": f"{name}-", "labels": labels, "ownerReferences": [build_owner(service)]}
         store.create_object("endpointslices", namespace, {"metadata": metadata} | content)
-
-
-def run_pods(store: ObjectStore, runtime: PodRuntime) -> None:
-    """Start bound pods, write their status, and stop deleted pods."""
-    for pod in store.list_objects("pods"):
-        if "deletionTimestamp" in pod["metadata"]:
-            _stop_pod(store, runtime, pod)
-        elif pod["spec"].get("nodeName") and is_unfinished(pod):
-            if "startTime" not in pod.get("status", {}):
-                runtime.start_pod(pod)
-            status = _describe_pod(store, pod, runtime.look_at_pod(pod))
-            write_status(store, "pods", pod, status)
 
 
 def list_children(store: ObjectStore, owner: Object, plural: str = "pods") -> list[Object]:
@@ -235,7 +218,7 @@ def _create_pod(store: ObjectStore, owner: Object, suffix: str, labels: dict[str
     store.create_object("pods", metadata["namespace"], body)
 
 
-def _sync_job(store: ObjectStore, job: Object) -> None:
+def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str, datetime]) -> None:
     status = job.get("status", {})
     status.setdefault("conditions", [])
     is_suspended = job["spec"].get("suspend", False)
@@ -247,14 +230,16 @@ def _sync_job(store: ObjectStore, job: Object) -> None:
     failure = _find_failure(store, job, status, active, rule_message)
     if is_done and not has_condition(status["conditions"], "FailureTarget"):
         message = "Reached expected number of succeeded pods"
-        _end_job(store, job, status, ("SuccessCriteriaMet", "Complete", "CompletionsReached", message))
+        end_row = ("SuccessCriteriaMet", "Complete", "CompletionsReached", message)
+        _end_job(store, job, status, end_row, may_finish=_is_end_due(store, job, job_end_s, ends))
     elif failure:
-        _end_job(store, job, status, ("FailureTarget", "Failed", *failure))
+        may_finish = _is_end_due(store, job, job_end_s, ends)
+        _end_job(store, job, status, ("FailureTarget", "Failed", *failure), may_finish=may_finish)
     elif is_suspended:
         for pod in active:
             _release_pod(store, pod)  # so that the Job does not count it as failed
             store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
-    elif not active and store.now() >= _find_retry_time(status, pods):
+    elif not active and not _waits_for_pods(job, pods) and store.now() >= _find_retry_time(status, pods):
         name, uid = job["metadata"]["name"], job["metadata"]["uid"]
         labels = {"job-name": name, "controller-uid": uid}
         labels |= {f"batch.kubernetes.io/{key}": value for key, value in labels.items()}
@@ -287,8 +272,8 @@ def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Obje
     message = ""
     for pod in pods:
         phase = pod.get("status", {}).get("phase")
-        # a deleted pod counts at once, because it may never be Failed; a podFailurePolicy waits for its exit code
-        is_leaving = "deletionTimestamp" in pod["metadata"] and "podFailurePolicy" not in job["spec"]
+        # a deleted pod counts at once, because it may never be Failed, unless only Failed pods are replaced
+        is_leaving = "deletionTimestamp" in pod["metadata"] and not _replaces_failed_only(job)
         if not is_tracked(pod) or not (is_leaving or phase in {"Succeeded", "Failed"}):
             continue
         match = match_failure_rule(job, pod) if phase == "Failed" else None
@@ -333,7 +318,26 @@ def _find_failure(
     return None
 
 
-def _end_job(store: ObjectStore, job: Object, status: Object, end: tuple[str, str, str, str]) -> None:
+def _replaces_failed_only(job: Object) -> bool:
+    """Tell whether a Job replaces a pod only once it is Failed; with a podFailurePolicy that is the default."""
+    default = "Failed" if "podFailurePolicy" in job["spec"] else "TerminatingOrFailed"
+    return str(job["spec"].get("podReplacementPolicy", default)) == "Failed"
+
+
+def _waits_for_pods(job: Object, pods: Iterable[Object]) -> bool:
+    """Tell whether a deleted pod that still runs keeps the next one from being made."""
+    return _replaces_failed_only(job) and any(is_unfinished(pod) for pod in pods)
+
+
+def _is_end_due(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str, datetime]) -> bool:
+    """Tell whether the end of a Job has had its name for long enough."""
+    begin = ends.setdefault(job["metadata"]["uid"], store.now())
+    return (store.now() - begin).total_seconds() >= job_end_s
+
+
+def _end_job(
+    store: ObjectStore, job: Object, status: Object, end: tuple[str, str, str, str], *, may_finish: bool
+) -> None:
     """Say how a Job will end, delete its running pods, and end the Job once none is left.
 
     Args:
@@ -341,13 +345,14 @@ def _end_job(store: ObjectStore, job: Object, status: Object, end: tuple[str, st
         job: the Job that ends.
         status: of the Job; gets the conditions.
         end: the condition that comes first, the one that ends the Job, their reason and message.
+        may_finish: whether the second condition may follow already.
     """
     first, last, reason, message = end
     set_condition(store, status, first, reason=reason, message=message)
     pods = [pod for pod in list_children(store, job) if is_unfinished(pod)]
     for pod in pods:
         store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
-    if not pods:
+    if not pods and may_finish:
         set_condition(store, status, last, reason=reason, message=message)
         if last == "Complete":
             status["completionTime"] = format_time(store.now())
@@ -398,80 +403,3 @@ def _list_ports(service: Object, pods: list[Object]) -> list[Object]:
         if number is not None:
             ports.append({"name": row.get("name", ""), "port": number, "protocol": row.get("protocol", "TCP")})
     return ports
-
-
-def _stop_pod(store: ObjectStore, runtime: PodRuntime, pod: Object) -> None:
-    """Stop a deleted pod; remove it when its processes are gone and its Job has counted it."""
-    metadata = pod["metadata"]
-    if pod["spec"].get("nodeName") and not runtime.stop_pod(pod):
-        return
-    if not metadata.get("finalizers"):
-        store.remove_object("pods", metadata["namespace"], metadata["name"])
-    elif is_unfinished(pod):
-        state = runtime.look_at_pod(pod)
-        if state.phase not in {"Succeeded", "Failed"}:
-            state = PodState(phase="Failed", exit_code=TERMINATED_EXIT_CODE, restarts=state.restarts)
-        write_status(store, "pods", pod, _describe_pod(store, pod, state))
-
-
-def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
-    """Return a pod's status from the state that the runtime gives; the times of the status before stay."""
-    status: Object = pod.get("status", {}) | {"phase": state.phase}
-    status.setdefault("startTime", format_time(store.now()))
-    first_boxes = [box for box in pod["spec"].get("initContainers", []) if box["name"] in state.containers]
-    for key, boxes in (("initContainerStatuses", first_boxes), ("containerStatuses", pod["spec"]["containers"])):
-        rows = {row["name"]: row for row in status.get(key, [])}
-        status[key] = [
-            _describe_container(store, box, rows.get(box["name"], {}), state.containers.get(box["name"], state))
-            for box in boxes
-        ]
-    if not first_boxes:
-        del status["initContainerStatuses"]
-    details = {} if state.is_ready else {"reason": "ContainersNotReady"}
-    if state.phase in {"Succeeded", "Failed"}:
-        details = {"reason": "PodCompleted" if state.phase == "Succeeded" else "PodFailed"}
-    is_initialized = all("terminated" in row["state"] for row in status.get("initContainerStatuses", []))
-    set_condition(store, status, "Initialized", value=is_initialized)
-    set_condition(store, status, "ContainersReady", value=state.is_ready, **details)
-    set_condition(store, status, "Ready", value=state.is_ready, **details)
-    if state.phase != "Pending" and "podIP" not in status:
-        status["podIP"] = state.pod_ip or _choose_address(store)
-        status["podIPs"] = [{"ip": status["podIP"]}]
-    return status
-
-
-def _describe_container(store: ObjectStore, container: Object, old: Object, state: PodState) -> Object:
-    now = store.now()
-    was_running = old.get("state", {}).get("running", {}) if old.get("restartCount") == state.restarts else {}
-    started_at = format_time(state.started_at) if state.started_at else was_running.get("startedAt", format_time(now))
-    image = container.get("image", "")
-    row: Object = {"name": container["name"], "image": image, "imageID": pin_image(image)}
-    row |= {"ready": state.is_ready, "restartCount": state.restarts, "lastState": {}}
-    code = state.exit_code or 0
-    end = {"exitCode": code, "reason": "Error" if code else "Completed"}
-    if code and container.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-        end["message"] = state.log[-MESSAGE_CHARACTERS:]
-    if state.phase in {"Succeeded", "Failed"}:
-        end |= {"startedAt": started_at, "finishedAt": format_time(state.finished_at or now)}
-        return row | {"started": False, "state": {"terminated": end}}
-    if state.exit_code is not None:
-        row["lastState"] = {"terminated": end}
-    if state.waiting_reason:
-        return row | {"started": False, "state": {"waiting": {"reason": state.waiting_reason}}}
-    return row | {"started": True, "state": {"running": {"startedAt": started_at}}}
-
-
-def pin_image(image: str) -> str:
-    """Return an image's reference by digest: its own, or one made from the whole reference."""
-    repository, _, tag = image.rpartition(":")
-    if "@" in image or not image:
-        return image
-    name = image if not repository or "/" in tag else repository
-    return f"{name}@sha256:{hashlib.sha256(image.encode()).hexdigest()}"
-
-
-def _choose_address(store: ObjectStore) -> str:
-    """Return the lowest address of 10.244.0.0/16 that no pod has."""
-    used = {pod.get("status", {}).get("podIP") for pod in store.list_objects("pods")}
-    addresses = (f"10.244.{number // 256}.{number % 256}" for number in range(1, 2**16))
-    return next(address for address in addresses if address not in used)

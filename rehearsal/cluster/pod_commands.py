@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from rehearsal.cluster.statuses import is_active
 from rehearsal.cluster.store import Object, ObjectStore
 from rehearsal.loopback import HOST, find_free_port
 
@@ -59,11 +60,12 @@ class ServicePorts:
     def take_port(self, pod: Object, port_row: Object) -> int:
         """Return the port in the place of a container's: its Service's, or a free one if another pod has that.
 
-        A pod that is being deleted gives its port to the next pod, which waits until nobody listens there.
+        A pod that has ended or is being deleted gives its port to the next pod, which waits until nobody listens
+        there.
         """
         metadata, targets = pod["metadata"], {port_row["containerPort"], port_row.get("name")}
-        pods = [row["metadata"] for row in self._store.list_objects("pods", metadata["namespace"])]
-        others = {row["uid"] for row in pods if "deletionTimestamp" not in row} - {metadata["uid"]}
+        pods = self._store.list_objects("pods", metadata["namespace"])
+        others = {row["metadata"]["uid"] for row in pods if is_active(row)} - {metadata["uid"]}
         for service in self._store.list_objects("services", metadata["namespace"]):
             selector = service["spec"].get("selector") or {"": ""}
             for row in service["spec"]["ports"]:
@@ -73,6 +75,10 @@ class ServicePorts:
                         self._holders[port] = metadata["uid"]
                         return port
         return find_free_port()
+
+    def release(self, pod: Object) -> None:
+        """Give the ports of a pod whose processes are gone to the next pod."""
+        self._holders = {port: uid for port, uid in self._holders.items() if uid != pod["metadata"]["uid"]}
 
     def localize_urls(self, text: str, namespace: str) -> str:
         """Replace the addresses of Services in a text by addresses of this machine; other addresses stay."""
@@ -123,7 +129,7 @@ class PodLayout:
     def _build_command(self, box: Object) -> ContainerCommand:
         variables: dict[str, str] = {}
         for row in box.get("env", []):
-            text = row["value"] if "value" in row else self._read_source(row.get("valueFrom", {}))
+            text = self._read_source(row["valueFrom"]) if "valueFrom" in row else row.get("value", "")
             variables[row["name"]] = _expand(self.localize(box, text), variables)
         words = [self.localize(box, word) for word in [*box.get("command", []), *box.get("args", [])]]
         for index, word in enumerate(words[:-1]):

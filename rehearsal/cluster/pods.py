@@ -59,6 +59,9 @@ class PodRuntime(Protocol):
     def stop_pod(self, pod: Object) -> bool:
         """Stop a pod and tell whether it is gone; called in each pass until the pod is removed."""
 
+    def kill_pod(self, pod: Object) -> None:
+        """End a pod's processes at once, without a signal before, as a machine without power does."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PodScript:
@@ -131,6 +134,10 @@ class VirtualPods:
         is_over = uid in self._starts and self.look_at_pod(pod).phase in {"Succeeded", "Failed"}
         wait_s = 0.0 if is_over or uid not in self._starts else min(self._find_script(pod).stop_s, grace_s)
         return (self._now() - asked).total_seconds() >= wait_s
+
+    def kill_pod(self, pod: Object) -> None:
+        """Forget a pod: a dead kubelet never looks at it again."""
+        self._starts.pop(pod["metadata"]["uid"], None)
 
     def _find_script(self, pod: Object) -> PodScript:
         if callable(self._scripts):

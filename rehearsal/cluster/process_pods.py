@@ -100,6 +100,13 @@ class ProcessPods:
         process_pod = self._pods.get(pod["metadata"]["uid"])
         return process_pod is None or process_pod.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
 
+    def kill_pod(self, pod: Object) -> None:
+        """End a pod's processes at once; its Service's port is free for the next pod."""
+        self.ports.release(pod)
+        process_pod = self._pods.get(pod["metadata"]["uid"])
+        if process_pod is not None:
+            process_pod.die()
+
     def read_log(self, pod: Object, container: str) -> str:
         """Return the output of a container's last run."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
@@ -164,6 +171,12 @@ class ProcessPod:
             self.kill()
         return not self._thread.is_alive()
 
+    def die(self) -> None:
+        """End everything by SIGKILL, and start nothing any more."""
+        self._kill_s = 0.0
+        self._stop.set()
+        self.kill()
+
     def kill(self, container: str = "") -> bool:
         """Send SIGKILL to all running processes and their children; return whether one ran."""
         runs = [run for name, run in self.runs.items() if container in {"", name}]
@@ -226,7 +239,7 @@ class ProcessPod:
             )  # fmt: skip
         run.started_at, run.finished_at, run.waiting_reason = datetime.now(UTC), None, ""
         if self._stop.is_set():  # the stop came while the process began
-            _send_signal(run.process, signal.SIGTERM)
+            _send_signal(run.process, signal.SIGKILL if self._kill_s == 0 else signal.SIGTERM)
         is_started, probe_s = False, 0.0
         while not _has_ended(run.process):
             if time.monotonic() >= probe_s:

@@ -12,21 +12,23 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from rehearsal.cluster.store import ApiError, Object, ObjectStore, format_time
+from rehearsal.cluster.claims import find_claims
+from rehearsal.cluster.quantities import parse_quantity
+from rehearsal.cluster.statuses import (
+    has_condition,
+    is_active,
+    is_unfinished,
+    record_event,
+    set_condition,
+    write_status,
+)
+from rehearsal.cluster.store import Object, ObjectStore
 
-POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
-_UNITS = {"m": Fraction(1, 1000), "": Fraction(1)} | {
-    name + binary: Fraction(1024 if binary else 1000) ** power
-    for power, name in enumerate(("K", "M", "G", "T", "P", "E"), start=1)
-    for binary in ("i", "")
-}
-_UNITS["k"] = _UNITS.pop("K")
-_QUANTITY = re.compile(r"([0-9.]+(?:[eE][-+]?[0-9]+)?)([a-zA-Z]*)")
 _EQUALITY = re.compile(r"""device\.attributes\[["']([^"']+)["']\]\.(\w+)\s*==\s*("[^"]*"|'[^']*'|\w+)""")
 
 
@@ -79,16 +81,19 @@ class NodeRoom:
         return sum(taken, Fraction(0)) / 2
 
 
-def schedule_pods(store: ObjectStore) -> None:
-    """Bind each pod that waits to the fullest node that takes it; if no node does, say why."""
-    release_claims(store)
+def schedule_pods(store: ObjectStore, allocation_s: float = 0.0) -> None:
+    """Bind each pod that waits to the fullest node that takes it; if no node does, say why.
+
+    Args:
+        store: the cluster.
+        allocation_s: from a pod's last claim until the scheduler allocates it, in seconds. A pod
+            whose claims do not exist yet is left alone, as by PreEnqueue of a real scheduler.
+    """
     rooms = measure_nodes(store)
     pods = [pod for pod in store.list_objects("pods") if is_active(pod) and not pod["spec"].get("nodeName")]
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
-        try:
-            claims = list_claims(store, pod)
-        except ApiError as error:
-            _refuse_pod(store, pod, str(error))
+        claims = find_claims(store, pod)
+        if claims is None or any(store.measure_age(claim) < allocation_s for claim in claims):
             continue
         _place_pod(store, pod, claims, rooms)
 
@@ -112,34 +117,6 @@ def measure_nodes(store: ObjectStore) -> list[NodeRoom]:
                 device for device in devices if (device.driver, device.pool, device.name) not in held
             ]
     return list(rooms.values())
-
-
-def release_claims(store: ObjectStore) -> None:
-    """Delete the claims of pods that have ended, as the real controller does, so that others get their devices."""
-    unfinished = {pod["metadata"]["uid"] for pod in store.list_objects("pods") if is_unfinished(pod)}
-    for claim in store.list_objects("resourceclaims"):
-        metadata = claim["metadata"]
-        owners = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"}
-        if owners and not owners & unfinished:
-            store.remove_object("resourceclaims", metadata["namespace"], metadata["name"])
-
-
-def list_claims(store: ObjectStore, pod: Object) -> list[Object]:
-    """Return the claims of a pod; make missing claims from their templates.
-
-    Raises:
-        ApiError: 404 for a template that is not there.
-    """
-    status, entries = pod.get("status", {}), pod["spec"].get("resourceClaims", [])
-    names = {row["name"]: row["resourceClaimName"] for row in status.get("resourceClaimStatuses", [])}
-    for entry in entries:
-        if entry["name"] not in names:
-            names[entry["name"]] = _make_claim(store, pod, entry)
-    if entries:
-        rows = [{"name": name, "resourceClaimName": claim_name} for name, claim_name in names.items()]
-        pod["status"] = status | {"resourceClaimStatuses": rows}
-        write_status(store, "pods", pod, pod["status"])
-    return [store.get_object("resourceclaims", pod["metadata"]["namespace"], name) for name in names.values()]
 
 
 def find_obstacle(pod: Object, room: NodeRoom, requests: Mapping[str, Fraction]) -> str:
@@ -189,19 +166,6 @@ def sum_requests(pod: Object) -> dict[str, Fraction]:
     return total | {name: max(amount, total.get(name, amount)) for name, amount in largest.items()}
 
 
-def parse_quantity(text: str | float) -> Fraction:
-    """Return a quantity such as `500m`, `1.5` or `2Gi` as a number.
-
-    Raises:
-        ValueError: the text is no quantity.
-    """
-    match = _QUANTITY.fullmatch(str(text))
-    if not match or match[2] not in _UNITS:
-        message = f"not a quantity: {text}"
-        raise ValueError(message)
-    return Fraction(match[1]) * _UNITS[match[2]]
-
-
 def choose_devices(claim: Object, devices: list[NodeDevice]) -> list[tuple[str, NodeDevice]] | None:
     """Return the devices for a claim, each with the name of its request; None if there are too few."""
     spec = claim["spec"].get("devices", {})
@@ -212,41 +176,6 @@ def choose_devices(claim: Object, devices: list[NodeDevice]) -> list[tuple[str, 
     ]
     constraints = [row for row in spec.get("constraints", []) if "matchAttribute" in row]
     return next(_fill_slots(slots, devices, constraints, []), None)
-
-
-def is_active(pod: Object) -> bool:
-    """Tell whether a pod has neither ended nor been deleted."""
-    return is_unfinished(pod) and "deletionTimestamp" not in pod["metadata"]
-
-
-def is_unfinished(pod: Object) -> bool:
-    """Tell whether a pod may still use its node."""
-    return pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}
-
-
-def has_condition(conditions: Iterable[Object], type_: str) -> bool:
-    """Tell whether a condition is there and true."""
-    return any(row["type"] == type_ and row["status"] == "True" for row in conditions)
-
-
-def set_condition(store: ObjectStore, status: Object, type_: str, *, value: bool = True, **details: str) -> None:
-    """Set a condition of a status; its transition time moves only with its value."""
-    rows = status.setdefault("conditions", [])
-    old: Object = next((row for row in rows if row["type"] == type_), {})
-    text = "True" if value else "False"
-    moment = old["lastTransitionTime"] if old.get("status") == text else format_time(store.now())
-    new = {"type": type_, "status": text, "lastTransitionTime": moment, **details}
-    if old:
-        rows[rows.index(old)] = new
-    else:
-        rows.append(new)
-
-
-def write_status(store: ObjectStore, plural: str, body: Object, status: Object) -> None:
-    """Replace the status of an object."""
-    metadata = body["metadata"]
-    name = metadata["name"]
-    store.replace_object(plural, metadata["namespace"], name, {"status": status}, subresource="status")
 
 
 def _place_pod(store: ObjectStore, pod: Object, claims: list[Object], rooms: list[NodeRoom]) -> None:
@@ -302,38 +231,11 @@ def _bind_pod(store: ObjectStore, pod: Object, node_name: str) -> None:
 
 
 def _refuse_pod(store: ObjectStore, pod: Object, message: str) -> None:
-    """Write why no node takes the pod into its status and one event, which counts at most once a second."""
-    metadata, status = pod["metadata"], pod.get("status", {})
+    """Write why no node takes the pod into its status and an event."""
+    status = pod.get("status", {})
     set_condition(store, status, "PodScheduled", value=False, reason="Unschedulable", message=message)
     write_status(store, "pods", pod, {"phase": "Pending"} | status)
-    namespace, name, now = metadata["namespace"], f"{metadata['name']}.{metadata['uid'][:8]}", format_time(store.now())
-    events = store.list_objects("events", namespace, field_selector=f"metadata.name={name}")
-    if not events:
-        subject = {"kind": "Pod", "apiVersion": "v1"} | {key: metadata[key] for key in ("namespace", "name", "uid")}
-        event = {"metadata": {"name": name}, "involvedObject": subject, "reason": "FailedScheduling", "type": "Warning"}
-        event |= {"source": {"component": "default-scheduler"}, "firstTimestamp": now}
-        store.create_object("events", namespace, event | {"message": message, "count": 1, "lastTimestamp": now})
-    elif events[0]["lastTimestamp"] != now:
-        change = {"message": message, "count": events[0]["count"] + 1, "lastTimestamp": now}
-        store.patch_object("events", namespace, name, change)
-
-
-def _make_claim(store: ObjectStore, pod: Object, entry: Object) -> str:
-    """Make a claim from its template and return its name."""
-    metadata = pod["metadata"]
-    template = store.get_object("resourceclaimtemplates", metadata["namespace"], entry["resourceClaimTemplateName"])
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
-    own = template["spec"].get("metadata", {})
-    claim = {
-        "metadata": {
-            "generateName": f"{metadata['name']}-{entry['name']}-",
-            "labels": own.get("labels", {}),
-            "annotations": own.get("annotations", {}) | {POD_CLAIM_ANNOTATION: entry["name"]},
-            "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
-        },
-        "spec": template["spec"]["spec"],
-    }
-    return str(store.create_object("resourceclaims", metadata["namespace"], claim)["metadata"]["name"])
+    record_event(store, pod, "FailedScheduling", message, component="default-scheduler")
 
 
 def _fill_slots(

@@ -18,11 +18,14 @@ from random import Random
 from typing import Any, Literal
 
 from rehearsal.cluster.field_owners import apply_fields
+from rehearsal.cluster.quantities import normalize_object
 from rehearsal.cluster.selector import match_fields, match_labels
 
 Object = dict[str, Any]
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 KEPT_CHANGES = 10_000  # a watch from before them gets 410
+ENDED_PHASES = {"Succeeded", "Failed"}
+_LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SERVER_METADATA = (
     "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "name", "namespace",
     "resourceVersion", "uid",
@@ -106,10 +109,15 @@ class ObjectStore:
     Args:
         now: the cluster's clock, UTC.
         seed: of uids and generated names, so that the same calls give the same objects.
+
+    Attributes:
+        toleration_s: the tolerationSeconds of new pods for a node that is not ready or unreachable.
     """
 
     def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
         self.now, self.version = now, 1
+        self.toleration_s = 300.0
+        self._births: dict[str, datetime] = {}
         self._objects: dict[tuple[str, str, str], Object] = {}
         self._owners: dict[tuple[str, str, str], dict[str, str]] = {}
         self._random = Random(seed)  # noqa: S311 - repeatable, not secret
@@ -142,13 +150,17 @@ class ObjectStore:
         """
         return copy_object(self._find(plural, namespace, name))
 
+    def measure_age(self, body: Object) -> float:
+        """Return the seconds since an object was created; its creationTimestamp has whole seconds only."""
+        return (self.now() - self._births[body["metadata"]["uid"]]).total_seconds()
+
     def create_object(self, plural: str, namespace: str, body: Object) -> Object:
         """Store a new object and return it with the server's additions.
 
         Raises:
             ApiError: 409 if the name exists already; 400 and 422 for an object of another kind or an illegal name.
         """
-        body = copy_object(body)
+        body = normalize_object(copy_object(body))
         metadata = body.setdefault("metadata", {})
         if "name" not in metadata and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + f"{self._random.getrandbits(20):05x}"
@@ -164,6 +176,9 @@ class ObjectStore:
         metadata |= {"namespace": namespace} if kind.is_namespaced else {}
         if "spec" in body:
             metadata["generation"] = 1
+        if plural == "pods":
+            _add_tolerations(body, int(self.toleration_s))
+        self._births[metadata["uid"]] = self.now()
         return self._keep("ADDED", plural, body)
 
     def replace_object(
@@ -186,10 +201,13 @@ class ObjectStore:
             )  # fmt: skip
         new = copy_object(old)
         if subresource == "status":
-            new["status"] = copy_object(body.get("status", {}))
+            status = copy_object(body.get("status", {}))
+            new["status"] = normalize_object(status) if plural == "nodes" else status
         else:
             _check_identity(KINDS[plural], namespace, body, name)
-            new = copy_object(body) | {key: new[key] for key in ("apiVersion", "kind", "status") if key in new}
+            new = normalize_object(copy_object(body)) | {
+                key: new[key] for key in ("apiVersion", "kind", "status") if key in new
+            }
             if "status" not in old:
                 new.pop("status", None)
             kept = (
@@ -209,7 +227,12 @@ class ObjectStore:
                 raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message)
             if new.get("spec") != old.get("spec"):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-        return copy_object(old) if new == old else self._keep("MODIFIED", plural, new)
+        if new == old:
+            return copy_object(old)
+        kept_body = self._keep("MODIFIED", plural, new)
+        if _is_removable(new):  # its last finalizer is gone
+            self.remove_object(plural, namespace, name)
+        return kept_body
 
     def patch_object(
         self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
@@ -233,7 +256,7 @@ class ObjectStore:
         name = body["metadata"]["name"]
         key = plural, namespace, name
         old = self._objects.get(key)
-        applied = copy_object(body)
+        applied = normalize_object(copy_object(body))
         applied.get("metadata", {}).pop("resourceVersion", None)
         new, owners, conflicts = apply_fields(old or {}, applied, self._owners.get(key, {}), manager)
         if conflicts and not force:
@@ -262,12 +285,37 @@ class ObjectStore:
         if plural != "pods":
             self.remove_object(plural, namespace, name)
             return body
-        if "deletionTimestamp" in body["metadata"]:
-            return body
         period_s = body.get("spec", {}).get("terminationGracePeriodSeconds", 30) if grace_s is None else grace_s
-        times = {"deletionTimestamp": format_time(self.now()), "deletionGracePeriodSeconds": period_s}
-        body["metadata"] |= times
-        return self._keep("MODIFIED", plural, body)
+        if not body["spec"].get("nodeName") or body.get("status", {}).get("phase") in ENDED_PHASES:
+            period_s = 0
+        metadata = body["metadata"]
+        if period_s >= metadata.get("deletionGracePeriodSeconds", period_s + 1):
+            return body  # a second deletion can only shorten the grace
+
+        metadata.setdefault("deletionTimestamp", format_time(self.now()))
+        metadata["deletionGracePeriodSeconds"] = period_s
+        kept = self._keep("MODIFIED", plural, body)
+        if _is_removable(body):
+            self.remove_object(plural, namespace, name)
+        return kept
+
+    def evict_pod(self, namespace: str, name: str, *, grace_s: int | None = None) -> None:
+        """Delete a pod as its subresource `eviction` does: it says before that it is disrupted.
+
+        Args:
+            namespace, name: of the pod.
+            grace_s: None takes its own terminationGracePeriodSeconds.
+
+        Raises:
+            ApiError: 404.
+        """
+        status = self.get_object("pods", namespace, name).get("status", {})
+        rows = [row for row in status.get("conditions", []) if row["type"] != "DisruptionTarget"]
+        row = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": format_time(self.now())}
+        row |= {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
+        change = {"status": status | {"conditions": [*rows, row]}}
+        self.replace_object("pods", namespace, name, change, subresource="status")
+        self.delete_object("pods", namespace, name, grace_s=grace_s)
 
     def remove_object(self, plural: str, namespace: str, name: str) -> None:
         """Remove an object at once.
@@ -277,6 +325,7 @@ class ObjectStore:
         """
         body = self._find(plural, namespace, name)
         del self._objects[plural, namespace, name]
+        self._births.pop(body["metadata"]["uid"], None)
         self._owners.pop((plural, namespace, name), None)
         self._record("DELETED", plural, copy_object(body))
 
@@ -339,6 +388,24 @@ def is_selected(body: Mapping[str, Any], label_selector: str, field_selector: st
 
 def _list_owners(metadata: Object) -> list[str]:
     return [owner["uid"] for owner in metadata.get("ownerReferences", [])]
+
+
+def _is_removable(body: Object) -> bool:
+    """Tell whether nothing keeps a deleted object any more: no grace period and no finalizer."""
+    metadata = body["metadata"]
+    return metadata.get("deletionGracePeriodSeconds") == 0 and not metadata.get("finalizers")
+
+
+def _add_tolerations(pod: Object, seconds: int) -> None:
+    """Let a pod stay for a while on a node that is lost, as the admission DefaultTolerationSeconds does."""
+    spec = pod.setdefault("spec", {})
+    rows = spec.get("tolerations", [])
+    for key in _LOSS_TAINTS:
+        is_known = any(row.get("key", key) == key and row.get("effect", "NoExecute") == "NoExecute" for row in rows)
+        if not is_known:
+            toleration = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+            rows = [*rows, toleration]
+    spec["tolerations"] = rows
 
 
 def merge_patch(value: Any, patch: Any) -> Any:

@@ -118,10 +118,59 @@ def test_a_jobs_template_never_changes(store):
     assert refuse(store.patch_object, "jobs", "post", "compile", patch) == (422, "Invalid")
 
 
-def test_a_pod_stays_until_it_is_removed(store):
-    store.create_object("pods", "post", {"metadata": {"name": "server"}, "spec": {}})
+def add_pod(store, phase: str = "Running", **metadata) -> None:
+    body = {"metadata": {"name": "server", **metadata}, "spec": {"nodeName": "node"}, "status": {"phase": phase}}
+    store.create_object("pods", "post", body)
+
+
+def test_pod_on_a_node_stays_until_its_kubelet_has_stopped_it(store):
+    add_pod(store)
     store.delete_object("pods", "post", "server")
     assert store.get_object("pods", "post", "server")["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_ended_pod_is_removed_at_once(store, phase):
+    add_pod(store, phase)
+    store.delete_object("pods", "post", "server")
+    assert store.list_objects("pods") == []
+
+
+def test_pod_without_a_node_is_removed_at_once(store):
+    store.create_object("pods", "post", {"metadata": {"name": "server"}, "spec": {}})
+    store.delete_object("pods", "post", "server")
+    assert store.list_objects("pods") == []
+
+
+def test_deletion_without_grace_removes_at_once(store):
+    add_pod(store)
+    store.delete_object("pods", "post", "server")
+    store.delete_object("pods", "post", "server", grace_s=0)
+    assert store.list_objects("pods") == []
+
+
+def test_second_deletion_does_not_lengthen_the_grace(store):
+    add_pod(store)
+    store.delete_object("pods", "post", "server", grace_s=5)
+    store.delete_object("pods", "post", "server", grace_s=60)
+    assert store.get_object("pods", "post", "server")["metadata"]["deletionGracePeriodSeconds"] == 5
+
+
+def test_finalizer_keeps_a_removed_pod_until_it_goes(store):
+    add_pod(store, finalizers=["batch.kubernetes.io/job-tracking"])
+    store.delete_object("pods", "post", "server", grace_s=0)
+    assert len(store.list_objects("pods")) == 1
+    store.patch_object("pods", "post", "server", {"metadata": {"finalizers": None}})
+    assert store.list_objects("pods") == []
+
+
+def test_eviction_says_so_and_deletes(store):
+    add_pod(store)
+    store.evict_pod("post", "server", grace_s=7)
+    pod = store.get_object("pods", "post", "server")
+    (condition,) = pod["status"]["conditions"]
+    assert (condition["type"], condition["reason"]) == ("DisruptionTarget", "EvictionByEvictionAPI")
+    assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
 
 
 def test_orphaned_children_lose_their_owner(store):

@@ -79,27 +79,27 @@ def list_devices(cluster: RehearsalCluster) -> list[str]:
 
 
 def test_two_servers_share_a_node_without_a_device_in_common(cluster):
-    cluster.advance(1)
+    cluster.advance(3)
     devices = list_devices(cluster)
     assert len(devices) == len(set(devices)) == 16
 
 
 def test_a_server_is_ready_when_its_script_says(cluster):
-    cluster.advance(119)
+    cluster.advance(121)
     assert count_ready(cluster, "plain") == 0
     cluster.advance(2)
     assert count_ready(cluster, "plain") == 1
 
 
 def test_a_server_that_is_scaled_to_zero_gives_its_devices_back(cluster):
-    cluster.advance(130)
+    cluster.advance(132)
     cluster.store.patch_object("deployments", "post", "plain", {"spec": {"replicas": 0}})
     cluster.advance(40)
     assert len(list_devices(cluster)) == 8
 
 
 def test_a_third_server_waits_for_devices(cluster):
-    cluster.advance(1)
+    cluster.advance(3)
     cluster.store.create_object("deployments", "post", build_server("third", replicas=1))
     cluster.advance(5)
     (event,) = cluster.store.list_objects("events", "post")

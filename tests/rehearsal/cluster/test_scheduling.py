@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from rehearsal.cluster.scheduling import is_node_selected, parse_quantity, schedule_pods, sum_requests
+from rehearsal.cluster.claims import sync_claims
+from rehearsal.cluster.scheduling import is_node_selected, schedule_pods, sum_requests
 from rehearsal.cluster.store import ObjectStore
 
 START = datetime(2026, 11, 24, 12, tzinfo=UTC)
@@ -57,8 +58,14 @@ def add_claiming_pod(store, name, count, *, constraints=(), selectors=()):
     return add_pod(store, name, resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": name}])
 
 
-def find_node(store, name="one"):
+def schedule(store):
+    """Let the pods have their claims, and place them."""
+    sync_claims(store)
     schedule_pods(store)
+
+
+def find_node(store, name="one"):
+    schedule(store)
     return store.get_object("pods", "post", name)["spec"].get("nodeName")
 
 
@@ -70,20 +77,8 @@ def list_devices(store, name):
 
 
 def read_refusal(store, name="one"):
-    schedule_pods(store)
+    schedule(store)
     return store.get_object("pods", "post", name)["status"]["conditions"][0]
-
-
-@pytest.mark.parametrize(
-    ("text", "value"), [("500m", 0.5), ("2", 2), ("1.5", 1.5), ("2Ki", 2048), ("3G", 3e9), ("4k", 4000), ("1e3", 1000)]
-)
-def test_a_quantity_is_read(text, value):
-    assert parse_quantity(text) == value
-
-
-def test_a_word_is_no_quantity():
-    with pytest.raises(ValueError, match="not a quantity"):
-        parse_quantity("2Zi")
 
 
 def test_requests_are_the_sum_or_the_largest_init():
@@ -201,14 +196,14 @@ def test_one_event_counts_the_refusals(store, clock):
     add_pod(store, "one")
     for seconds in (0, 1, 2):
         clock.moment = START + timedelta(seconds=seconds)
-        schedule_pods(store)
+        schedule(store)
     [event] = store.list_objects("events")
     assert (event["reason"], event["count"], event["involvedObject"]["name"]) == ("FailedScheduling", 3, "one")
 
 
 def test_a_claim_is_made_for_its_pod(store):
     pod = add_claiming_pod(store, "one", 2)
-    schedule_pods(store)
+    schedule(store)
     [claim] = store.list_objects("resourceclaims")
     assert claim["metadata"]["name"].startswith("one-neuron-")
     assert claim["metadata"]["ownerReferences"][0]["uid"] == pod["metadata"]["uid"]
@@ -216,8 +211,8 @@ def test_a_claim_is_made_for_its_pod(store):
 
 def test_a_claim_is_made_once(store):
     add_claiming_pod(store, "one", 2)
-    schedule_pods(store)
-    schedule_pods(store)
+    schedule(store)
+    schedule(store)
     assert len(store.list_objects("resourceclaims")) == 1
 
 
@@ -225,7 +220,7 @@ def test_a_claim_takes_devices_and_names_its_pod(store):
     add_node(store, "a")
     add_slice(store, "a", 4)
     pod = add_claiming_pod(store, "one", 2)
-    schedule_pods(store)
+    schedule(store)
     [claim] = store.list_objects("resourceclaims")
     assert claim["status"]["allocation"]["devices"]["results"] == [
         {"request": "chips", "driver": DRIVER, "pool": "a", "device": name} for name in ("neuron-0", "neuron-1")
@@ -239,7 +234,7 @@ def test_no_device_is_given_twice(store):
     add_slice(store, "a", 4)
     for name in ("one", "two", "three"):
         add_claiming_pod(store, name, 2)
-        schedule_pods(store)
+        schedule(store)
     assert (list_devices(store, "one"), list_devices(store, "two")) == ([0, 1], [2, 3])
     assert "1 cannot allocate all claims" in read_refusal(store, "three")["message"]
 
@@ -248,7 +243,7 @@ def test_an_ended_pod_gives_its_devices_back(store):
     add_node(store, "a")
     add_slice(store, "a", 2)
     add_claiming_pod(store, "one", 2)
-    schedule_pods(store)
+    schedule(store)
     store.patch_object("pods", "post", "one", {"status": {"phase": "Succeeded"}}, subresource="status")
     add_claiming_pod(store, "two", 2)
     assert find_node(store, "two") == "a"
@@ -258,9 +253,9 @@ def test_constrained_devices_share_the_attribute(store):
     add_node(store, "a")
     add_slice(store, "a", 8)
     add_claiming_pod(store, "small", 1)
-    schedule_pods(store)
+    schedule(store)
     add_claiming_pod(store, "one", 4, constraints=[{"requests": ["chips"], "matchAttribute": GROUP}])
-    schedule_pods(store)
+    schedule(store)
     assert list_devices(store, "one") == [4, 5, 6, 7]
 
 
@@ -287,10 +282,12 @@ def test_only_a_plain_equality_selects_devices(store, expression, node):
     assert find_node(store) == node
 
 
-def test_a_pod_without_its_template_waits(store):
+def test_a_missing_template_is_an_event_of_the_pod(store):
     add_node(store, "a")
     add_pod(store, "one", resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": "absent"}])
-    assert '"absent" not found' in read_refusal(store)["message"]
+    schedule(store)
+    (event,) = store.list_objects("events")
+    assert (event["reason"], '"absent" not found' in event["message"]) == ("FailedResourceClaimCreation", True)
 
 
 def test_two_claims_of_a_pod_share_no_device(store):
@@ -299,7 +296,7 @@ def test_two_claims_of_a_pod_share_no_device(store):
     add_claiming_pod(store, "other", 1)
     names = [{"name": name, "resourceClaimTemplateName": "other"} for name in ("first", "second")]
     add_pod(store, "one", resourceClaims=names)
-    schedule_pods(store)
+    schedule(store)
     claims = store.list_objects("resourceclaims")
     devices = [row["device"] for claim in claims for row in claim["status"]["allocation"]["devices"]["results"]]
     assert sorted(devices) == ["neuron-0", "neuron-1", "neuron-2"]
@@ -314,6 +311,8 @@ def test_a_device_without_the_attribute_meets_no_constraint(store):
 
 def test_a_deleted_pod_is_not_bound(store):
     add_node(store, "a")
-    add_pod(store, "one")
+    pod = add_pod(store, "one")
+    pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
+    store.replace_object("pods", "post", "one", pod)
     store.delete_object("pods", "post", "one")
     assert find_node(store) is None

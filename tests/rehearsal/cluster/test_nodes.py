@@ -1,0 +1,300 @@
+"""A lost node stays Ready for its grace, then goes as a real one does; a drained node gives its pods away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from rehearsal.cluster.cluster import ClusterClock, RehearsalCluster
+from rehearsal.cluster.nodes import find_toleration_s
+from rehearsal.cluster.pods import PodScript, VirtualPods
+from rehearsal.cluster.store import ApiError
+from rehearsal.cluster.timing import ClusterTiming
+
+UNREACHABLE = "node.kubernetes.io/unreachable"
+LABELS = {"app": "server"}
+
+
+class NodeWorld:
+    """A cluster of one node that serves, and one server on it.
+
+    Args:
+        kind: the strategy of the server's Deployment.
+        timing: what differs from the defaults.
+    """
+
+    def __init__(self, kind: str = "Recreate", **timing: float) -> None:
+        self.script = PodScript(stop_s=5)
+        self.cluster = RehearsalCluster(
+            ClusterClock(), lambda now: VirtualPods(now, lambda _: self.script), timing=ClusterTiming(**timing)
+        )
+        self.store = self.cluster.store
+        self.add_node("old")
+        template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main"}]}}
+        spec = {"selector": {"matchLabels": LABELS}, "template": template, "strategy": {"type": kind}}
+        self.store.create_object("deployments", "post", {"metadata": {"name": "server"}, "spec": spec})
+        self.cluster.advance(1)
+        (self.first,) = self.pods
+
+    def add_node(self, name: str) -> None:
+        status = {
+            "allocatable": {"cpu": "8", "memory": "8Gi"},
+            "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
+        }
+        node = self.store.create_object("nodes", "", {"metadata": {"name": name}, "spec": {}, "status": status})
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"], "controller": True}
+        metadata = {"name": f"{name}-neuron", "ownerReferences": [owner]}
+        spec = {"driver": "neuron.aws.com", "nodeName": name, "pool": {"name": name}, "devices": []}
+        self.store.create_object("resourceslices", "", {"metadata": metadata, "spec": spec})
+
+    def wait(self, seconds: float) -> None:
+        self.cluster.advance(seconds, step_s=1 if seconds <= 60 else 5)
+
+    @property
+    def pods(self) -> list[dict]:
+        return self.store.list_objects("pods")
+
+    @property
+    def node(self) -> dict:
+        return self.store.get_object("nodes", "", "old")
+
+    @property
+    def slices(self) -> list[str]:
+        return [row["spec"]["nodeName"] for row in self.store.list_objects("resourceslices")]
+
+    def find_condition(self, body: dict, type_: str) -> dict:
+        return next((row for row in body["status"]["conditions"] if row["type"] == type_), {})
+
+    def find_first(self) -> dict | None:
+        name = self.first["metadata"]["name"]
+        return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
+
+    def list_taints(self) -> list[tuple[str, str]]:
+        return [(row["key"], row["effect"]) for row in self.node["spec"].get("taints", [])]
+
+
+@pytest.fixture
+def world() -> NodeWorld:
+    return NodeWorld()
+
+
+def test_lost_node_is_ready_until_its_grace_is_over(world):
+    world.cluster.lose_node("old")
+    world.wait(49)
+    assert world.find_condition(world.node, "Ready")["status"] == "True"
+    world.wait(1)
+    ready = world.find_condition(world.node, "Ready")
+    assert (ready["status"], ready["reason"]) == ("Unknown", "NodeStatusUnknown")
+
+
+@pytest.mark.parametrize("grace_s", [10, 40])
+def test_grace_is_a_knob(grace_s):
+    world = NodeWorld(node_grace_s=grace_s)
+    world.cluster.lose_node("old")
+    world.wait(grace_s - 1)
+    assert world.find_condition(world.node, "Ready")["status"] == "True"
+    world.wait(1)
+    assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
+
+
+def test_pods_of_a_lost_node_run_and_are_ready_until_the_grace_is_over(world):
+    world.cluster.lose_node("old")
+    world.wait(49)
+    assert world.pods == [world.first]
+
+
+def test_pods_of_a_silent_node_still_run_but_are_not_ready(world):
+    world.cluster.lose_node("old")
+    world.wait(50)
+    (pod,) = world.pods
+    assert (pod["status"]["phase"], world.find_condition(pod, "Ready")["status"]) == ("Running", "False")
+    assert world.find_condition(pod, "ContainersReady")["status"] == "True"
+
+
+def test_silent_node_is_tainted_as_unreachable(world):
+    world.cluster.lose_node("old")
+    world.wait(50)
+    assert world.list_taints() == [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
+
+
+def test_dead_kubelet_starts_and_stops_nothing(world):
+    world.cluster.lose_node("old")
+    world.store.delete_object("pods", "post", world.first["metadata"]["name"])
+    world.wait(40)
+    first, successor = sorted(world.pods, key=lambda pod: pod["metadata"]["name"] != world.first["metadata"]["name"])
+    assert "deletionTimestamp" in first["metadata"]
+    assert (successor["spec"]["nodeName"], successor["status"]["phase"]) == ("old", "Pending")
+
+
+@pytest.mark.parametrize("cloud_look_s", [5, 20])
+def test_node_object_of_an_ended_instance_goes_with_its_slices(cloud_look_s):
+    world = NodeWorld(cloud_look_s=cloud_look_s)
+    world.cluster.lose_node("old")
+    world.wait(50 + cloud_look_s - 1)
+    assert world.slices == ["old"]
+    world.wait(1)
+    assert (world.store.list_objects("nodes"), world.slices) == ([], [])
+
+
+@pytest.mark.parametrize("orphan_s", [60, 90])
+def test_pods_of_a_gone_node_are_removed_by_force(orphan_s):
+    world = NodeWorld(orphan_s=orphan_s)
+    world.cluster.lose_node("old")
+    world.wait(55 + orphan_s - 1)
+    assert world.find_first()["status"]["phase"] == "Running"
+    world.wait(1)
+    assert world.find_first() is None
+    (successor,) = world.pods
+    assert successor["status"]["phase"] == "Pending"
+
+
+def test_job_counts_the_pod_of_a_gone_node_as_failed(world):
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "main"}]}}
+    spec = {"template": template, "podReplacementPolicy": "Failed"}
+    world.store.create_object("jobs", "post", {"metadata": {"name": "compile"}, "spec": spec})
+    world.wait(1)
+    world.cluster.lose_node("old")
+    world.wait(114)
+    assert "failed" not in world.store.get_object("jobs", "post", "compile")["status"]
+    world.wait(1)
+    assert world.store.get_object("jobs", "post", "compile")["status"]["failed"] == 1
+
+
+def test_node_whose_instance_lives_stays_and_its_pods_are_evicted(world):
+    world.cluster.lose_node("old", is_terminated=False)
+    world.wait(50 + 299)
+    assert "deletionTimestamp" not in world.find_first()["metadata"]
+    world.wait(1)
+    first = world.find_first()
+    assert "deletionTimestamp" in first["metadata"]
+    assert world.find_condition(first, "DisruptionTarget")["reason"] == "DeletionByTaintManager"
+    world.wait(600)
+    assert world.find_first() is not None
+    assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
+
+
+def test_toleration_is_a_knob():
+    world = NodeWorld(toleration_s=20)
+    world.cluster.lose_node("old", is_terminated=False)
+    world.wait(69)
+    assert "deletionTimestamp" not in world.find_first()["metadata"]
+    world.wait(1)
+    assert "deletionTimestamp" in world.find_first()["metadata"]
+
+
+def test_successor_of_an_evicted_pod_stands_beside_it(world):
+    world.cluster.lose_node("old", is_terminated=False)
+    world.wait(350)
+    phases = {pod["metadata"]["name"]: pod["status"]["phase"] for pod in world.pods}
+    assert phases.pop(world.first["metadata"]["name"]) == "Running"
+    assert list(phases.values()) == ["Pending"]
+
+
+def test_pod_that_tolerates_for_ever_is_not_evicted():
+    taints = [{"key": UNREACHABLE, "effect": "NoExecute"}]
+    toleration = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
+    limits = [find_toleration_s(taints, rows) for rows in ([toleration], [], [toleration | {"tolerationSeconds": 7}])]
+    assert limits == [None, 0, 7]
+
+
+def test_pod_gets_its_tolerations_of_a_lost_node_at_its_creation(world):
+    rows = world.first["spec"]["tolerations"]
+    assert [(row["key"], row["tolerationSeconds"]) for row in rows] == [
+        ("node.kubernetes.io/not-ready", 300),
+        (UNREACHABLE, 300),
+    ]
+
+
+def test_second_loss_of_a_node_changes_nothing(world):
+    world.cluster.lose_node("old")
+    world.wait(30)
+    world.cluster.lose_node("old")
+    world.wait(20)
+    assert world.find_condition(world.node, "Ready")["status"] == "Unknown"
+
+
+def test_loss_of_an_unknown_node_is_refused(world):
+    with pytest.raises(ApiError, match="not found"):
+        world.cluster.lose_node("other")
+
+
+def test_new_machine_of_the_same_name_has_a_kubelet(world):
+    world.cluster.lose_node("old")
+    world.wait(120)
+    world.add_node("old")
+    world.wait(2)
+    assert world.cluster.has_kubelet("old")
+    assert [pod["status"]["phase"] for pod in world.pods] == ["Running"]
+
+
+@pytest.mark.parametrize("kind", ["Recreate", "RollingUpdate"])
+def test_deleted_pods_successor_stands_beside_it_at_once(kind):
+    world = NodeWorld(kind)
+    world.store.delete_object("pods", "post", world.first["metadata"]["name"])
+    world.cluster.settle()
+    assert len(world.pods) == 2
+    assert "deletionTimestamp" in world.find_first()["metadata"]
+    status = world.store.get_object("deployments", "post", "server")["status"]
+    assert (status["replicas"], status["terminatingReplicas"]) == (1, 1)
+
+
+def test_drain_cordons_the_node(world):
+    world.cluster.drain_node("old")
+    world.cluster.settle()
+    assert world.node["spec"]["unschedulable"] is True
+    assert world.list_taints() == [("node.kubernetes.io/unschedulable", "NoSchedule")]
+
+
+def test_drained_pod_goes_with_its_grace_and_its_successor_waits(world):
+    world.cluster.drain_node("old")
+    world.wait(4)
+    assert world.find_condition(world.find_first(), "DisruptionTarget")["reason"] == "EvictionByEvictionAPI"
+    world.wait(2)
+    (successor,) = world.pods
+    assert (world.find_first(), successor["status"]["phase"]) == (None, "Pending")
+    assert "unschedulable" in world.find_condition(successor, "PodScheduled")["message"]
+
+
+def test_drain_leaves_pods_of_daemon_sets(world):
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": world.node["metadata"]["uid"]}
+    body = {"metadata": {"name": "agent", "ownerReferences": [owner]}, "spec": {"nodeName": "old", "containers": []}}
+    world.store.create_object("pods", "kube-system", body)
+    world.cluster.drain_node("old")
+    assert "deletionTimestamp" not in world.store.get_object("pods", "kube-system", "agent")["metadata"]
+
+
+def test_uncordoned_node_takes_pods_again(world):
+    world.cluster.drain_node("old")
+    world.wait(10)
+    world.store.patch_object("nodes", "", "old", {"spec": {"unschedulable": None}})
+    world.wait(2)
+    assert [pod["status"]["phase"] for pod in world.pods] == ["Running"]
+    assert world.list_taints() == []
+
+
+def test_replaced_node_takes_over(world):
+    world.add_node("new")
+    world.cluster.drain_node("old")
+    world.wait(10)
+    world.cluster.lose_node("old")
+    world.wait(60)
+    (pod,) = world.pods
+    assert (pod["spec"]["nodeName"], pod["status"]["phase"]) == ("new", "Running")
+    nodes = [node["metadata"]["name"] for node in world.store.list_objects("nodes")]
+    assert (nodes, world.slices) == (["new"], ["new"])
+
+
+def test_settled_loss_changes_nothing(world):
+    world.cluster.lose_node("old", is_terminated=False)
+    world.wait(400)
+    version = world.store.version
+    world.cluster.settle()
+    assert world.store.version == version
+
+
+def test_timing_of_a_working_cluster_can_change(world):
+    world.cluster.lose_node("old")
+    world.cluster.timing = replace(world.cluster.timing, node_grace_s=5)
+    world.wait(5)
+    assert world.find_condition(world.node, "Ready")["status"] == "Unknown"

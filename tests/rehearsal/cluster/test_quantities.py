@@ -1,0 +1,101 @@
+"""Quantities and variables are read back as the API stores them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from rehearsal.cluster.quantities import format_quantity, parse_quantity
+from rehearsal.cluster.store import ObjectStore
+
+START = datetime(2026, 11, 24, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def store() -> ObjectStore:
+    return ObjectStore(lambda: START)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("500m", 0.5), ("2", 2), ("1.5", 1.5), ("2Ki", 2048), ("3G", 3e9), ("4k", 4000), ("1e3", 1000)]
+)
+def test_quantity_is_read(text, value):
+    assert parse_quantity(text) == value
+
+
+@pytest.mark.parametrize("text", ["2Zi", "", ".", "1.2.3", "Gi"])
+def test_word_is_no_quantity(text):
+    with pytest.raises(ValueError, match="not a quantity"):
+        parse_quantity(text)
+
+
+# each pair is what resource.ParseQuantity of Kubernetes 1.36.2 and json.Marshal make of the first
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("1024Gi", "1Ti"),
+        ("2048Mi", "2Gi"),
+        ("1000m", "1"),
+        ("1.5Gi", "1536Mi"),
+        ("1.5", "1500m"),
+        ("0.1Ki", "102400m"),
+        ("7000Gi", "7000Gi"),
+        ("191450m", "191450m"),
+        ("1000G", "1T"),
+        ("1000000", "1M"),
+        ("0Gi", "0"),
+        ("1024", "1024"),
+        ("1e4", "10e3"),
+        ("0.1n", "1n"),
+        ("-1000m", "-1"),
+    ],
+)
+def test_quantity_is_stored_in_canonical_form(text, stored):
+    assert format_quantity(text) == stored
+
+
+def build_spec() -> dict:
+    box = {"name": "main", "resources": {"requests": {"memory": "2048Mi"}, "limits": {"cpu": 1}}}
+    box["env"] = [{"name": "EMPTY", "value": ""}, {"name": "FULL", "value": "1024Gi"}]
+    return {"containers": [box], "volumes": [{"name": "work", "emptyDir": {"sizeLimit": "1024Gi"}}]}
+
+
+def test_pod_template_is_read_back_in_canonical_form(store):
+    store.create_object(
+        "deployments", "post", {"metadata": {"name": "arm"}, "spec": {"template": {"spec": build_spec()}}}
+    )
+    spec = store.get_object("deployments", "post", "arm")["spec"]["template"]["spec"]
+    assert spec["containers"][0]["resources"] == {"requests": {"memory": "2Gi"}, "limits": {"cpu": "1"}}
+    assert spec["volumes"][0]["emptyDir"]["sizeLimit"] == "1Ti"
+
+
+def test_empty_value_of_a_variable_is_left_out(store):
+    store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": build_spec()})
+    (box,) = store.get_object("pods", "post", "pod")["spec"]["containers"]
+    assert box["env"] == [{"name": "EMPTY"}, {"name": "FULL", "value": "1024Gi"}]
+
+
+def test_volume_and_node_are_read_back_in_canonical_form(store):
+    body = {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1024Gi"}}}
+    store.create_object("persistentvolumes", "", body)
+    store.create_object("nodes", "", {"metadata": {"name": "n"}, "spec": {}})
+    store.patch_object("nodes", "", "n", {"status": {"allocatable": {"cpu": "64000m"}}}, subresource="status")
+    volume = store.get_object("persistentvolumes", "", "v")
+    node = store.get_object("nodes", "", "n")
+    assert volume["spec"]["capacity"] == {"storage": "1Ti"}
+    assert node["status"]["allocatable"] == {"cpu": "64"}
+
+
+def test_labels_and_data_stay_as_they_are(store):
+    body = {"metadata": {"name": "map", "labels": {"sizeLimit": "1024Gi"}}, "data": {"sizeLimit": "2048Mi"}}
+    store.create_object("configmaps", "post", body)
+    kept = store.get_object("configmaps", "post", "map")
+    assert (kept["metadata"]["labels"], kept["data"]) == (body["metadata"]["labels"], body["data"])
+
+
+def test_second_apply_of_another_spelling_changes_nothing(store):
+    body = {"metadata": {"name": "arm"}, "spec": {"template": {"spec": build_spec()}}}
+    first = store.apply_object("deployments", "post", body, manager="delivery", force=False)
+    second = store.apply_object("deployments", "post", body, manager="delivery", force=False)
+    assert first == second
