@@ -1,6 +1,7 @@
 """The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, permissions, and faults on request.
 
-Left out: discovery, strategic and JSON patches, dry runs, and TLS. A list is served whole, whatever its `limit`.
+Left out: discovery, JSON patches, strategic patches of lists, dry runs, and TLS. A list is served whole, whatever its
+`limit`.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ _PATH = re.compile(
 WATCH_LOOK_S = 0.02
 BOOKMARK_S = 1.0
 _APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_STRATEGIC = "application/strategic-merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class ClusterServer:
     Args:
         store: the served objects. users: token -> user; empty admits everyone to everything.
         read_log: returns the output of a pod's container; without it the log is that of the pod's status.
+        has_kubelet: tells whether the kubelet of a node answers.
 
     Attributes:
         faults: those still to come. calls: every answered call, with its user and status.
@@ -99,10 +102,11 @@ class ClusterServer:
 
     def __init__(
         self, store: ObjectStore, users: Mapping[str, ClusterUser] | None = None,
-        read_log: Callable[[Object, str], str] | None = None,
+        read_log: Callable[[Object, str], str] | None = None, has_kubelet: Callable[[str], bool] = lambda _: True,
     ) -> None:  # fmt: skip
         self.store, self.users = store, users or {}
         self._read_log = read_log or (lambda pod, _: str(pod.get("status", {}).get("log", "")))
+        self._has_kubelet = has_kubelet
         self.faults: list[ClusterFault] = []
         self.calls: list[tuple[str, ApiCall, int]] = []
         self.port = 0
@@ -159,18 +163,36 @@ class ClusterServer:
         return _build_answer(self._change_or_read(request, call, body), status)
 
     def _answer_log(self, request: web.Request, pod: Object) -> web.Response:
-        """Answer the log of one container; the request must name it if the pod has several."""
-        boxes = [box["name"] for box in pod["spec"].get("containers", [])]
-        name = request.query.get("container", boxes[0] if len(boxes) == 1 else "")
-        if boxes and name not in boxes + [box["name"] for box in pod["spec"].get("initContainers", [])]:
-            message = f"container {name} is not valid for pod {pod['metadata']['name']}, choose one of: {boxes}"
-            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
-        lines, count = self._read_log(pod, name).splitlines(keepends=True), request.query.get("tailLines")
-        return web.Response(text="".join(lines if count is None else lines[len(lines) - min(int(count), len(lines)) :]))
+        """Answer the log of one container, or why the kubelet has none.
+
+        Source: pkg/registry/core/pod/strategy.go (LogLocation, validateContainer),
+        pkg/kubelet/kubelet_pods.go (validateContainerLogStatus). A kubelet that is dead gives 500
+        at once; a real API server waits up to 30 s for it.
+        """
+        name = _choose_container(pod, request.query.get("container", ""))
+        node_name = pod["spec"].get("nodeName")
+        if not node_name:
+            return web.Response(status=HTTPStatus.NO_CONTENT)
+        self.store.get_object("nodes", "", node_name)
+        if not self._has_kubelet(node_name):
+            metadata = pod["metadata"]
+            path = f"containerLogs/{metadata['namespace']}/{metadata['name']}/{name}"
+            message = f'Get "https://{node_name}:10250/{path}": dial tcp {node_name}:10250: i/o timeout'
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "", message)
+
+        obstacle = _find_log_obstacle(pod, name)
+        if obstacle:
+            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", obstacle)
+        lines = self._read_log(pod, name).splitlines(keepends=True)
+        count = request.query.get("tailLines")
+        first = 0 if count is None else len(lines) - min(int(count), len(lines))
+        return web.Response(text="".join(lines[first:]))
 
     def _change_or_read(self, request: web.Request, call: ApiCall, body: Object) -> Object:
         if call.subresource == "scale":
             return self._scale(call, body)
+        if call.subresource == "eviction":
+            return self._evict(call, body)
         place = call.kind.plural, call.namespace
         answers: dict[str, Callable[[], Object]] = {
             "list": lambda: self._list(request, call),
@@ -194,10 +216,12 @@ class ClusterServer:
 
     def _patch(self, request: web.Request, call: ApiCall, body: Object) -> Object:
         place = call.kind.plural, call.namespace
-        if request.content_type == _MERGE:
+        is_plain = request.content_type == _STRATEGIC and not _has_lists(body)  # then both patches are the same
+        if request.content_type == _MERGE or is_plain:
             return self.store.patch_object(*place, call.name, body, subresource=call.subresource)
         if request.content_type != _APPLY:
-            message = f"{request.content_type}: a rehearsed cluster takes {_MERGE} and {_APPLY}"
+            message = f"{request.content_type}: a rehearsed cluster takes {_MERGE}, {_APPLY}, "
+            message += f"and {_STRATEGIC} without lists and directives"
             raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
         manager = request.query.get("fieldManager", "")
         if not manager:
@@ -218,6 +242,17 @@ class ClusterServer:
             call.kind.plural, call.namespace, call.name, propagation=propagation,
             grace_s=options.get("gracePeriodSeconds"),
         )  # fmt: skip
+
+    def _evict(self, call: ApiCall, body: Object) -> Object:
+        """Evict a pod; there are no PodDisruptionBudgets here, so no eviction is refused with 429."""
+        if call.kind.plural != "pods" or call.verb != "create":
+            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource")
+        if body.get("metadata", {}).get("name") != call.name:
+            message = "name in URL does not match name in Eviction object"
+            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+        grace_s = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
+        self.store.evict_pod(call.namespace, call.name, grace_s=grace_s)
+        return {"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success", "code": HTTPStatus.CREATED}
 
     def _scale(self, call: ApiCall, body: Object) -> Object:
         """Answer the subresource; a scale of 0 has no `replicas`, because the API leaves zeros out."""
@@ -285,6 +320,50 @@ def parse_call(request: web.Request) -> ApiCall:
         raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     verb = "watch" if watches and request.method == "GET" else verbs[request.method]
     return ApiCall(verb, kind, namespace, name, subresource)
+
+
+def _choose_container(pod: Object, name: str) -> str:
+    """Return the container whose log a call wants.
+
+    Raises:
+        ApiError: 400 if the pod has no such container, or several and none is named.
+    """
+    spec = pod["spec"]
+    boxes = [box["name"] for box in spec.get("containers", [])]
+    all_boxes = [box["name"] for box in spec.get("initContainers", [])] + boxes
+    pod_name = pod["metadata"]["name"]
+    if name in all_boxes:
+        return name
+    if name:
+        message = f"container {name} is not valid for pod {pod_name}"
+    elif len(boxes) == 1:
+        return str(boxes[0])
+    else:
+        message = f"a container name must be specified for pod {pod_name}"
+        if boxes:
+            message += f", choose one of: [{' '.join(all_boxes)}]"
+    raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
+
+
+def _find_log_obstacle(pod: Object, name: str) -> str:
+    """Return why a container has no log yet, in the kubelet's words; empty if it has one."""
+    subject = f'container "{name}" in pod "{pod["metadata"]["name"]}"'
+    status = pod.get("status", {})
+    rows = [*status.get("containerStatuses", []), *status.get("initContainerStatuses", [])]
+    row = next((row for row in rows if row["name"] == name), None)
+    if row is None:
+        return f"{subject} is not available"
+    has_run = {"running", "terminated"} & row["state"].keys() or "terminated" in row.get("lastState", {})
+    if has_run:
+        return ""
+    return f"{subject} is waiting to start: {row['state'].get('waiting', {}).get('reason', '')}"
+
+
+def _has_lists(patch: Any) -> bool:
+    """Tell whether a strategic patch has a list or a directive, which a merge patch takes otherwise."""
+    if isinstance(patch, dict):
+        return any(key.startswith("$") or _has_lists(part) for key, part in patch.items())
+    return isinstance(patch, list)
 
 
 def _admits(values: Sequence[str], value: str) -> bool:

@@ -103,8 +103,57 @@ def test_a_merge_patch_is_taken(conversation):
 
 def test_another_patch_is_refused(conversation):
     conversation.store.create_object("jobs", "post", JOB)
-    headers = {"Content-Type": "application/strategic-merge-patch+json"}
+    headers = {"Content-Type": "application/json-patch+json"}
     assert conversation.ask("PATCH", f"{JOBS}/compile", {}, **headers)[0] == 415
+
+
+STRATEGIC = {"Content-Type": "application/strategic-merge-patch+json"}
+
+
+def test_cordon_of_kubectl_is_taken(conversation):
+    conversation.store.create_object("nodes", "", {"metadata": {"name": "node"}, "spec": {}})
+    path = "/api/v1/nodes/node"
+    cordoned = conversation.ask("PATCH", path, {"spec": {"unschedulable": True}}, **STRATEGIC)[1]
+    uncordoned = conversation.ask("PATCH", path, {"spec": {"unschedulable": None}}, **STRATEGIC)[1]
+    assert (cordoned["spec"], uncordoned["spec"]) == ({"unschedulable": True}, {})
+
+
+@pytest.mark.parametrize("spec", [{"taints": []}, {"$patch": "replace"}], ids=["list", "directive"])
+def test_strategic_patch_that_a_merge_cannot_do_is_refused(conversation, spec):
+    conversation.store.create_object("nodes", "", {"metadata": {"name": "node"}, "spec": {}})
+    assert conversation.ask("PATCH", "/api/v1/nodes/node", {"spec": spec}, **STRATEGIC)[0] == 415
+
+
+POD = "/api/v1/namespaces/post/pods/pod"
+
+
+def build_eviction(**options) -> dict[str, Any]:
+    metadata = {"name": "pod", "namespace": "post"}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+
+
+def test_eviction_deletes_with_its_grace(conversation):
+    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": {"nodeName": "node"}})
+    status, answer = conversation.ask("POST", f"{POD}/eviction", build_eviction(gracePeriodSeconds=9))
+    assert (status, answer["kind"], answer["status"]) == (201, "Status", "Success")
+    metadata = conversation.store.get_object("pods", "post", "pod")["metadata"]
+    assert metadata["deletionGracePeriodSeconds"] == 9
+
+
+def test_eviction_of_a_pod_that_is_not_there_is_not_found(conversation):
+    assert conversation.ask("POST", f"{POD}/eviction", build_eviction())[0] == 404
+
+
+def test_eviction_with_another_name_is_refused(conversation):
+    body = build_eviction() | {"metadata": {"name": "other"}}
+    assert conversation.ask("POST", f"{POD}/eviction", body)[0] == 400
+
+
+def test_eviction_needs_a_right_of_its_own():
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
+    conversation = Conversation(secret=ClusterUser("anna", cluster_rules=[rule]))
+    status, _ = conversation.ask("POST", f"{POD}/eviction", build_eviction(), Authorization="Bearer secret")
+    assert status == 403
 
 
 def test_an_apply_names_its_manager(conversation):
@@ -153,10 +202,74 @@ def test_a_scale_leaves_zero_out(conversation, replicas, spec):
     assert (status, answer["kind"], answer["spec"]) == (200, "Scale", spec)
 
 
-def test_a_log_is_plain_text(conversation):
-    pod = conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": {}})
-    conversation.store.replace_object("pods", "post", "pod", pod | {"status": {"log": "done\n"}}, subresource="status")
-    assert conversation.ask("GET", "/api/v1/namespaces/post/pods/pod/log") == (200, "done\n")
+def add_logged_pod(conversation: Conversation, state: dict[str, Any], **row) -> None:
+    """Add a pod on a node, whose one container has the state."""
+    conversation.store.create_object("nodes", "", {"metadata": {"name": "node"}, "spec": {}})
+    rows = [{"name": "main", "state": state, "lastState": {}, **row}]
+    status = {"log": "one\ntwo\n", "containerStatuses": rows}
+    spec = {"nodeName": "node", "containers": [{"name": "main"}]}
+    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("state", "row"),
+    [
+        ({"running": {}}, {}),
+        ({"terminated": {"exitCode": 1}}, {}),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, {"lastState": {"terminated": {"exitCode": 1}}}),
+    ],
+    ids=["running", "ended", "between-runs"],
+)
+def test_log_of_a_container_that_has_run_is_plain_text(conversation, state, row):
+    add_logged_pod(conversation, state, **row)
+    assert conversation.ask("GET", f"{POD}/log?tailLines=1") == (200, "two\n")
+
+
+def test_log_of_a_waiting_container_is_refused(conversation):
+    add_logged_pod(conversation, {"waiting": {"reason": "ContainerCreating"}})
+    status, answer = conversation.ask("GET", f"{POD}/log")
+    words = 'container "main" in pod "pod" is waiting to start: ContainerCreating'
+    assert (status, answer["reason"], answer["message"]) == (400, "BadRequest", words)
+
+
+def test_log_of_a_container_without_a_state_is_not_available(conversation):
+    add_logged_pod(conversation, {"running": {}}, name="other")
+    status, answer = conversation.ask("GET", f"{POD}/log")
+    assert (status, answer["message"]) == (400, 'container "main" in pod "pod" is not available')
+
+
+def test_log_of_a_pod_without_a_node_has_no_content(conversation):
+    spec = {"containers": [{"name": "main"}]}
+    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec})
+    assert conversation.ask("GET", f"{POD}/log")[0] == 204
+
+
+def test_log_of_a_pod_whose_node_is_gone_is_not_found(conversation):
+    add_logged_pod(conversation, {"running": {}})
+    conversation.store.remove_object("nodes", "", "node")
+    status, answer = conversation.ask("GET", f"{POD}/log")
+    assert (status, answer["message"]) == (404, 'nodes "node" not found')
+
+
+def test_log_of_a_dead_kubelet_is_an_error(conversation):
+    add_logged_pod(conversation, {"running": {}})
+    conversation.server._has_kubelet = lambda _: False
+    status, answer = conversation.ask("GET", f"{POD}/log")
+    assert (status, "containerLogs/post/pod/main" in answer["message"]) == (500, True)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "query", "words"),
+    [
+        (["a", "b"], "", "a container name must be specified for pod pod, choose one of: [a b]"),
+        (["a"], "?container=c", "container c is not valid for pod pod"),
+    ],
+)
+def test_log_without_a_container_is_refused(conversation, boxes, query, words):
+    spec = {"containers": [{"name": name} for name in boxes]}
+    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec})
+    status, answer = conversation.ask("GET", f"{POD}/log{query}")
+    assert (status, answer["message"]) == (400, words)
 
 
 def read_events(text: str) -> list[dict[str, Any]]:
