@@ -95,6 +95,7 @@ class ClusterServer:
         store: the served objects. users: token -> user; empty admits everyone to everything.
         read_log: returns the output of a pod's container; without it the log is that of the pod's status.
         has_kubelet: tells whether the kubelet of a node answers.
+        find_account: returns the key of `users` for a token, or raises 401; without it the token is the key.
 
     Attributes:
         faults: those still to come. calls: every answered call, with its user and status.
@@ -103,10 +104,11 @@ class ClusterServer:
     def __init__(
         self, store: ObjectStore, users: Mapping[str, ClusterUser] | None = None,
         read_log: Callable[[Object, str], str] | None = None, has_kubelet: Callable[[str], bool] = lambda _: True,
+        find_account: Callable[[str], str] = str,
     ) -> None:  # fmt: skip
         self.store, self.users = store, users or {}
         self._read_log = read_log or (lambda pod, _: str(pod.get("status", {}).get("log", "")))
-        self._has_kubelet = has_kubelet
+        self._has_kubelet, self._find_account = has_kubelet, find_account
         self.faults: list[ClusterFault] = []
         self.calls: list[tuple[str, ApiCall, int]] = []
         self.port = 0
@@ -130,8 +132,9 @@ class ClusterServer:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         user, call = ClusterUser("system:anonymous"), None
         try:
+            call = _parse_known_call(request)  # a refused one is recorded too
             user = self._find_user(request)
-            call = parse_call(request)
+            call = call or parse_call(request)
             fault = next((fault for fault in self.faults if fault.takes(call)), None)
             if fault is not None:
                 response: web.StreamResponse = _build_fault(fault.status)
@@ -149,9 +152,12 @@ class ClusterServer:
 
     def _find_user(self, request: web.Request) -> ClusterUser:
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if self.users and token not in self.users:
+        if not self.users:
+            return ClusterUser("system:admin")
+        account = self._find_account(token)
+        if account not in self.users:
             raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
-        return self.users.get(token, ClusterUser("system:admin"))
+        return self.users[account]
 
     async def _perform(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
         if call.verb == "watch":
@@ -320,6 +326,14 @@ def parse_call(request: web.Request) -> ApiCall:
         raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     verb = "watch" if watches and request.method == "GET" else verbs[request.method]
     return ApiCall(verb, kind, namespace, name, subresource)
+
+
+def _parse_known_call(request: web.Request) -> ApiCall | None:
+    """Return the call of a request, None if it has a path or a method that is not served."""
+    try:
+        return parse_call(request)
+    except ApiError:
+        return None
 
 
 def _choose_container(pod: Object, name: str) -> str:

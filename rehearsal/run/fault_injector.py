@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from rehearsal.cluster.nodes import drain_node
 from rehearsal.cluster.process_pods import ProcessPods
 from rehearsal.cluster.server import ClusterFault, ClusterServer
 from rehearsal.cluster.store import Object, ObjectStore
@@ -18,7 +19,7 @@ class FaultInjector:
     """Waits for the moment and acts once.
 
     Args:
-        terminate_instances: ends the accelerator instances.
+        terminate_instances: ends the accelerator instances and their nodes' processes.
         restart_endpoint: takes the local endpoint away for so many seconds, and returns at once.
 
     Attributes:
@@ -35,6 +36,8 @@ class FaultInjector:
     is_done: bool = field(default=False, init=False)
     killed_pods: int = field(default=0, init=False)
     _begin_s: float | None = field(default=None, init=False)
+    _cordoned_nodes: list[str] = field(default_factory=list, init=False)
+    _uncordon_at_s: float | None = field(default=None, init=False)
 
     def expect(self, faults: RunFaults) -> None:
         """Wait for the moment of other faults."""
@@ -42,6 +45,8 @@ class FaultInjector:
 
     def act_if_due(self) -> None:
         """Inject the faults that are due; called at each tick of the cluster."""
+        if self._uncordon_at_s is not None and time.monotonic() >= self._uncordon_at_s:
+            self._uncordon_nodes()
         if self.is_done:
             return
         if self._begin_s is None and self._list_running(self.faults.moment):
@@ -68,10 +73,25 @@ class FaultInjector:
                 self.killed_pods += 1
         if faults.is_node_lost:
             self.terminate_instances()
+        if faults.is_node_drained:
+            self._drain_nodes(faults.uncordon_s)
         if faults.endpoint_down_s:
             self.restart_endpoint(faults.endpoint_down_s)
         if faults.api_status:
             self.server.faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
+
+    def _drain_nodes(self, uncordon_s: float) -> None:
+        """Drain each node that has devices, and remember when it takes pods again."""
+        self._cordoned_nodes = [row["spec"]["nodeName"] for row in self.store.list_objects("resourceslices")]
+        for name in self._cordoned_nodes:
+            drain_node(self.store, name)
+        self._uncordon_at_s = time.monotonic() + uncordon_s if uncordon_s else None
+
+    def _uncordon_nodes(self) -> None:
+        self._uncordon_at_s = None
+        known_names = {node["metadata"]["name"] for node in self.store.list_objects("nodes")}
+        for name in known_names.intersection(self._cordoned_nodes):
+            self.store.patch_object("nodes", "", name, {"spec": {"unschedulable": None}})
 
     def _list_servers(self, name: str) -> list[Object]:
         """Return the Deployment that the run has scaled; another experiment may have one of the same name."""

@@ -1,7 +1,8 @@
 """Nodes of a rehearsed cluster as EKS would have them: of the instances that the local endpoint's EC2 lists.
 
-Invariant: a node is there while its instance runs, with the labels that its node group has now. When an instance ends,
-the next look removes its pods and their processes. A taint that an agent takes away is never set.
+Invariant: a node joins when its instance runs, and has the labels that its node group has now. The node of an instance
+that is shutting down is drained, as a managed node group does before it ends one. When the instance is gone, the node
+is lost, and goes by the rules of `rehearsal.cluster.nodes`. A taint that an agent takes away is never set.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.cluster.cluster import RehearsalCluster
+from rehearsal.cluster.controllers import build_owner
+from rehearsal.cluster.store import Object
 from rehearsal.run.settings import RunFaults
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.spec.platform import InstanceType
@@ -66,12 +69,12 @@ class NodeBridge:
     """Writes instances into a cluster as nodes and ResourceSlices, and counts how long accelerators were paid.
 
     Args:
-        store: of the cluster.
+        cluster: the cluster.
         instance_types: by name, as the platform data has them.
         read_faults: returns the faults that are in force.
     """
 
-    store: ObjectStore
+    cluster: RehearsalCluster
     instance_types: Mapping[str, InstanceType]
     read_faults: Callable[[], RunFaults]
     _spans: dict[str, tuple[datetime, datetime]] = field(default_factory=dict, init=False)
@@ -80,15 +83,17 @@ class NodeBridge:
     )  # of the group, as each node has them
 
     def write_nodes(self, instances: Iterable[NodeInstance]) -> None:
-        """Make the cluster's nodes those of the running instances."""
-        faults, now = self.read_faults(), self.store.now()
-        rows = {row.name: row for row in instances if row.state in ALIVE_STATES}
+        """Let the running instances be nodes, and drain and lose the nodes of those that end."""
+        store = self.cluster.store
+        faults, now = self.read_faults(), store.now()
+        listed = {row.name: row for row in instances}
+        rows = {name: row for name, row in listed.items() if row.state in ALIVE_STATES}
         for row in rows.values():
             if self.instance_types[row.type].devices.value:
                 self._spans[row.id] = (self._spans.get(row.id, (row.launched_at, now))[0], now)
-        nodes = {node["metadata"]["name"]: node for node in self.store.list_objects("nodes")}
+        nodes = {node["metadata"]["name"]: node for node in store.list_objects("nodes")}
         for name in nodes.keys() - rows.keys():
-            self._remove_node(name)
+            self._end_node(nodes[name], listed.get(name))
         for row in (row for row in rows.values() if row.state == "running"):
             devices = self.instance_types[row.type].devices.value or 0
             waits = (now - row.launched_at).total_seconds() < faults.join_s or faults.is_node_absent
@@ -96,10 +101,11 @@ class NodeBridge:
                 self._label_node(row, faults)
             elif not (devices and waits):
                 self._labels[row.name] = row.labels
-                self.store.create_object("nodes", "", build_node(row, self.instance_types[row.type]))
+                node = store.create_object("nodes", "", build_node(row, self.instance_types[row.type]))
                 if devices:
                     body = build_slice(row, self.instance_types[row.type], devices - faults.missing_devices)
-                    self.store.create_object("resourceslices", "", body)
+                    body["metadata"]["ownerReferences"] = [build_owner(node)]
+                    store.create_object("resourceslices", "", body)
 
     def count_node_s(self) -> float:
         """Return the seconds for which accelerator instances were there, by the endpoint's launch times."""
@@ -110,18 +116,18 @@ class NodeBridge:
         old_labels = self._labels.get(row.name, {})
         if not faults.are_labels_frozen and old_labels != row.labels:
             change = dict.fromkeys(old_labels.keys() - row.labels.keys()) | dict(row.labels)
-            self.store.patch_object("nodes", "", row.name, {"metadata": {"labels": change}})
+            self.cluster.store.patch_object("nodes", "", row.name, {"metadata": {"labels": change}})
             self._labels[row.name] = row.labels
 
-    def _remove_node(self, name: str) -> None:
-        self.store.remove_object("nodes", "", name)
-        for body in self.store.list_objects("resourceslices"):
-            if body["spec"].get("nodeName") == name:
-                self.store.remove_object("resourceslices", "", body["metadata"]["name"])
-        for pod in self.store.list_objects("pods"):
-            if pod["spec"].get("nodeName") == name:
-                metadata = pod["metadata"]
-                self.store.delete_object("pods", metadata["namespace"], metadata["name"], grace_s=0)
+    def _end_node(self, node: Object, row: NodeInstance | None) -> None:
+        """Drain the node of an instance that shuts down, and lose it once the instance is gone."""
+        name = node["metadata"]["name"]
+        if not self.cluster.has_kubelet(name):
+            return
+        if not node["spec"].get("unschedulable"):
+            self.cluster.drain_node(name)
+        if row is None or row.state != "shutting-down":
+            self.cluster.lose_node(name)
 
 
 def build_node(row: NodeInstance, instance_type: InstanceType) -> Object:

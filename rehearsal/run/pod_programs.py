@@ -23,6 +23,7 @@ import yaml
 
 from rehearsal.cluster.pod_commands import ContainerCommand
 from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.cluster.tokens import BoundTokens
 from rehearsal.run.manifests import account_token
 from rehearsal.run.settings import HANG, RunFaults
 from tandem.run.__main__ import WORK_FOLDER
@@ -46,6 +47,7 @@ class PodPrograms:
         identities: namespace and service account of each Pod Identity association.
         aws_variables: variables that lead to the local endpoint.
         hub_variables: variables that lead to the hub.
+        tokens: of the cluster's service accounts.
         build_kubeconfig: of a token and a namespace.
         folder: with the runtime's stand-ins in PROGRAMS, a file of knobs for each arm in KNOBS; the simulated servers'
             logs go to TRUTH.
@@ -58,6 +60,7 @@ class PodPrograms:
     identities: frozenset[tuple[str, str]]
     aws_variables: Mapping[str, str]
     hub_variables: Mapping[str, str]
+    tokens: BoundTokens
     build_kubeconfig: Callable[[str, str], Object]
     folder: Path
     poll_s: float
@@ -111,11 +114,21 @@ class PodPrograms:
             )
             variables |= {**self.aws_variables, **self.hub_variables, **place}
         if pod["spec"].get("automountServiceAccountToken", True):
-            token = account_token(metadata["namespace"], account)
-            path = self.folder / f"kubeconfig-{metadata['namespace']}-{account}.yaml"
-            path.write_text(yaml.safe_dump(self.build_kubeconfig(token, metadata["namespace"])))
+            path = self._mount_token(pod, account)
             variables["KUBECONFIG"] = str(path)
         return variables
+
+    def _mount_token(self, pod: Object, account: str) -> Path:
+        """Write a pod's token and the kubeconfig that names its file; return the path of the kubeconfig."""
+        metadata = pod["metadata"]
+        folder: Path = self.folder / "tokens" / str(metadata["uid"])
+        self.tokens.mount(pod, account_token(metadata["namespace"], account), folder / "token")
+        config = self.build_kubeconfig("", metadata["namespace"])
+        for row in config["users"]:
+            row["user"] = {"tokenFile": str(folder / "token")}
+        path = folder / "kubeconfig.yaml"
+        path.write_text(yaml.safe_dump(config))
+        return path
 
     def _build_server(self, words: tuple[str, ...], name: str, *, is_crashing: bool) -> tuple[str, ...]:
         if is_crashing:

@@ -27,6 +27,7 @@ from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.process_pods import ProcessPods
 from rehearsal.cluster.server import ClusterServer, ClusterUser
 from rehearsal.cluster.store import Object, ObjectStore, format_time
+from rehearsal.cluster.tokens import BoundTokens
 from rehearsal.run.fault_injector import FaultInjector
 from rehearsal.run.manifests import apply_manifests, build_users, read_manifests
 from rehearsal.run.model_hub import serve_hub, write_checkpoints
@@ -156,7 +157,7 @@ class RunWorld:
             self._restart_thread.join()
         self.settings = replace(self.settings, faults=faults)
         self.account.endpoint.set_fleet(faults.fleet)
-        self.live.call(lambda: self._injector.expect(faults))
+        self.live.call(self._expect_faults)
 
     def has_fault_come(self) -> bool:
         """Tell whether the moment of the current faults came; if it took the endpoint away, wait for the endpoint."""
@@ -229,24 +230,26 @@ class RunWorld:
         bodies = read_manifests(self.folder / MANIFESTS)
         eks = endpoint.client("eks")
         associations = eks.list_pod_identity_associations(clusterName=self._guard.cluster)["associations"]
+        tokens = BoundTokens(self.store, settings.token_s, self._has_kubelet, [ADMIN_TOKEN])
         programs = PodPrograms(
             store=self.store, identities=frozenset((row["namespace"], row["serviceAccount"]) for row in associations),
             aws_variables=endpoint.client_environment(self.folder), hub_variables=hub_variables, folder=self.folder,
             build_kubeconfig=self.build_kubeconfig, s3=endpoint.client("s3"), read_faults=self._read_faults,
-            poll_s=settings.poll_s,
+            poll_s=settings.poll_s, tokens=tokens,
         )  # fmt: skip
         self.pods = ProcessPods(self.store, self.folder / "pods", programs, settings.backoff_scale)
         self._stack.callback(self.pods.close)
         users = build_users(bodies) | {ADMIN_TOKEN: ClusterUser("admin", cluster_rules=[_ALL_RULE])}
-        server = ClusterServer(self.store, users, self.pods.read_log)
+        self._cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store, settings.choose_timing())
+        server = ClusterServer(self.store, users, self.pods.read_log, self._cluster.has_kubelet, tokens.find_account)
         self._injector = FaultInjector(
             store=self.store, pods=self.pods, server=server, faults=settings.faults,
             terminate_instances=self._terminate_instances, restart_endpoint=self._restart_endpoint,
         )  # fmt: skip
-        cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store)
-        self.live = self._stack.enter_context(LiveCluster(cluster, server, [self._injector.act_if_due]))
+        actions = [self._injector.act_if_due, tokens.refresh]
+        self.live = self._stack.enter_context(LiveCluster(self._cluster, server, actions))
         types = self._catalogue.instances.instances
-        self._bridge = NodeBridge(store=self.store, instance_types=types, read_faults=self._read_faults)
+        self._bridge = NodeBridge(cluster=self._cluster, instance_types=types, read_faults=self._read_faults)
         endpoint.set_fleet(settings.faults.fleet)
         self._look_at_instances()  # the system nodes are there before anything needs one
         self.skipped = self.live.call(lambda: apply_manifests(self.store, bodies))
@@ -254,6 +257,9 @@ class RunWorld:
         thread.start()
         self._stack.callback(thread.join)
         self._stack.callback(self._stop_event.set)
+
+    def _has_kubelet(self, name: str) -> bool:
+        return self._cluster.has_kubelet(name)
 
     def _read_faults(self) -> RunFaults:
         return self.settings.faults
@@ -274,10 +280,19 @@ class RunWorld:
             except (BotoCoreError, ClientError, RuntimeError):
                 continue  # the endpoint is slow or restarts: keep the nodes as they are
 
+    def _expect_faults(self) -> None:
+        self._cluster.timing = self.settings.choose_timing()
+        self._injector.expect(self.settings.faults)
+
     def _terminate_instances(self) -> None:
-        ids = [row.id for row in self.list_fleet() if row.state in ALIVE_STATES]
-        if ids:
+        """End the accelerator instances, and lose their nodes without a drain."""
+        rows = [row for row in self.list_fleet() if row.state in ALIVE_STATES]
+        if rows:
+            ids = [row.id for row in rows]
             self.account.endpoint.client("ec2").terminate_instances(InstanceIds=ids)
+        nodes = {node["metadata"]["name"] for node in self.store.list_objects("nodes")}
+        for name in nodes.intersection(row.name for row in rows):
+            self._cluster.lose_node(name)
 
     def _restart_endpoint(self, down_s: float) -> None:
         def act() -> None:

@@ -356,3 +356,10 @@ def test_every_call_is_recorded(conversation):
     conversation.ask("POST", JOBS, JOB)
     ((user, call, status),) = conversation.server.calls
     assert (user, call.verb, call.kind.plural, status) == ("system:admin", "create", "jobs", 201)
+
+
+def test_unauthorized_call_is_recorded():
+    conversation = Conversation(secret=RUNNER)
+    conversation.ask("GET", JOBS)
+    ((user, _, status),) = conversation.server.calls
+    assert (user, status) == ("system:anonymous", 401)

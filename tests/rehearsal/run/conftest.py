@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from run_lives import TASK, RunLives
 
-from rehearsal.cluster.store import ObjectStore
+from rehearsal.cluster.cluster import RehearsalCluster
+from rehearsal.cluster.pods import VirtualPods
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
-from rehearsal.run.settings import RehearsalSettings, RunFaults
+from rehearsal.run.settings import LIVE_TIMING, RehearsalSettings, RunFaults
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.artifacts.archive import build_archive
 from tandem.ops.guard_config import build_guard_config
@@ -35,9 +37,11 @@ class SmallWorld:
     faults: RunFaults = field(default_factory=RunFaults)
 
     def __post_init__(self) -> None:
-        self.store = ObjectStore(lambda: self.moment)
+        clock = SimpleNamespace(now=lambda: self.moment)
+        self.cluster = RehearsalCluster(clock, lambda now: VirtualPods(now, {}), timing=LIVE_TIMING)
+        self.store = self.cluster.store
         types = load_catalogue().instances.instances
-        self.bridge = NodeBridge(store=self.store, instance_types=types, read_faults=lambda: self.faults)
+        self.bridge = NodeBridge(cluster=self.cluster, instance_types=types, read_faults=lambda: self.faults)
 
     def wait(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
+from test_claim_times import look, start_server
 from test_process_pods import SLEEP, LiveCluster
 
 from rehearsal.cluster.server import ClusterServer
 from rehearsal.run.fault_injector import FaultInjector
-from rehearsal.run.settings import RunFaults
+from rehearsal.run.settings import RehearsalSettings, RunFaults
 
 LABELS = {"app.kubernetes.io/component": "bench", "app.kubernetes.io/name": "tandem-judge"}
 
@@ -76,6 +79,48 @@ def test_fault_the_node_is_lost(injected):
     injected.reach(is_node_lost=True)
     injected.injector.act_if_due()
     assert injected.terminated == [True]
+
+
+def add_node(injected, name: str, *, has_devices: bool) -> None:
+    store = injected.live.store
+    store.create_object("nodes", "", {"metadata": {"name": name}, "spec": {}})
+    if has_devices:
+        store.create_object("resourceslices", "", {"metadata": {"name": name}, "spec": {"nodeName": name}})
+
+
+def list_cordoned(injected) -> list[str]:
+    nodes = injected.live.store.list_objects("nodes")
+    return [node["metadata"]["name"] for node in nodes if node.get("spec", {}).get("unschedulable")]
+
+
+def test_fault_drains_the_nodes_with_devices(injected):
+    add_node(injected, "trn2", has_devices=True)
+    add_node(injected, "system", has_devices=False)
+    box = {"name": "main", "args": ["-c", SLEEP]}
+    body = {"metadata": {"name": "server"}, "spec": {"nodeName": "trn2", "containers": [box]}}
+    injected.live.store.create_object("pods", "post", body)
+    injected.reach(is_node_drained=True, uncordon_s=0)
+    injected.injector.act_if_due()
+    assert list_cordoned(injected) == ["trn2"]
+    assert "deletionTimestamp" in injected.live.store.get_object("pods", "post", "server")["metadata"]
+
+
+def test_drained_node_takes_pods_again_after_its_seconds(injected):
+    add_node(injected, "trn2", has_devices=True)
+    injected.reach(is_node_drained=True, uncordon_s=0.2)
+    assert list_cordoned(injected) == ["trn2"]
+    time.sleep(0.3)
+    injected.injector.act_if_due()
+    assert list_cordoned(injected) == []
+
+
+@pytest.mark.parametrize("late_claim_s", [0.0, 20.0])
+def test_fault_allocates_a_claim_late(late_claim_s):
+    faults = RunFaults(late_claim_s=late_claim_s)
+    settings = RehearsalSettings(environment="e", experiment="x", faults=faults)
+    cluster = start_server(settings.choose_timing())
+    cluster.advance(15)
+    assert look(cluster) == (True, not late_claim_s, not late_claim_s)
 
 
 def test_fault_the_endpoint_is_down(injected):

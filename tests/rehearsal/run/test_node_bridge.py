@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rehearsal.run.settings import RunFaults
+from rehearsal.run.settings import LIVE_TIMING, RunFaults
 
 GROUP_8 = "resource.aws.com/devicegroup8_id"
 
@@ -50,14 +50,41 @@ def test_a_node_takes_the_labels_that_its_group_has_now(small, instance):
     assert (labels.get("compile"), labels["serve"], "kubernetes.io/hostname" in labels) == (None, "post", True)
 
 
-def test_a_node_goes_with_its_instance_and_takes_pods_and_devices_along(small, instance):
-    small.bridge.write_nodes([instance()])
-    pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "ip-10-0-0-1", "containers": []}}
+def add_pod(small) -> None:
+    pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "ip-10-0-0-1", "containers": [{"name": "main"}]}}
     small.store.create_object("pods", "post", pod)
+    small.cluster.settle()
+
+
+def test_node_of_an_instance_that_shuts_down_is_drained(small, instance):
+    small.bridge.write_nodes([instance()])
+    add_pod(small)
     small.bridge.write_nodes([instance("shutting-down")])
-    (left,) = small.store.list_objects("pods")
+    (node,) = small.nodes()
+    (pod,) = small.store.list_objects("pods")
+    assert (node["spec"]["unschedulable"], "deletionTimestamp" in pod["metadata"]) == (True, True)
+    assert small.cluster.has_kubelet("ip-10-0-0-1")
+
+
+@pytest.mark.parametrize("rows", [["terminated"], []], ids=["terminated", "unlisted"])
+def test_node_of_an_ended_instance_stays_until_its_grace_is_over(small, instance, rows):
+    small.bridge.write_nodes([instance()])
+    small.bridge.write_nodes([instance(state) for state in rows])
+    small.cluster.settle()
+    assert (len(small.nodes()), len(small.devices())) == (1, 16)
+    small.wait(LIVE_TIMING.node_grace_s + LIVE_TIMING.cloud_look_s)
+    small.cluster.settle()
     assert (small.nodes(), small.devices()) == ([], [])
-    assert left["metadata"]["deletionGracePeriodSeconds"] == 0
+
+
+def test_node_lost_without_notice_is_not_drained(small, instance):
+    small.bridge.write_nodes([instance()])
+    add_pod(small)
+    small.cluster.lose_node("ip-10-0-0-1")
+    small.bridge.write_nodes([instance("terminated")])
+    small.cluster.settle()
+    (pod,) = small.store.list_objects("pods")
+    assert (pod["status"]["phase"], "deletionTimestamp" in pod["metadata"]) == ("Running", False)
 
 
 def test_paid_time_is_of_accelerators_from_launch_to_end(small, instance):

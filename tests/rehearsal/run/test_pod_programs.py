@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from rehearsal.cluster.pod_commands import ContainerCommand
-from rehearsal.run.manifests import apply_manifests, read_manifests
+from rehearsal.cluster.tokens import BoundTokens
+from rehearsal.run.manifests import account_token, apply_manifests, read_manifests
 from rehearsal.run.pod_programs import KNOBS, PodPrograms
 from rehearsal.run.settings import HANG, RunFaults
 
@@ -26,10 +27,12 @@ class Host:
         (folder / KNOBS / "qwen-vllm.yaml").write_text("")
         accounts = ("tandem-compile", "tandem-stage", "tandem-bench", "tandem-serve")
         identities = {("runner-system", "runner"), *((NAMESPACE, account) for account in accounts)}
+        self.tokens = BoundTokens(small.store, 60)
         self.programs = PodPrograms(
             store=small.store, identities=frozenset(identities), aws_variables={"AWS_ENDPOINT_URL": "http://aws"},
             hub_variables={"HF_ENDPOINT": "http://hub"}, folder=folder, poll_s=0.5, s3=None,
-            build_kubeconfig=lambda token, _: {"token": token}, read_faults=lambda: small.faults,
+            build_kubeconfig=lambda token, _: {"users": [{"user": {"token": token}}]},
+            read_faults=lambda: small.faults, tokens=self.tokens,
         )  # fmt: skip
 
     def pod(self, plural, name, namespace=NAMESPACE):
@@ -71,9 +74,12 @@ def test_a_container_that_the_webhook_skips_gets_none(host):
 
 
 def test_the_runner_alone_gets_a_token(host):
-    runner = host.choose(host.pod("deployments", "runner", "runner-system"), "runner").variables
-    kubeconfig = yaml.safe_load(Path(runner["KUBECONFIG"]).read_text())
-    assert kubeconfig == {"token": "rehearsed:runner-system:runner"}
+    pod = host.pod("deployments", "runner", "runner-system")
+    pod = {**host.small.store.create_object("pods", "runner-system", pod)}
+    runner = host.choose(pod, "runner").variables
+    (row,) = yaml.safe_load(Path(runner["KUBECONFIG"]).read_text())["users"]
+    token = Path(row["user"]["tokenFile"]).read_text()
+    assert host.tokens.find_account(token) == account_token("runner-system", "runner")
     assert "KUBECONFIG" not in host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
 
 
