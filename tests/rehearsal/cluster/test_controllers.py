@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -208,6 +209,46 @@ def test_a_deleted_pod_counts_as_failed_and_is_replaced(cluster):
     assert cluster.job["failed"] == 1
     assert [pod["metadata"]["name"] for pod in cluster.pods] != [name]
     assert len(cluster.pods) == 1
+
+
+@pytest.mark.parametrize("seconds", [3, 8])
+def test_end_of_a_job_has_a_name_some_time_before(cluster, seconds):
+    cluster.cluster.timing = replace(INSTANT, job_end_s=seconds)
+    cluster.scripts = [PodScript(run_s=5)]
+    cluster.add_job()
+    cluster.run(5 + seconds - 1)
+    assert [type_ for type_, _ in cluster.list_conditions()] == ["SuccessCriteriaMet"]
+    cluster.run(1)
+    assert [type_ for type_, _ in cluster.list_conditions()] == ["SuccessCriteriaMet", "Complete"]
+
+
+@pytest.mark.parametrize(("policy", "most_pods"), [("Failed", 1), ("TerminatingOrFailed", 2)])
+def test_job_replaces_a_deleted_pod_as_its_policy_says(cluster, policy, most_pods):
+    cluster.scripts = [PodScript(stop_s=20)]
+    cluster.add_job(podReplacementPolicy=policy)
+    cluster.run()
+    cluster.store.delete_object("pods", "post", cluster.pods[0]["metadata"]["name"])
+    counts = []
+    for _ in range(19):
+        cluster.run(1)
+        counts.append(len(cluster.pods))
+    assert max(counts) == most_pods
+    cluster.run(20)
+    assert (len(cluster.pods), cluster.job["failed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_ended_pod_is_no_endpoint(cluster, code):
+    cluster.scripts = [PodScript(run_s=5, exit_code=code)]
+    spec = {"selector": {"team": "x"}, "ports": [{"port": 80}]}
+    cluster.store.create_object("services", "post", {"metadata": {"name": "front"}, "spec": spec})
+    cluster.add_job(backoffLimit=0)
+    counts = []
+    for seconds in (1, 5):
+        cluster.run(seconds)
+        (row,) = cluster.store.list_objects("endpointslices")
+        counts.append(len(row["endpoints"]))
+    assert counts == [1, 0]
 
 
 def test_a_finished_job_goes_after_its_time(cluster):

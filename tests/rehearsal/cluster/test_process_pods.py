@@ -227,14 +227,22 @@ def test_a_server_listens_at_its_services_port_and_becomes_ready(live):
     assert live.pods._pods[live.store.get_object("pods", "post", "pod")["metadata"]["uid"]].layout.ports == {8000: port}
 
 
-@pytest.mark.parametrize(("is_leaving", "is_shared"), [(False, False), (True, True)], ids=["beside", "after"])
-def test_a_second_pod_has_the_services_port_only_after_the_first(live, is_leaving, is_shared):
+@pytest.mark.parametrize(
+    ("change", "is_shared"),
+    [("none", False), ("deleted", True), ("failed", True), ("lost", True)],
+)
+def test_second_pod_has_the_services_port_only_after_the_first(live, change, is_shared):
     port = add_service(live)
-    bodies = [{"metadata": {"name": name, "labels": {"app": "server"}}, "spec": {"containers": []}} for name in "ab"]
+    spec = {"nodeName": "node", "containers": []}
+    bodies = [{"metadata": {"name": name, "labels": {"app": "server"}}, "spec": spec} for name in "ab"]
     first, second = (live.store.create_object("pods", "post", body) for body in bodies)
     ports = [live.pods.ports.take_port(first, SERVER["ports"][0])]
-    if is_leaving:
+    if change == "deleted":
         live.store.delete_object("pods", "post", "a")
+    elif change == "failed":
+        live.store.patch_object("pods", "post", "a", {"status": {"phase": "Failed"}}, subresource="status")
+    elif change == "lost":
+        live.pods.kill_pod(first)
     ports.append(live.pods.ports.take_port(second, SERVER["ports"][0]))
     assert (ports[0], ports[1] == port) == (port, is_shared)
 
@@ -310,14 +318,45 @@ def test_a_process_that_has_ended_is_never_signalled_again(live, monkeypatch):
     assert not live.pods.kill_container(live.store.get_object("pods", "post", "pod"))
 
 
+def test_lost_node_ends_processes_without_a_word_and_its_pod_stays_ready(live):
+    program = "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True)); print('up', flush=True)"
+    live.start(program + "; time.sleep(60)", policy="Always")
+    live.until(lambda row: "up" in live.log() and is_ready(row))
+    status = live.status
+    run = next(iter(live.pods._pods.values())).runs["main0"]
+    live.cluster.lose_node("node")
+    wait_ended(run.process.pid)
+    live.cluster.settle()
+    assert (live.status, live.log()) == (status, "up\n")
+
+
+def test_pod_that_is_removed_by_force_is_stopped(live):
+    live.start(SLEEP)
+    live.until(lambda row: "running" in row.get("containerStatuses", [{}])[0].get("state", {}))
+    run = next(iter(live.pods._pods.values())).runs["main0"]
+    live.store.delete_object("pods", "post", "pod", grace_s=0)
+    live.cluster.settle()
+    wait_ended(run.process.pid)
+
+
+def test_empty_variable_is_there_though_the_api_leaves_it_out(live):
+    live.start({"args": ["-c", show("os.environ['EMPTY']")], "env": [{"name": "EMPTY", "value": ""}]})
+    live.until(is_over)
+    assert json.loads(live.log()) == ""
+
+
 def test_what_a_process_started_ends_with_it(live):
     program = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print(child.pid)"
     live.start(program)
     live.until(is_over)
+    wait_ended(int(live.log()))
+
+
+def wait_ended(process_id: int) -> None:
     deadline = time.monotonic() + 5
-    while _is_running(int(live.log())) and time.monotonic() < deadline:
+    while _is_running(process_id) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not _is_running(int(live.log()))
+    assert not _is_running(process_id)
 
 
 def _is_running(process_id: int) -> bool:
@@ -341,10 +380,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 def test_a_process_ends_with_whoever_started_the_cluster_even_by_a_kill(tmp_path):
     command = [sys.executable, "-c", STARTER, str(tmp_path), str(Path(__file__).parent), str(Path.cwd())]
     process_id = int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
-    deadline = time.monotonic() + 5
-    while _is_running(process_id) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not _is_running(process_id)
+    wait_ended(process_id)
 
 
 def test_the_log_is_of_the_last_run(live):
