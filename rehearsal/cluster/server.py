@@ -179,12 +179,14 @@ class ClusterServer:
         node_name = pod["spec"].get("nodeName")
         if not node_name:
             return web.Response(status=HTTPStatus.NO_CONTENT)
-        self.store.get_object("nodes", "", node_name)
+        if not self.store.list_objects("nodes", field_selector=f"metadata.name={node_name}"):
+            message = f'pods "{node_name}" not found'  # the API server names the node so
+            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", message)
         if not self._has_kubelet(node_name):
             metadata = pod["metadata"]
             path = f"containerLogs/{metadata['namespace']}/{metadata['name']}/{name}"
-            message = f'Get "https://{node_name}:10250/{path}": dial tcp {node_name}:10250: i/o timeout'
-            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "", message)
+            fault = f'Get "https://{node_name}:10250/{path}": dial tcp {node_name}:10250: i/o timeout'
+            raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "", fault)
 
         obstacle = _find_log_obstacle(pod, name)
         if obstacle:

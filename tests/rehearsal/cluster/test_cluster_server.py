@@ -248,7 +248,7 @@ def test_log_of_a_pod_whose_node_is_gone_is_not_found(conversation):
     add_logged_pod(conversation, {"running": {}})
     conversation.store.remove_object("nodes", "", "node")
     status, answer = conversation.ask("GET", f"{POD}/log")
-    assert (status, answer["message"]) == (404, 'nodes "node" not found')
+    assert (status, answer["message"]) == (404, 'pods "node" not found')
 
 
 def test_log_of_a_dead_kubelet_is_an_error(conversation):
