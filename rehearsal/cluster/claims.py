@@ -19,22 +19,13 @@ def sync_claims(store: ObjectStore, claim_s: float = 0.0) -> None:
         store: the cluster.
         claim_s: from a pod until its claims, in seconds.
     """
-    release_claims(store)
-    for pod in store.list_objects("pods"):
+    pods = store.list_objects("pods")
+    _release_claims(store, pods)
+    for pod in pods:
         if not is_active(pod) or not pod["spec"].get("resourceClaims"):
             continue
         if find_claims(store, pod) is None and store.measure_age(pod) >= claim_s:
             _make_claims(store, pod)
-
-
-def release_claims(store: ObjectStore) -> None:
-    """Delete the claims of pods that have ended, so that others get their devices."""
-    users = {pod["metadata"]["uid"] for pod in store.list_objects("pods") if _may_need_claims(pod)}
-    for claim in store.list_objects("resourceclaims"):
-        metadata = claim["metadata"]
-        owners = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"}
-        if owners and not owners & users:
-            store.remove_object("resourceclaims", metadata["namespace"], metadata["name"])
 
 
 def find_claims(store: ObjectStore, pod: Object) -> list[Object] | None:
@@ -51,6 +42,16 @@ def find_claims(store: ObjectStore, pod: Object) -> list[Object] | None:
             return None
         claims.append(claim)
     return claims
+
+
+def _release_claims(store: ObjectStore, pods: list[Object]) -> None:
+    """Delete the claims of pods that have ended, so that others get their devices."""
+    users = {pod["metadata"]["uid"] for pod in pods if _may_need_claims(pod)}
+    for claim in store.list_objects("resourceclaims"):
+        metadata = claim["metadata"]
+        owners = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"}
+        if owners and not owners & users:
+            store.remove_object("resourceclaims", metadata["namespace"], metadata["name"])
 
 
 def _may_need_claims(pod: Object) -> bool:

@@ -39,9 +39,10 @@ def sync_deployments(store: ObjectStore) -> None:
     for deployment in store.list_objects("deployments"):
         template_hash = compute_hash(deployment["spec"]["template"])
         _replace_pods(store, deployment, template_hash)
-        pods = [pod for pod in list_children(store, deployment) if is_active(pod)]
-        status = _describe_deployment(store, deployment, pods, template_hash)
-        leaving = [pod for pod in list_children(store, deployment) if "deletionTimestamp" in pod["metadata"]]
+        children = list_children(store, deployment)
+        active = [pod for pod in children if is_active(pod)]
+        status = _describe_deployment(store, deployment, active, template_hash)
+        leaving = [pod for pod in children if "deletionTimestamp" in pod["metadata"]]
         status["terminatingReplicas"] = sum(is_unfinished(pod) for pod in leaving)
         write_status(store, "deployments", deployment, status)
 

@@ -58,6 +58,7 @@ class NodeController:
         self._losses: dict[str, NodeLoss] = {}
         self._taint_starts: dict[str, datetime] = {}  # by uid of a pod on a node with NoExecute
         self._absences: dict[str, datetime] = {}  # by name of a node that pods are bound to
+        self._seen_version = 0
 
     def lose_node(self, name: str, *, is_terminated: bool = True) -> None:
         """End a node's kubelet and processes at once; the API learns of it by time alone.
@@ -81,13 +82,17 @@ class NodeController:
         return name not in self._losses
 
     def sync(self, timing: ClusterTiming) -> None:
-        """Make one pass."""
+        """Make one pass; where nothing has changed and no time runs, there is nothing to do."""
+        if self._store.version == self._seen_version and not (self._losses or self._taint_starts or self._absences):
+            return
+        self._seen_version = self._store.version
+
         for name, loss in list(self._losses.items()):
             self._follow_loss(name, loss, timing)
-        nodes = self._store.list_objects("nodes")
-        for node in nodes:
+        for node in self._store.list_objects("nodes"):
             self._sync_taints(node)
-        self._evict_pods()
+        nodes = self._store.list_objects("nodes")
+        self._evict_pods(nodes)
         self._collect_orphans({node["metadata"]["name"] for node in nodes}, timing)
 
     def _list_pods(self, name: str) -> list[Object]:
@@ -149,10 +154,10 @@ class NodeController:
         if added or kept != old:
             self._store.patch_object("nodes", "", node["metadata"]["name"], {"spec": {"taints": kept + added}})
 
-    def _evict_pods(self) -> None:
+    def _evict_pods(self, nodes: Iterable[Object]) -> None:
         """Delete the pods that do not, or no longer, tolerate a NoExecute taint of their node."""
         seen = set()
-        for node in self._store.list_objects("nodes"):
+        for node in nodes:
             taints = [taint for taint in node.get("spec", {}).get("taints", []) if taint["effect"] == "NoExecute"]
             for pod in self._list_pods(node["metadata"]["name"]) if taints else ():
                 uid = pod["metadata"]["uid"]
