@@ -210,17 +210,8 @@ class ObjectStore:
             }
             if "status" not in old:
                 new.pop("status", None)
-            kept = (
-                "uid",
-                "creationTimestamp",
-                "namespace",
-                "name",
-                "generation",
-                "resourceVersion",
-                "deletionTimestamp",
-            )
             new["metadata"] = new.get("metadata", {}) | {
-                key: value for key, value in old["metadata"].items() if key in kept
+                key: value for key, value in old["metadata"].items() if key in _SERVER_METADATA
             }
             if plural == "jobs" and new.get("spec", {}).get("template") != old.get("spec", {}).get("template"):
                 message = f'Job.batch "{name}" is invalid: spec.template: field is immutable'
