@@ -88,20 +88,17 @@ def test_an_api_that_answers_otherwise_for_a_while_costs_no_verdict(lives, statu
 @pytest.mark.proof
 @pytest.mark.parametrize(
     "fault",
-    [RunFaults(late_claim_s=10), RunFaults(is_node_drained=True, moment_s=1)],
-    ids=["late-claims", "drain"],
+    [
+        RunFaults(late_claim_s=10),
+        RunFaults(is_node_drained=True, moment_s=1),
+        RunFaults(is_node_lost=True, moment_s=1),  # its node group launches another instance
+    ],
+    ids=["late-claims", "drained-node", "lost-node"],
 )
-def test_late_claims_and_a_drain_cost_no_verdict(lives, fault):
+def test_late_claims_and_a_replaced_node_cost_no_verdict(lives, fault):
     life = lives.live(*ROUNDS, faults=[fault])
     lives.hold_end(life)
     assert (life.record["state"], len(life.acted)) == ("judged", 1), (life.record, life.output)
-
-
-@pytest.mark.proof
-def test_lost_node_ends_a_run_with_its_reason(lives):
-    life = lives.live(*ROUNDS, faults=[RunFaults(is_node_lost=True, moment_s=1)])
-    lives.hold_end(life)
-    assert (life.record["state"], bool(life.record["reason"])) == ("ended", True), (life.record, life.output)
 
 
 @pytest.mark.proof
