@@ -155,9 +155,9 @@ class ClusterServer:
         if not self.users:
             return ClusterUser("system:admin")
         account = self._find_account(token)
-        if account not in self.users:
+        if account not in self.users and account == token:
             raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
-        return self.users[account]
+        return self.users.get(account, ClusterUser(account))  # an account without a binding may do nothing
 
     async def _perform(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
         if call.verb == "watch":

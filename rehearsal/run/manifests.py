@@ -68,5 +68,5 @@ def build_users(bodies: Iterable[Object]) -> dict[str, ClusterUser]:
 
 
 def account_token(namespace: str, account: str) -> str:
-    """Return the token of a service account; the token opens only a cluster of this machine."""
+    """Return the token of a service account where tokens are not bound; where they are, its key among the users."""
     return f"rehearsed:{namespace}:{account}"

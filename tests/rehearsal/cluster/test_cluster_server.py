@@ -363,3 +363,9 @@ def test_unauthorized_call_is_recorded():
     conversation.ask("GET", JOBS)
     ((user, _, status),) = conversation.server.calls
     assert (user, status) == ("system:anonymous", 401)
+
+
+def test_account_without_a_binding_is_forbidden():
+    conversation = Conversation(secret=RUNNER)
+    conversation.server._find_account = lambda _: "other"
+    assert conversation.ask("GET", JOBS, Authorization="Bearer bound")[0] == 403
