@@ -22,6 +22,7 @@ from tandem.ops.people.cluster_rights import (
 
 RBAC = "rbac.authorization.k8s.io"
 PEOPLE = "people"
+RUNNER_ROLE = f"tandem-{RUNNER}"  # a ClusterRole has no namespace that tells it from those of others
 WAVE = 0
 
 
@@ -52,7 +53,7 @@ def build_runner_roles(namespace: str | None) -> list[Object]:
     """
     rights = _select_rights(RUNNER_CLUSTER_RIGHTS, namespace)
     subject = {"kind": "ServiceAccount", "name": RUNNER_ACCOUNT, "namespace": RUNNER_NAMESPACE}
-    return _build_bound_role(RUNNER, rights, [subject], namespace=namespace, component=RUNNER)
+    return _build_bound_role(RUNNER_ROLE, rights, [subject], namespace=namespace, component=RUNNER)
 
 
 def _select_rights(rights: Iterable[ClusterRight], namespace: str | None) -> list[ClusterRight]:

@@ -235,7 +235,7 @@ def test_no_rule_of_it_holds_a_wildcard_or_a_write_to_nodes(environment: str) ->
     roles = [
         body
         for body in everything(environment)
-        if body["kind"] in {"Role", "ClusterRole"} and body["metadata"]["name"] == "runner"
+        if body["kind"] in {"Role", "ClusterRole"} and body["metadata"]["name"] == "tandem-runner"
     ]
     assert {body["kind"] for body in roles} == {"Role", "ClusterRole"}
     texts = {text for role in roles for rule in role["rules"] for words in rule.values() for text in words}
