@@ -127,6 +127,8 @@ def observed(classes: Sequence[Seen], itself: Sequence[Seen]) -> RequestTable:
 def _run() -> manifest.RunManifest:
     moment = "2026-11-21T00:00:00Z"
     return manifest.RunManifest(
+        schema=manifest.SCHEMA,
+        simulated=True,
         version="0", created_utc=moment,
         arms=tuple(
             manifest.ManifestArm(name=name, role="variant" if place else "baseline", url="virtual", model="virtual")

@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.record import Chunk, RequestRecord, split_chunks  # noqa: E402
+from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks  # noqa: E402
 from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
@@ -67,6 +67,8 @@ def record(number: int, rng: random.Random) -> RequestRecord:
     chunks += [Chunk(round(at + 1e-5, 9), "end", 0), Chunk(round(at + 2e-5, 9), "usage", None)]
     failed = rng.random() < FAILED
     return RequestRecord(
+        schema=SCHEMA,
+        reconnected=0,
         request_id=f"{rng.getrandbits(64):016x}-{number}",
         arm=arm,
         class_=CLASSES[number % len(CLASSES)],
@@ -107,6 +109,8 @@ def write(folder: Path, count: int) -> int:
 
 def _manifest(count: int) -> manifest.RunManifest:
     return manifest.RunManifest(
+        schema=manifest.SCHEMA,
+        simulated=True,
         version="0.1.0",
         created_utc="2026-11-21T00:00:00Z",
         arms=tuple(

@@ -306,6 +306,7 @@ def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) ->
 def _build_manifest(real: suite.Suite, rounds: int, seed: int) -> manifest.RunManifest:
     moment = "2026-11-22T00:00:00Z"
     return manifest.RunManifest(
+        schema=manifest.SCHEMA,
         version="0",
         created_utc=moment,
         simulated=True,

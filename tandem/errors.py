@@ -57,6 +57,22 @@ class InputError(TandemError):
     exit_code = ExitCode.BAD_INPUT
 
 
+class SchemaError(InputError):
+    """A stored object has another schema than this Tandem reads, an older or a newer one.
+
+    Args:
+        label: the user's name for the object, such as "the record".
+        found: schema of the object; None if it names none.
+        known: the schema that this Tandem reads.
+        where: as for any fault.
+    """
+
+    def __init__(self, label: str, found: object, known: int, *, where: str) -> None:
+        schema = "no schema" if found is None else f"schema {found}"
+        problem = f"{label} has {schema}, and this Tandem reads schema {known}"
+        super().__init__(problem, where=where, change="read it with the Tandem that wrote it")
+
+
 class ExternalError(TandemError):
     """An external service failed: AWS, a hub, a server, the disk. What was finished is kept."""
 

@@ -23,7 +23,7 @@ import msgspec
 
 from tandem.bench.completion_request import CompletionRequest
 from tandem.bench.event import DONE, EventError, count_or_none, decode_event, encode_raw, read_event, read_texts
-from tandem.bench.record import JSON_NULL, Chunk, ChunkKind, RequestRecord, split_chunks
+from tandem.bench.record import JSON_NULL, SCHEMA, Chunk, ChunkKind, RequestRecord, split_chunks
 from tandem.bench.reply import ServerReply, describe_foreign_body, describe_refusal, split_events
 from tandem.bench.sse import EventSplitter
 
@@ -43,7 +43,7 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
         models: names the server may give its model, `ProbeResult.models`; empty: any.
     """
     record = RequestRecord(
-        request_id=request.request_id, arm="", class_="", suite="", prompt_id="", start_s=reply.start_s,
+        schema=SCHEMA, request_id=request.request_id, arm="", class_="", suite="", prompt_id="", start_s=reply.start_s,
         headers_s=reply.headers_s, end_s=reply.end_s, status=reply.status, reconnected=reply.reconnects,
         retry_after_s=reply.retry_after_s,
     )  # fmt: skip

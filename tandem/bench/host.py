@@ -20,9 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.json_file import read_json_lines
 from tandem.bench.manifest import HostInfo
-from tandem.errors import convert_os_errors
 
 FILE = "rounds.jsonl"
 
@@ -117,20 +116,15 @@ def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) 
 
 
 def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
-    """Yield the recorded loads; none if the file does not exist. A torn line is skipped.
-
-    An older Tandem appended the next line to a torn line: this combined line is skipped too.
+    """Yield the recorded loads; none if the file does not exist. A torn last line is skipped.
 
     Raises:
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or a line is no load of a round.
     """
     path = folder / FILE
-    change = "see that it may be read, or remove it: then no round is marked"
-    with convert_os_errors("the load of the rounds cannot be read", path, change):
-        lines = path.read_bytes().splitlines() if path.exists() else []
-    for line in lines:
-        with contextlib.suppress(*DECODE_ERRORS):
-            yield msgspec.json.decode(line, type=RoundLoad)
+    if path.exists():
+        change = "see that it may be read, or remove it: then no round is marked"
+        yield from read_json_lines(path, RoundLoad, label="the load of the rounds", change=change)
 
 
 def read_load_1m() -> float | None:

@@ -24,6 +24,18 @@ DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 Line = TypeVar("Line")
 
 
+class _SchemaHeader(msgspec.Struct):
+    schema: int | None = None
+
+
+def find_schema(text: bytes) -> int | None:
+    """Return the schema that a JSON object names; None if it names none, or the text is no such object."""
+    try:
+        return msgspec.json.decode(text, type=_SchemaHeader).schema
+    except DECODE_ERRORS:
+        return None
+
+
 def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
     """Write `value`, indented; it replaces the file.
 

@@ -1,8 +1,7 @@
 """The manifest of a run: its settings, servers and measuring machine.
 
 Invariant: the manifest is written completely or not at all; it has every fact that a reader needs and a record lacks.
-SCHEMA rises by the rule of the records' schema: schema 2 says whether servers are simulated; an older reader would
-miss that.
+SCHEMA rises by the rule of the records' schema.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import msgspec
 from tandem.bench import json_file
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.schedule import control_numbers
-from tandem.errors import InputError, convert_os_errors
+from tandem.errors import InputError, SchemaError, convert_os_errors
 
 SCHEMA = 2
 FILE = "manifest.json"
@@ -55,7 +54,8 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
         artifact_key: key of the compiled artifact that the server runs.
         image: container image, by digest.
         server_version, owned_by, server_header: from /version, /v1/models and the Server header.
-        simulated: whether the server announced that it is simulated; None in an older run without this check.
+        simulated: whether the server announced that it is simulated; None before the probe, and for a server of LLMPerf
+            that did not list its models.
         runtime: nxdi-v0, nxdi-v1 or native, from the environment; decides how the counters are read.
         speculation: None if unknown; never guessed.
         offers: result of the probe.
@@ -170,13 +170,13 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     `goodput` has the limit of each metric for goodput_per_s, in that metric's unit; `rounds` is 0 if time limits the
     run; `rounds` excludes `control_rounds`, and `control_round_numbers` returns the numbers of those; `mixed` says
     that a turn has all classes; `resumed` has one clock for each --resume; `notes` are sentences for a reader of the
-    figures. `simulated` says whether an arm is simulated; None if an older Tandem did not check. `flags` has the
+    figures. `simulated` says whether an arm is simulated; None if no arm is and an arm is unknown. `flags` has the
     options of the first command, each with its values. `environment` and `experiment` are the declared ones of the
     servers, `instance_type` that of the environment's nodes; None if the user gave addresses of servers. `run` is the
     given id of the run, e.g. by `tandem run`; None without one.
     """
 
-    schema: int = SCHEMA
+    schema: int
     generator: Literal["tandem", "llmperf"] = "tandem"
     version: str
     created_utc: str
@@ -184,7 +184,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     environment: str | None = None
     experiment: str | None = None
     instance_type: str | None = None
-    simulated: bool | None = None
+    simulated: bool | None
     arms: Annotated[tuple[ManifestArm, ...], msgspec.Meta(min_length=1)]
     suites: tuple[SuiteEntry, ...]
     schedule: Literal["interleaved", "simultaneous"]
@@ -218,20 +218,18 @@ def read_manifest(folder: Path) -> RunManifest:
     """Read the manifest of `folder`.
 
     Raises:
-        InputError: there is no manifest, the file is no manifest, its schema is newer than this version reads, or its
-            start is no valid time.
+        InputError: there is no manifest, the file is no manifest or has another schema, or its start is no valid time.
     """
     path = folder / FILE
     with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
         text = path.read_bytes()
+    schema = json_file.find_schema(text)
+    if schema not in {None, SCHEMA}:
+        raise SchemaError("the manifest", schema, SCHEMA, where=str(path))
     try:
         manifest = msgspec.json.decode(text, type=RunManifest)
     except DECODE_ERRORS as error:
         raise InputError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
-    if manifest.schema > SCHEMA:
-        problem = f"the manifest has schema {manifest.schema}, and this Tandem knows up to {SCHEMA}"
-        change = f"read it with Tandem {manifest.version}, which wrote it, or a newer one"
-        raise InputError(problem, where=str(path), change=change)
     parse_moment(manifest.created_utc, str(path))
     return manifest
 

@@ -13,7 +13,7 @@ from tandem.bench.columns import BoolArray
 from tandem.bench.request_metrics import SUSPECTS
 from tandem.bench.request_table import RequestTable
 
-_UNKNOWN_SIMULATION = "whether these servers were simulated is not known: nobody asked them when they were measured"
+_UNKNOWN_SIMULATION = "whether these servers were simulated is not known: one of them did not list its models"
 _USAGE_METRICS = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 

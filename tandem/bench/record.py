@@ -3,9 +3,8 @@
 Invariant: a record is written completely, in one write, before its worker sends the next request; an unknown value is
 null, never a guess; a file of another schema is refused, never read in part. Times are seconds of a monotonic clock.
 
-Schema 2. A file has one JSON object a line; the chunks of a stream are three arrays of one length, so a decoder reads
-them as numbers. (Schema 1 had one array for each chunk: `tandem bench convert` rewrites it.) A change that an older
-reader would misread raises SCHEMA; a new field with a default does not, because readers skip unknown keys.
+A file has one JSON object a line; the chunks of a stream are three arrays of one length, so a decoder reads them as
+numbers. A change of a line's form raises SCHEMA. Readers skip keys that they do not know.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS, append_line, open_lines
-from tandem.errors import ExternalError, InputError, convert_os_errors
-from tandem.shell_command import quote_command
+from tandem.bench.json_file import DECODE_ERRORS, append_line, find_schema, open_lines
+from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 
 SCHEMA = 2
 BLOCK_BYTES = 1 << 21  # read at once: enough to make numpy fast, and few enough records in memory as objects
@@ -108,7 +106,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         content: word of the content check; None for a failed request or an unchecked answer.
     """
 
-    schema: int = SCHEMA
+    schema: int
     request_id: str
     generator: Literal["tandem", "llmperf"] = "tandem"
     arm: str
@@ -142,7 +140,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     error_detail: str | None = None
     attempts: SmallNumber = 1
-    reconnected: SmallNumber = 0
+    reconnected: SmallNumber
     retry_after_s: float | None = None
     placement: str | None = None
     start: str | None = None
@@ -163,10 +161,6 @@ def split_chunks(chunks: Sequence[Chunk]) -> dict[str, Any]:
     """Return the fields that hold `chunks` in a record."""
     columns = zip(*chunks, strict=True) if chunks else ((), (), ())
     return dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), columns, strict=True))
-
-
-class _SchemaHeader(msgspec.Struct):
-    schema: int = 0
 
 
 def _warn_torn_line(sentence: str) -> None:
@@ -202,9 +196,9 @@ def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_lin
                 try:
                     records.append(decoder.decode(line))
                 except DECODE_ERRORS as error:
-                    raise _bad_line_error(line, path, number, error) from error
+                    raise _bad_line_error(line, f"{path}:{number}", error) from error
                 if records[-1].schema != SCHEMA:
-                    raise _bad_line_error(line, path, number, None)
+                    raise SchemaError("the record", records[-1].schema, SCHEMA, where=f"{path}:{number}")
             yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
             line_count += len(lines)
             offset += len(text)
@@ -219,21 +213,13 @@ def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_li
         yield from block.records
 
 
-def _bad_line_error(line: bytes, path: Path, number: int, error: Exception | None) -> InputError:
+def _bad_line_error(line: bytes, where: str, error: Exception) -> InputError:
     """Return the fault of a complete line that is no record of this schema."""
-    try:
-        schema = msgspec.json.decode(line, type=_SchemaHeader).schema
-    except DECODE_ERRORS:
-        schema = SCHEMA
-    problem = f"the record has schema {schema}, and this Tandem reads schema {SCHEMA}"
+    schema = find_schema(line)
+    if schema not in {None, SCHEMA}:
+        return SchemaError("the record", schema, SCHEMA, where=where)
     change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
-    if schema > SCHEMA:
-        change = "read it with the Tandem that wrote it, named in manifest.json, or a newer one"
-    elif schema == SCHEMA - 1:
-        change = f"convert the run: {quote_command('tandem', 'bench', 'convert', str(path.parent))}"
-    elif error:
-        problem = f"this is no record: {error}"
-    return InputError(problem, where=f"{path}:{number}", change=change)
+    return InputError(f"this is no record: {error}", where=where, change=change)
 
 
 class RecordWriter:

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.manifest import FILE, SCHEMA, RunManifest
+from tandem.bench.manifest import FILE, RunManifest
 from tandem.bench.record import read_records
 from tandem.errors import InputError
 
@@ -91,7 +91,6 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
     ]
     return msgspec.structs.replace(
         before,
-        schema=SCHEMA,
         ended=None,
         resumed=(*before.resumed, now.clock),
         arms=tuple(arms),

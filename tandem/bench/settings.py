@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem.bench.host import read_host
-from tandem.bench.manifest import PlanTotals, RunManifest, read_clock, utc_now
+from tandem.bench.manifest import SCHEMA, PlanTotals, RunManifest, read_clock, utc_now
 from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.run_size import RunSize
 from tandem.bench.suites.suite import Suite
@@ -72,6 +72,8 @@ def build_settings(
 def draft_manifest(**fields: Any) -> RunManifest:
     """Return the manifest of a new run, without the facts of plan and servers, which come later."""
     return RunManifest(
+        schema=SCHEMA,
+        simulated=None,
         version=importlib.metadata.version("tandem"),
         created_utc=utc_now(),
         clock=read_clock(),

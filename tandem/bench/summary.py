@@ -29,7 +29,6 @@ from tandem.errors import InputError
 from tandem.metrics import CATALOGUE, find_metric
 
 SCHEMA = 2
-"""Rises with a change that an older reader would misread: 2 says whether servers are simulated."""
 
 FILE = "summary.json"
 ALL_CLASSES = "all"
@@ -88,7 +87,7 @@ class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         arms: names, the baseline first.
-        simulated: whether an arm is simulated; None if the run did not check.
+        simulated: whether an arm is simulated; None if a server of LLMPerf did not list its models.
         records: number of lines, with those of control rounds, which are in no other figure here.
         cells: by class, load, metric and arm.
         metrics: definitions of the cells' metrics.

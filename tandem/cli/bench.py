@@ -231,23 +231,6 @@ def publish(
     return publish_folder(selection, folder, env, experiment, is_simulation=simulated)
 
 
-@app.command
-def convert(folder: RunFolder, /, *, selection: Selection = DEFAULTS) -> ExitCode:
-    """Convert the records of an earlier Tandem to the current schema.
-
-    Args:
-        folder: what a run wrote
-    """
-    from tandem.bench.convert import convert_run  # noqa: PLC0415 - the bench is loaded when it runs
-
-    names = [path.name for path in convert_run(folder)]
-    text = f"converted {' and '.join(names)} in {folder}; the old files are kept as *-schema1.jsonl"
-    text = text if names else f"the records in {folder} need no conversion"
-    document = {"folder": str(folder), "files": names}
-    print_result(document, [text], as_json=selection.as_json)
-    return ExitCode.DONE
-
-
 def _raise_file_limit(socket_count: int) -> None:
     """Raise how many files this process may open to what the system allows it, where it needs more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

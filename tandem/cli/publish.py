@@ -116,7 +116,7 @@ def find_target(
 def require_server_kind(run_manifest: RunManifest, environment: Environment, *, is_simulation: bool) -> None:
     """Make sure that figures of simulated servers and of real ones never meet in one namespace.
 
-    A run of which an older Tandem did not ask goes where real ones go, and that is said.
+    A run of LLMPerf whose server did not list its models goes where real ones go, and a note says so.
 
     Args:
         run_manifest: its manifest.
@@ -133,7 +133,7 @@ def require_server_kind(run_manifest: RunManifest, environment: Environment, *, 
         problem = "no arm of this run is a simulated server"
         raise InputError(problem, where="--simulated", change="drop it, or measure again")
     if run_manifest.simulated is None:
-        note = "nobody asked these servers whether they are simulated; their figures are published as real ones"
+        note = "a server did not list its models, so it may be simulated; its figures are published as real ones"
         print(f"note: {note}", file=sys.stderr)
 
 

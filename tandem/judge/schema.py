@@ -440,7 +440,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         version: of Tandem.
         run: its id. folder: name of its folder, without the path. created_utc: when it began.
-        simulated: whether an arm is a simulated server; None where an older Tandem measured it and did not ask.
+        simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list its models.
         baseline: its arm; variants: the others, without the control.
         requests, failed: records that were judged, and those of them with an error.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
@@ -460,7 +460,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     folder: str
     created_utc: str
-    simulated: bool | None = None
+    simulated: bool | None
     baseline: str
     variants: tuple[str, ...]
     requests: int

@@ -68,7 +68,7 @@ def store_round(
         result = RoundResult(
             environment=task.environment, number=task.number, attempt=task.attempt, requests=len(records),
             failed=sum(record.error is not None for record in records), duration_s=round(duration_s, 3),
-            is_simulated=manifest.read_manifest(folder).simulated,
+            is_simulated=bool(manifest.read_manifest(folder).simulated),
         )  # fmt: skip
 
         def store_files() -> bool:

@@ -270,7 +270,7 @@ class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     failed: int
     duration_s: float
-    is_simulated: bool | None = None
+    is_simulated: bool
 
 
 class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import numpy as np
 from tandem.bench import manifest
 from tandem.bench.counters import FILE as COUNTERS
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
+from tandem.bench.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
 from tandem.bench.request_metrics import compute_request_metrics
 
 
@@ -29,6 +29,7 @@ BURSTS = chunks(
 def record(**changes: Any) -> RequestRecord:
     """A request that succeeded with 8 tokens in BURSTS."""
     stated: dict[str, Any] = {
+        "schema": SCHEMA, "reconnected": 0,
         "request_id": "r-0", "arm": "base", "class_": "repeat", "suite": "real", "prompt_id": "repeat-00",
         "concurrency": 4, "start_s": 1000.0, "headers_s": 0.05, "end_s": 0.3, "chunks": BURSTS, "prompt_tokens": 64,
         "completion_tokens": 8, "counted_by": "usage", "text": "a b c", "status": 200, "finish_reason": "stop",
@@ -58,6 +59,7 @@ def run_manifest(**changes: Any) -> manifest.RunManifest:
         "created_utc": "2026-11-21T00:00:00Z",
         "arms": (arm("base", role="baseline"), arm("spec")),
         "suites": (manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")),),
+        "schema": manifest.SCHEMA,
         "simulated": False,
         "schedule": "interleaved",
         "seed": 1,

@@ -17,12 +17,22 @@ from planned import plan, suite
 from tandem.bench import progress
 from tandem.bench.estimate import estimate_request_s, estimate_run_s, estimate_turn_s, format_duration
 from tandem.bench.progress import CLEAR_LINE, RunProgress
-from tandem.bench.record import RequestRecord
+from tandem.bench.record import SCHEMA, RequestRecord
 from tandem.bench.run_description import describe_plan, note_shared_classes, note_thin_loads
 from tandem.bench.settings import RunSettings
 from tandem.bench.terminal_text import PrintableStream
 
-RECORD = RequestRecord(request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=1.0)
+RECORD = RequestRecord(
+    schema=SCHEMA,
+    request_id="x",
+    arm="a",
+    class_="code",
+    suite="s",
+    prompt_id="p",
+    start_s=0.0,
+    end_s=1.0,
+    reconnected=0,
+)
 
 
 class Terminal(io.StringIO):

@@ -102,14 +102,18 @@ def test_the_table_of_a_simulated_run_begins_with_it(tmp_path: Path, simulated: 
     assert next(summary_table.format_lines(summary.summarize_run(run))).startswith(first)
 
 
-def test_a_run_of_before_does_not_know_its_servers_and_says_so(tmp_path: Path) -> None:
-    fields = msgspec.to_builtins(run_manifest())
-    del fields["simulated"], fields["arms"][0]["simulated"]
-    write_run(tmp_path, [record()])
-    (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode({**fields, "schema": 1}))
+def test_a_server_without_a_list_of_models_leaves_the_run_unknown(tmp_path: Path) -> None:
+    write_run(tmp_path, [record()], simulated=None)
+    assert any("one of them did not list its models" in note for note in summary.summarize_run(tmp_path).notes)
 
-    assert manifest.read_manifest(tmp_path).simulated is None
-    assert any("whether these servers were simulated" in note for note in summary.summarize_run(tmp_path).notes)
+
+def test_a_manifest_without_the_field_is_refused(tmp_path: Path) -> None:
+    fields = msgspec.to_builtins(run_manifest())
+    del fields["simulated"]
+    (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode(fields))
+
+    with pytest.raises(InputError, match="missing required field `simulated`"):
+        manifest.read_manifest(tmp_path)
 
 
 def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path: Path) -> None:

@@ -7,14 +7,15 @@ import math
 import pytest
 from planned import plan
 
-from tandem.bench.record import Chunk, RequestRecord, split_chunks
+from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
 from tandem.bench.warm_up import MIN_WINDOW, SHORT_TOKENS, compute_medians, is_stable, plan_window
 
 
 def record(*times, tokens=None, error=None):
     chunks = tuple(Chunk(at_s=at, kind="text") for at in times)
     return RequestRecord(
-        request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=max(times, default=1.0),
+        schema=SCHEMA, request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, reconnected=0,
+        end_s=max(times, default=1.0),
         **split_chunks((Chunk(at_s=0.01, kind="role", tokens=0), *chunks)), completion_tokens=tokens, error=error,
     )  # fmt: skip
 

@@ -174,7 +174,6 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "a load that is not known": (lambda run: run.change(run.of(), concurrency=None), 0, "a load that is not known"),
     "no record": (lambda run: run.files.update({"records.jsonl": b""}), 4, "base was never asked; spec was never"),
     "a cut line of counters": (lambda run: run.files.update({"counters.jsonl": b'{"at_s":1.'}), 0, "FASTER"),
-    "rubbish about rounds": (lambda run: run.files.update({"rounds.jsonl": b"\xff\n{}\n[["}), 0, "FASTER"),
     "a suite that nobody knows": (lambda run: run.change(run.of(), suite="lost"), 0, "spec against base: FASTER"),
     "names with control characters": (_hostile, 0, "against base"),
     "errors with control characters": (lambda run: run.change(run.of(), error=HOSTILE), 4, "failed with ev␛[2Jil"),
@@ -202,7 +201,7 @@ def test_what_can_be_judged_is_judged(run, capsys, case):
 
 
 REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
-    "a newer line": (lambda run: run.rows[5].update(schema=3), "records.jsonl:6", "newer one"),
+    "a newer line": (lambda run: run.rows[5].update(schema=3), "records.jsonl:6", "has schema 3"),
     "older lines alone": (lambda run: run.change(run.of(), schema=0), "records.jsonl:1", "has schema 0"),
     "a line that was cut inside": (
         lambda run: run.spoil(lambda lines: lines.__setitem__(7, lines[7][:50] + b"\n")),
@@ -228,7 +227,12 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         "counters.jsonl:1",
         "remove it: acceptance is then absent",
     ),
-    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem knows up to 2"),
+    "rubbish about rounds": (
+        lambda run: run.files.update({"rounds.jsonl": b"rubbish\n"}),
+        "rounds.jsonl:1",
+        "remove it: then no round is marked",
+    ),
+    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem reads schema 2"),
     "a manifest with rounds without end": (
         lambda run: run.manifest.update(control_rounds=10**12),
         "manifest.json",

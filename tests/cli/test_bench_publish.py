@@ -161,7 +161,7 @@ def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(world
 
 def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, capsys):
     assert publish(world, measured(tmp_path / "out", "before", simulated=None)) == 0
-    assert "note: nobody asked these servers whether they are simulated" in capsys.readouterr().err
+    assert "note: a server did not list its models" in capsys.readouterr().err
     assert read_arms(endpoint, "ttft_ms", "before") == [2, 2]
 
 

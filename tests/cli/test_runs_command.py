@@ -163,7 +163,9 @@ def put_results(fleet):
             elif name != "manifest.json":
                 put_value(fleet, below + name, b"")
         requests = (source / "records.jsonl").read_bytes().count(b"\n")
-        result = RoundResult(number=number, attempt=attempt, requests=requests, failed=0, duration_s=1.0)
+        result = RoundResult(
+            number=number, attempt=attempt, requests=requests, failed=0, duration_s=1.0, is_simulated=True
+        )
         put_value(fleet, below + ROUND_FILE, result)
     put_value(fleet, prefix + VERDICT_TEXT, f"{VERDICT}\n".encode())
     judgment = JudgmentResult(sentence=VERDICT, is_void=False, exit_code=0)

@@ -36,7 +36,6 @@ import boto3  # noqa: E402 - the paths stand above
 from bench_cli import without_page  # noqa: E402
 
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
-from tandem.bench.convert import convert_run  # noqa: E402
 from tandem.cli.program import main  # noqa: E402
 
 EXAMPLES = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
@@ -152,7 +151,7 @@ def variables(folder: Path) -> Iterator[None]:
 
 
 def freeze_run(name: str, folder: Path) -> Golden:
-    """Return summary, verdict and printed report of a recorded run, which is converted where it has schema 1.
+    """Return summary, verdict and printed report of a recorded run.
 
     Args:
         name: of RUNS.
@@ -160,7 +159,6 @@ def freeze_run(name: str, folder: Path) -> Golden:
     """
     copy = folder / name
     shutil.copytree(RUNS[name], copy)
-    convert_run(copy)
     with without_page():
         brief = run_command(["bench", "report", name], folder)
         verbose = run_command(["bench", "report", name, "--verbose"], folder)
@@ -221,7 +219,6 @@ def freeze_mistake(name: str, folder: Path) -> dict[str, Any]:
     mistake = json.loads((FOLDER / "mistakes.json").read_text())[name]
     copy_examples(folder, "environments", "experiments")
     shutil.copytree(RUNS["restarts"], folder / "run")
-    convert_run(folder / "run")
     for file, old, new in mistake.get("edits", ()):
         path = folder / file
         before = path.read_text() if path.exists() else ""
@@ -275,7 +272,6 @@ def freeze_screen(name: str, folder: Path) -> Golden:
     copy_examples(folder, "environments", "experiments", "manifests")
     for run in ("run", "again"):
         shutil.copytree(RUNS["restarts"], folder / run)
-        convert_run(folder / run)
     manifest = folder / "again" / "manifest.json"
     manifest.write_text(manifest.read_text().replace('"created_utc": "2026', '"created_utc": "2027'))
     result = run_command(SCREENS[name], folder)

@@ -162,7 +162,7 @@ def nothing(seen: RequestTable, **changes: Any) -> Verdict:
         "requests": len(seen), "failed": int(seen.failed.sum()), "margin": 0.05, "headlines": (headline,), "cells": (),
         "controls": RunControls(),
     }  # fmt: skip
-    return Verdict(**{**stated, **changes})
+    return Verdict(**{"simulated": False, **stated, **changes})
 
 
 def evil(value: Verdict) -> Verdict:

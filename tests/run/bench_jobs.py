@@ -114,7 +114,9 @@ def put_rounds(job: RunJobs, folder: Path) -> None:
     for line in (folder / "records.jsonl").read_bytes().splitlines(keepends=True):
         lines.setdefault(json.loads(line)["round"], []).append(line)
     for number, round_lines in lines.items():
-        result = RoundResult(number=number, attempt=1, requests=len(round_lines), failed=0, duration_s=1.0)
+        result = RoundResult(
+            number=number, attempt=1, requests=len(round_lines), failed=0, duration_s=1.0, is_simulated=True
+        )
         contents = dict.fromkeys(ROUND_FILES, b"") | {
             "records.jsonl": b"".join(round_lines),
             "manifest.json": (folder / "manifest.json").read_bytes(),

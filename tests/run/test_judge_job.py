@@ -30,7 +30,7 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFaul
 from measured import BURSTS, arm, record, run_manifest, write_run
 
 from tandem.bench.manifest import Speculation, write_manifest
-from tandem.bench.record import Chunk, RecordWriter, RequestRecord, split_chunks
+from tandem.bench.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
 from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.run.round_records import download_results
@@ -218,6 +218,7 @@ def put_llmperf(job: RunJobs, folder: Path, *, simulated: bool | None) -> None:
                     ttft_s = 0.1 + 0.0001 * (number + call)
                     chunks = (Chunk(ttft_s, "text", None), Chunk(end_s, "end", 0))
                     writer.write(RequestRecord(
+                        schema=SCHEMA, reconnected=0,
                         request_id=f"llmperf-{name}-{call}-{number}", generator="llmperf", class_="llmperf", arm=name,
                         suite="llmperf", prompt_id="", round=call, concurrency=4, start_s=100.0 * call, end_s=end_s,
                         **split_chunks(chunks),

@@ -386,6 +386,7 @@ def test_run_whose_experiment_is_gone_ends_its_lease():
 def test_round_of_another_environment_in_a_shared_bucket_does_not_count():
     world = reach("round-00000")
     result = {"environment": "other", "number": 0, "attempt": 1, "requests": 36, "failed": 0, "duration_s": 300}
+    result |= {"schema": 1, "is_simulated": False}
     world.account.put(f"results/post/{RUN}/rounds/00000/1/round.json", result)
     world.scripts["tandem-measure"] = PodScript(run_s=60, exit_code=3)
     world.live(until=lambda seen: "attempt 1 does not count" in str(seen.list_steps()))

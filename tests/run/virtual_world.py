@@ -312,6 +312,7 @@ class VirtualWorld:
                 requests=self.count_requests(task),
                 failed=0,
                 duration_s=300,
+                is_simulated=False,
             )
             key = round_prefix(task.experiment, task.run, task.number, task.attempt) + ROUND_FILE
         else:

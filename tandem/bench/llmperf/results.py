@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tandem.bench.llmperf.tool import LlmperfLoad
-from tandem.bench.record import Chunk, RequestRecord, split_chunks
+from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
 from tandem.errors import InputError
 
 GENERATOR: Final = "llmperf"
@@ -107,5 +107,6 @@ def build_records(
         names = {"generator": GENERATOR, "class_": GENERATOR, "suite": GENERATOR, "prompt_id": "", "arm": arm}
         place = {"round": call, "concurrency": load.concurrency, "start_s": began_s, "end_s": end_s}
         values: dict[str, Any] = {**names, **place, **split_chunks(tuple(chunks)), **error}
-        records.append(RequestRecord(request_id=f"{GENERATOR}-{arm}-{call}-{number}", **values))
+        request_id = f"{GENERATOR}-{arm}-{call}-{number}"
+        records.append(RequestRecord(schema=SCHEMA, request_id=request_id, reconnected=0, **values))
     return records

@@ -128,6 +128,7 @@ class LlmperfSession:
         load = self.load
         arms = [msgspec.structs.replace(arm, simulated=_ask_simulated(arm)) for arm in self.arms]
         return manifest.RunManifest(
+            schema=manifest.SCHEMA,
             generator=results.GENERATOR,
             version=COMMIT,
             created_utc=manifest.utc_now(),

@@ -1,7 +1,7 @@
 """The output of `tandem bench compare --json`: every field, its meaning and its unit.
 
 Invariant: values alone. An unknown figure is None, and a sentence next to it says why. A speed-up is above 1 if the
-later run is better. The schema number is raised as that of verdict.json: schema 2 says whether servers are simulated.
+later run is better.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         run: its id. folder: its folder, without the path. created_utc: when it began.
         requests, failed: of the arms that are compared.
-        simulated: whether an arm is a simulated server; None if nobody queried it.
+        simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list its models.
         void: why nothing may be concluded from the run; empty otherwise.
     """
 
@@ -31,7 +31,7 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     requests: int
     failed: int
-    simulated: bool | None = None
+    simulated: bool | None
     void: tuple[str, ...] = ()
 
 
