@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.cli.program import OLD_WORDS, app
+from tandem.cli.program import app
 from tandem.errors import TandemError
 
 ROOT = Path(__file__).parent.parent
@@ -125,9 +125,7 @@ def offered() -> frozenset[str]:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=named)
 def test_a_document_names_only_commands_that_exist(path: Path) -> None:
-    is_history = path.name == "CHANGELOG.md" or path.parent.name == "decisions"
-    old_commands = {place[0] for place in OLD_WORDS if len(place) == 1} if is_history else set()
-    assert set(re.findall(r"`tandem ([a-z]+)", without_patches(path))) <= offered() | old_commands
+    assert set(re.findall(r"`tandem ([a-z]+)", without_patches(path))) <= offered()
 
 
 def test_the_glossary_has_each_term_once_in_order() -> None:

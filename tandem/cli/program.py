@@ -8,7 +8,6 @@ rule of an environment.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -56,21 +55,6 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "stop": ("Stop the fleet: fence it and set it to 0; or lift the fence", "stop:stop"),
         "destroy": ("Delete an environment, and search for leftovers", "destroy:destroy"),
     },
-}
-
-# what a user once wrote -> what is said of it
-OLD_WORDS: Mapping[tuple[str, ...], str] = {
-    ("dashboard",): "`tandem dashboard` is gone: open report.html of `tandem bench report`, which draws Figures 3 to 5",
-    ("twin",): "`tandem twin` is now `tandem simulate`",
-    ("simulate", "--faster"): "`--faster` is now `--time-scale`",
-    ("bench", "truth"): "`tandem bench truth` is now `tandem bench verify`",
-    ("bench", "run", "--ask"): "`--ask` is now `--record`",
-    ("bench", "run", "--time-outs"): "`--time-outs` is now `--timeouts`",
-    ("bench", "run", "--only"): "`--only` is now `--variants`",
-    ("start", "--only"): "`--only` is now `--variants`",
-    ("stop", "--clear"): "`--clear` is now `--release`",
-    ("artifacts", "collect"): "`tandem artifacts collect` is now `tandem artifacts gc`",
-    ("artifacts", "adopt"): "`tandem artifacts adopt` is now `tandem artifacts import`",
 }
 
 app = App(
@@ -155,24 +139,11 @@ def _run_command(words: Sequence[str]) -> ExitCode:
     Raises:
         CycloptsError: they name nothing, or a flag of them is wrong.
     """
-    old_word = _find_old_word(words)
-    if old_word is not None:
-        print(f"error: {old_word}", file=sys.stderr)
-        return ExitCode.BAD_INPUT
     chain, apps, rest = app.parse_commands(words)
     if not rest and apps[-1].default_command is None:
         raise InputError(f"no command after `{' '.join(('tandem', *chain))}`", change=_help_command(chain))
     command, bound, _ = app.parse_args(words, console=open_console())
     return ExitCode(command(*bound.args, **bound.kwargs) or 0)
-
-
-def _find_old_word(words: Sequence[str]) -> str | None:
-    """Return the sentence on the first word that went; words behind `--` are another program's."""
-    own_words = list(itertools.takewhile(lambda word: word != "--", words))
-    chain = tuple(itertools.takewhile(lambda word: not word.startswith("-"), own_words))[:2]
-    places = [chain[:number] for number in (1, 2)]
-    places += [(*chain[:number], word.partition("=")[0]) for word in own_words for number in (1, 2)]
-    return next((OLD_WORDS[place] for place in places if place in OLD_WORDS), None)
 
 
 def _convert_error(error: Exception, words: Sequence[str]) -> TandemError:

@@ -1,4 +1,4 @@
-"""The command line itself: help, version, completion, colours, old words, closed pipes."""
+"""The command line itself: help, version, completion, colours, closed pipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from bucket_specs import folders
 
 from tandem.cli import program
-from tandem.cli.program import COMMANDS, OLD_WORDS, main
+from tandem.cli.program import COMMANDS, main
 
 ROOT = Path(__file__).parents[2]
 TANDEM = [sys.executable, "-m", "tandem"]
@@ -54,20 +54,10 @@ def test_completion_knows_commands_and_flags(shell, capsys):
     ] == []
 
 
-def test_every_old_word_is_told_in_one_line_and_runs_nothing(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for place in OLD_WORDS:
-        assert main([*place, "--env", "x", "--out", "out"]) == 2
-        captured = capsys.readouterr()
-        assert (captured.out, captured.err) == ("", f"error: {OLD_WORDS[place]}\n")
-    assert main(["simulate", "--faster=5"]) == 2
-    assert "--time-scale" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_old_word_behind_two_dashes_is_another_programs(capsys):
-    main(["simulate", "--experiment", "nowhere", "--", "tool", "--faster"])
-    assert "--time-scale" not in capsys.readouterr().err
+def test_a_model_may_be_named_like_a_command(capsys, tmp_path):
+    servers = ["--baseline", "http://127.0.0.1:9", "--variant", "b=http://127.0.0.1:9"]
+    assert main(["bench", "run", *servers, "--model", "truth", "--out", str(tmp_path / "out")]) == 3
+    assert "Connection refused" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
