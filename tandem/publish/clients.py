@@ -156,12 +156,6 @@ class ResultStore:
                 row["Key"].removeprefix(self._prefix): row["Size"] for page in pages for row in page.get("Contents", ())
             }
 
-    def read(self, name: str) -> bytes:
-        """Return an object."""
-        with translate_errors("GetObject", self._url + name):
-            content: bytes = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + name)["Body"].read()
-            return content
-
     def store(self, name: str, file: BinaryIO) -> None:
         """Store a file, a large one in parts."""
         with translate_errors("PutObject", self._url + name):

@@ -42,8 +42,6 @@ MARGIN_S = 300  # of both: clocks differ, and a request takes time
 GAUGE = "unpublished_rounds"
 SENT_FILE = "published.jsonl"
 BatchState = Literal["sent", "refused", "skipped"]
-# `unsettled` was written by versions that published exactly once; their `intent` is no end of a batch
-_END_STATES = {"sent", "refused", "skipped", "unsettled"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +126,11 @@ class BatchLog:
             content = file.read()
             if content and not content.endswith(b"\n"):
                 file.write(b"\n")
-        self.read_lines(content)
+        for line in content.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut short
+                entry = json.loads(line)
+                if entry["environment"] == self._environment:
+                    self.losses[entry["round"], entry["digest"]] = entry["lost"]
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[BinaryIO]:
@@ -136,14 +138,6 @@ class BatchLog:
         problem = "what was sent cannot be written down"
         with convert_os_errors(problem, self._path, change, ExternalError), self._path.open("a+b") as file:
             yield file
-
-    def read_lines(self, content: bytes) -> None:
-        """Read the lines of this log, or of a journal that an earlier version stored in S3."""
-        for line in content.splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line that was cut short
-                entry = json.loads(line)
-                if entry["environment"] == self._environment and entry["state"] in _END_STATES:
-                    self.losses[entry["round"], entry["digest"]] = entry.get("lost", "")
 
     def add(self, round_number: int, digest: str, state: BatchState, loss: str) -> None:
         """Log a batch.
@@ -259,9 +253,6 @@ class RunPublisher:
                 "(tandem bench run --resume), then publish again"
             )
             return
-        old_journal = f"published/round-{number:05d}.jsonl"
-        if old_journal in self._sizes:
-            self._batch_log.read_lines(self._store.read(old_journal))
         last_s, now_s = max((minute.at_s for minute in figures.values), default=0), time.time()
         if last_s > now_s + MAX_AHEAD_S - MARGIN_S:
             self.report.left.append(

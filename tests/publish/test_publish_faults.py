@@ -158,8 +158,6 @@ def test_no_call_is_made_but_those_declared_and_each_of_them_is(published, proxy
         )
     (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
     large = dataclasses.replace(next(published.rounds()), ranges=((0, 20 << 20),))
-    old_journal = f"{published.destination.prefix}published/round-00000.jsonl"
-    published.endpoint.client("s3").put_object(Bucket=published.bucket, Key=old_journal, Body=b"")
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="UploadPart", times=1))
 
     with pytest.raises(ExternalError, match="UploadPart is denied"):

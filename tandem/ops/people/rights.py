@@ -158,7 +158,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             "everywhere": "sts GetCallerIdentity",
             "own metrics": "cloudwatch PutMetricData",
             "buckets": "s3 ListObjectsV2",
-            "results": f"s3 GetObject, {_UPLOAD}",
+            "results": _UPLOAD,
             "bucket's key": "kms:GenerateDataKey",
         },
         "runs logs": _join_rows(_RUNS, {"logs": "logs FilterLogEvents"}),
