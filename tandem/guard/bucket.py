@@ -49,6 +49,22 @@ def read_object(clients: AwsClients, config: GuardConfig, key: str) -> BucketObj
         raise
 
 
+def parse_document(body: bytes, schema: int) -> dict[str, Any]:
+    """Return the document of an object.
+
+    Args:
+        body: of the object.
+        schema: the only one that is read.
+
+    Raises:
+        ValueError, KeyError, TypeError: the body is no such document, or has another schema.
+    """
+    document: dict[str, Any] = json.loads(body)
+    if document["schema"] != schema:
+        raise ValueError(f"it has schema {document['schema']}, and this Tandem reads schema {schema}")
+    return document
+
+
 def write_object(
     clients: AwsClients, config: GuardConfig, key: str, document: Mapping[str, Any], *, etag: str
 ) -> str | None:

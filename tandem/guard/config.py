@@ -37,7 +37,7 @@ class GuardConfig:
         prefix: of the keys of these, as several environments may share a bucket; empty, or with its slash.
         topic_arn: where people are notified; None notifies nobody. Never the topic that starts the stop function.
         namespace: of the guard's own metrics in CloudWatch; only the guard may publish there.
-        nodes: capacity.nodes; number of nodes of a lease that names none.
+        nodes: capacity.nodes; the most nodes of a lease.
         max_hours: most hours that an instance may live and a lease may last.
         idle_minutes: minutes without a heartbeat before a stop.
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.

@@ -8,7 +8,6 @@ Invariant: standard library and boto3 only, because a Lambda packs this file; a 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,7 +15,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from tandem.guard import values
-from tandem.guard.bucket import MAX_ATTEMPTS, read_object, write_object
+from tandem.guard.bucket import MAX_ATTEMPTS, SCHEMA, parse_document, read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 
 FENCE_KEY = "stop.json"  # after GuardConfig.prefix, as every key of the guard
@@ -91,8 +90,8 @@ def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
     if entry is None:
         return None
     try:
-        document = json.loads(entry.body)
-        values_by_name = {name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}
+        document = parse_document(entry.body, SCHEMA)
+        values_by_name = {name: parse(document[name]) for name, parse in _PARSERS.items()}
         return Fence(**values_by_name, etag=entry.etag)
     except values.PARSE_ERRORS as error:
         why, url = "stop.json could not be understood", config.url(FENCE_KEY)

@@ -5,7 +5,6 @@ Invariant: standard library and boto3 only, because a Lambda packs this file; a 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,11 +13,11 @@ from functools import partial
 from typing import Any
 
 from tandem.guard import values
-from tandem.guard.bucket import read_object, write_object
+from tandem.guard.bucket import SCHEMA, parse_document, read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
-LEASE_SCHEMA = 2  # from this schema on a lease has its number of nodes
+LEASE_SCHEMA = 2
 STOP_PREFIX = "stop-"  # plus the run: the name of a lease's one-shot stop
 RUN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
 MAX_NODES = 10_000
@@ -40,7 +39,7 @@ class Lease:
 
     Args:
         who: the person's ARN, or the runner.
-        nodes: maximum; an older release wrote none, then capacity.nodes.
+        nodes: maximum.
         node_label: labels that its nodes carry.
         former_label: labels that its nodes carried before the latest relabel.
         deadline: time at which the one-shot stop fires.
@@ -114,7 +113,7 @@ def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
     if bucket_object is None:
         return LeasePointer()
     try:
-        run = values.parse_optional_text(json.loads(bucket_object.body)["run"])
+        run = values.parse_optional_text(parse_document(bucket_object.body, SCHEMA)["run"])
         if run is not None and not RUN_NAME_PATTERN.fullmatch(run):
             raise ValueError(f"names no run: {run!r}")
         return LeasePointer(run=run, etag=bucket_object.etag)
@@ -137,14 +136,14 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
     if bucket_object is None:
         return None, f"{config.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
     try:
-        document = json.loads(bucket_object.body)
+        document = parse_document(bucket_object.body, LEASE_SCHEMA)
         if document["run"] != pointer.run or not isinstance(document["beats"], bool):
             raise ValueError("another run's" if document["run"] != pointer.run else "beats")
         if document["schedule"] != f"{STOP_PREFIX}{pointer.run}":
             raise ValueError("names another run's stop")
-        fields: dict[str, Any] = {"run": pointer.run, "nodes": config.nodes, "beats": document["beats"]}
-        fields |= {name: parse(document[name]) for name, parse in _PARSERS.items() if name in document}
-        return Lease(**fields, schedule=document["schedule"], etag=bucket_object.etag), ""
+        fields: dict[str, Any] = {name: document[name] for name in ("run", "beats", "schedule")}
+        fields |= {name: parse(document[name]) for name, parse in _PARSERS.items()}
+        return Lease(**fields, etag=bucket_object.etag), ""
     except values.PARSE_ERRORS as error:
         return None, f"{config.url(key)}: not understood ({values.shorten_text(error)}), so it counts as no lease"
 

@@ -6,7 +6,6 @@ is never taken for gone, for allowed or for alive.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from botocore.exceptions import ClientError
 
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError
-from tandem.guard.bucket import read_object
+from tandem.guard.bucket import SCHEMA, parse_document, read_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import Fence, read_fence
 from tandem.guard.lease import (
@@ -255,7 +254,7 @@ def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: dat
         return None, ""
     url = config.url(heartbeat_key(run))
     try:
-        beat = parse_timestamp(json.loads(bucket_object.body)["at"])
+        beat = parse_timestamp(parse_document(bucket_object.body, SCHEMA)["at"])
     except PARSE_ERRORS as error:
         return None, f"{url}: not understood ({shorten_text(error)}), so it counts as no beat"
     if beat > now + CLOCK_TOLERANCE:

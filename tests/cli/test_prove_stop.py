@@ -79,7 +79,8 @@ def letters(fleet: Fleet) -> list[Any]:
 def lease(fleet: Fleet, minutes: float) -> None:
     now = datetime.now(UTC)
     fleet.put("runs/r1/lease.json", {
-        "schema": 1, "run": "r1", "who": "anna", "experiment": None, "node_label": {}, "created": str(now),
+        "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
+        "run": "r1", "who": "anna", "experiment": None, "node_label": {}, "created": str(now),
         "deadline": str(now + timedelta(minutes=minutes)), "beats": False, "schedule": "stop-r1",
     })  # fmt: skip
     fleet.put("lease.json", {"schema": 1, "run": "r1"})

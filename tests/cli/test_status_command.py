@@ -32,7 +32,8 @@ def seen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
     fleet.put(POINTER_KEY, {"schema": 1, "run": "r1"})
     fleet.put(lease_key("r1"), {
-        "schema": 1, "run": "r1", "who": "arn:aws:iam::111122223333:user/ana", "experiment": "post", "node_label": {},
+        "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
+        "run": "r1", "who": "arn:aws:iam::111122223333:user/ana", "experiment": "post", "node_label": {},
         "created": NOW.isoformat(), "deadline": (NOW + timedelta(hours=hours)).isoformat(), "beats": beats,
         "schedule": "stop-r1",
     })  # fmt: skip
@@ -40,7 +41,8 @@ def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
 
 def fence(fleet: Fleet, state: str = "stopping") -> None:
     said = {"schema": 1, "state": state, "who": "ana", "why": "enough", "run": "r1", "at": NOW.isoformat()}
-    fleet.put(FENCE_KEY, said)
+    lists = {"instances": [], "terminated": [], "suspended": []}
+    fleet.put(FENCE_KEY, {**said, **lists, "passes": 0, "last_look": None, "told": "", "told_at": None})
 
 
 def schedule(fleet: Fleet, at: datetime) -> None:

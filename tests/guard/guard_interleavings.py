@@ -28,7 +28,7 @@ from tandem.guard.release import release_fence
 LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
 FAULTS = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "s3.put_object", "eks.update_nodegroup_config",
           "eks.describe_nodegroup", "ec2.terminate_instances")  # fmt: skip
-SPOILT = (b"", b"{", b"[]", b"null", b'{"state": "fine"}', b'{"run": 7}', b"\xff\xfe")
+SPOILT = (b"", b"{", b"[]", b"null", b'{"schema": 1, "state": "fine"}', b'{"schema": 1, "run": 7}', b"\xff\xfe")
 MISSED = 0.15  # of the reaper's passes
 ALARM = timedelta(hours=1)
 
@@ -96,7 +96,7 @@ class History:
         beat = self.world.now + self.chance.choice([-1, 0, 0, 0, 0.5, 3]) * CLOCK_TOLERANCE
         pointer = self.world.read(POINTER_KEY) if self.readable(POINTER_KEY) else None
         if isinstance(pointer, dict) and pointer.get("run"):
-            self.world.put(heartbeat_key(str(pointer["run"])), {"at": beat.isoformat()})
+            self.world.put(heartbeat_key(str(pointer["run"])), {"schema": 1, "at": beat.isoformat()})
 
     def spoil(self) -> None:
         key = self.chance.choice([FENCE_KEY, POINTER_KEY, lease_key(f"r{max(1, self.runs)}"),

@@ -1,4 +1,4 @@
-"""A lease is for so many nodes with such labels; what an older release wrote is read, and ended where it stands."""
+"""A lease is for so many nodes with such labels; what is no lease or fence of this form is not understood."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from guard_world import GUARDED
 
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.fence import FENCE_KEY
-from tandem.guard.lease import lease_key
+from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CAPACITY_KIND_TAG, observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.plan import REPLACEMENT_GRACES
@@ -89,6 +89,37 @@ def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
 
 
 # hostile objects
+
+
+@pytest.mark.parametrize("schema", [0, 3, "1", None])
+@pytest.mark.parametrize(
+    ("key", "known", "meaning"),
+    [
+        (POINTER_KEY, 1, "counts as no lease"),
+        (lease_key("r1"), 2, "counts as no lease"),
+        (heartbeat_key("r1"), 1, "counts as no beat"),
+        (FENCE_KEY, 1, "counts as a fence"),
+    ],
+)
+def test_another_schema_is_named_and_not_read(world, start, halt, key, known, meaning, schema):
+    start("r1", beats=True)
+    world.put(heartbeat_key("r1"), {"schema": 1, "at": world.now.isoformat()})
+    if key == FENCE_KEY:
+        halt()
+    world.put(key, world.read(key) | {"schema": schema})
+    fault = observe_fleet(world.clients, GUARDED, world.now).faults[0]
+
+    assert f"it has schema {schema}, and this Tandem reads schema {known}" in fault
+    assert meaning in fault
+
+
+@pytest.mark.parametrize("field", ["nodes", "former_label", "unarmed", "ending"])
+def test_a_lease_without_one_of_its_fields_is_none(world, start, field):
+    start("r1")
+    fields = world.read(lease_key("r1"))
+    del fields[field]
+    world.put(lease_key("r1"), fields)
+    assert observe_fleet(world.clients, GUARDED, world.now).lease is None
 
 
 @pytest.mark.parametrize("field", ["passes", "nodes"])

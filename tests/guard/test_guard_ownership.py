@@ -108,13 +108,13 @@ def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
 
 def test_a_schedule_is_kept_where_the_pointer_changed_while_it_was_read(world, start):
     start("r1", hours=8)
-    world.put(POINTER_KEY, {"run": None})
+    world.put(POINTER_KEY, {"schema": 1, "run": None})
     clients = world.clients
     get_object = clients.s3.get_object
 
     def get_and_sleep(**request):
         answer = get_object(**request)
-        world.put(POINTER_KEY, {"run": "r1"})
+        world.put(POINTER_KEY, {"schema": 1, "run": "r1"})
         world.advance(1)
         return answer
 
@@ -157,7 +157,7 @@ def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(worl
     start("a", hours=8)
     halt()
     passes(10)
-    world.put(POINTER_KEY, {"run": None})
+    world.put(POINTER_KEY, {"schema": 1, "run": None})
     lift()
 
     assert (world.schedules, world.read(FENCE_KEY)["state"]) == ({}, "lifted")

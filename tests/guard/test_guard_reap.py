@@ -33,7 +33,7 @@ def raised(world, desired=1):
 
 
 def beat(world, run="r1", minutes=0.0):
-    world.put(heartbeat_key(run), {"at": (world.now + timedelta(minutes=minutes)).isoformat()})
+    world.put(heartbeat_key(run), {"schema": 1, "at": (world.now + timedelta(minutes=minutes)).isoformat()})
 
 
 # none
@@ -124,7 +124,8 @@ def test_a_beat_of_the_future_is_none_where_clocks_cannot_explain_it(world, star
     assert bool(why(world)) is stops
 
 
-UNDATED = [b"", b"{", b"[]", b'{"at": 3}', b'{"at": "soon"}', b'{"at": "2026-11-21T09:00:00"}', DEEP]
+UNDATED = [b"", b"{", b"[]", b'{"schema": 1, "at": 3}', b'{"schema": 1, "at": "soon"}', DEEP]
+UNDATED += [b'{"schema": 1, "at": "2026-11-21T09:00:00"}']
 
 
 @pytest.mark.parametrize("body", UNDATED, ids=lambda body: repr(body[:32]))
@@ -210,7 +211,7 @@ def test_tags_of_a_block_that_cannot_be_understood_are_said(world):
 
 @pytest.mark.parametrize("key", [POINTER_KEY, lease_key("r1")])
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b'{"run": 7}', b"\xff", DEEP], ids=lambda body: repr(body[:9])
+    "body", [b"", b"{", b"[]", b"null", b'{"schema": 1, "run": 7}', b"\xff", DEEP], ids=lambda body: repr(body[:9])
 )
 def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, body):
     start(hours=8)
@@ -236,7 +237,7 @@ def test_a_lease_from_another_time_is_none(world, start, created):
 @pytest.mark.parametrize("run", ["caf\udce9", "x" * 2000, "../r1", "r1/", "-"], ids=lambda run: ascii(run[:9]))
 def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
     start(hours=8)
-    world.put(POINTER_KEY, {"run": run})
+    world.put(POINTER_KEY, {"schema": 1, "run": run})
     world.advance(30)
     seen = observe_fleet(world.clients, GUARDED, world.now)
 

@@ -35,6 +35,7 @@ def test_account_rights_are_the_calls_that_are_made():
     world = VirtualWorld()
     world.account.suspended = {"Launch"}  # by a stop that was lifted since
     fence = {"state": "lifted", "who": "berta", "why": "enough", "run": None, "at": "2026-11-21T07:00:00Z"}
+    fence |= {"passes": 0, "last_look": None, "told": "", "told_at": None, "instances": [], "terminated": []}
     world.account.put("stop.json", {"schema": 1, **fence, "suspended": [SCALING_GROUP]})
     world.paths = [StopPath("reaper", "unarmed", "silent")]
     world.ask(starts=2, accept_unarmed=True)

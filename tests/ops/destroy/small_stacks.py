@@ -184,7 +184,8 @@ class Small:
     def lease(self, hours: float = 1, **changed: Any) -> None:
         now = datetime.now(UTC)
         lease = {
-            "schema": 1, "run": "r1", "who": "arn:aws:iam::222233334444:role/Operator", "experiment": "post",
+            "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
+            "run": "r1", "who": "arn:aws:iam::222233334444:role/Operator", "experiment": "post",
             "node_label": {}, "created": now.isoformat(), "deadline": (now + timedelta(hours=hours)).isoformat(),
             "beats": False, "schedule": "stop-r1",
         } | changed  # fmt: skip

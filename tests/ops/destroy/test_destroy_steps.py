@@ -152,7 +152,10 @@ def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
 
 
 SPOILT = {"lease.json": "not a lease", "stop.json": "not a fence"}
-FENCE = {"schema": 1, "state": "stopped", "who": "me", "why": "enough", "run": "r1", "at": "2026-11-21T20:00:00+00:00"}
+FENCE = {
+    "schema": 1, "state": "stopped", "who": "me", "why": "enough", "run": "r1", "at": "2026-11-21T20:00:00+00:00",
+    "passes": 0, "last_look": None, "instances": [], "terminated": [], "suspended": [], "told": "", "told_at": None,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("hours", "objects", "refusal"), [

@@ -210,13 +210,14 @@ def put(world: World, key: str, said: dict[str, Any]) -> None:
 def fence(world: World, **more: Any) -> None:
     put(world, "stop.json", {
         "state": "stopped", "why": "idle", "run": None, "passes": 3, "last_look": NOW.isoformat(), "instances": [],
-        "terminated": [], "told": "", "told_at": None, **more,
+        "terminated": [], "told": "", "told_at": None, "suspended": [], **more,
     })  # fmt: skip
 
 
 def lease(world: World, hours: float, name: str = "stop-r-1") -> None:
     put(world, "lease.json", {})
     put(world, "runs/r-1/lease.json", {
+        "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
         "experiment": None, "node_label": {}, "created": NOW.isoformat(), "beats": False, "schedule": name,
         "deadline": (NOW + timedelta(hours=hours)).isoformat(),
     })  # fmt: skip
