@@ -1,8 +1,7 @@
-"""Golden files of what a user, an account or stored data meets: written by `--write`, compared by test_frozen.py.
+"""Golden files of what a user or an account meets: written by `--write`, compared by test_frozen.py.
 
 `python tests/frozen/freeze.py --write [SECTION ...]` writes them anew; then `git diff tests/frozen` is the change.
-Never written anew: runs/ and objects/, which commit 59a2544 wrote and later readers must read. Each folder's own
-test_frozen_*.py reads the objects.
+Never written anew: runs/, recorded runs from which verdicts/ is made.
 """
 
 from __future__ import annotations

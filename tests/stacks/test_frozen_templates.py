@@ -1,4 +1,4 @@
-"""Templates of five environments are as commit 59a2544 left them: tests/frozen/freeze.py writes the golden files."""
+"""Templates of five environments are as tests/frozen has them: tests/frozen/freeze.py writes the golden files."""
 
 from __future__ import annotations
 
