@@ -20,8 +20,7 @@ from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inventory import StoredSet, find_read_fault, read_inventory, read_stored_set, set_prefix
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
-from tandem.artifacts.manifest import NewerSchemaError
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SchemaError
 from tandem.spec.artifact_key import KEY_VARIABLE
 
 MIN_AGE_DAYS = 30
@@ -99,8 +98,8 @@ def _explain_retention(stored_set: StoredSet) -> str:
         return f"its lease cannot be read: {stored_set.lease_fault.problem}"
     if lease is not None and lease.is_active and not lease.holder.startswith(HOLDER_PREFIX):
         return f"being written: {lease.holder} holds it until {lease.ends_at:%Y-%m-%d %H:%M:%S} UTC"
-    if isinstance(fault, NewerSchemaError):
-        return f"{fault.problem}: collect with that release"
+    if isinstance(fault, SchemaError):
+        return f"{fault.problem}: collect with the Tandem that wrote it"
     return f"its manifest cannot be read: {fault.problem}" if isinstance(fault, ExternalError) else ""
 
 

@@ -17,10 +17,10 @@ from typing import Literal
 from tandem.artifacts import manifest as sets
 from tandem.artifacts.lease import LeaseState, parse_lease
 from tandem.artifacts.store import ObjectStore, ObjectSummary, OpenUpload
-from tandem.errors import ExternalError, TandemError
+from tandem.errors import ExternalError, SchemaError, TandemError
 
 Kind = Literal["model", "artifact"]
-Condition = Literal["whole", "damaged", "partial", "unread", "newer"]
+Condition = Literal["whole", "damaged", "partial", "unread", "unknown"]
 
 PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {"models": ("model", 4), "artifacts": ("artifact", 2)}  # parts of a prefix
 MAX_NAMES = 3  # files that a sentence names; the rest is counted
@@ -107,11 +107,11 @@ class StoredSet:
         """Return the condition of the set.
 
         whole: has a manifest and every file of it; damaged: a file is missing or has another size, or the manifest is
-        malformed or another set's; partial: no manifest yet; newer: only a newer release can read the manifest;
+        malformed or another set's; partial: no manifest yet; unknown: the manifest has another schema;
         unread: S3 did not return the manifest.
         """
-        if isinstance(self.fault, sets.NewerSchemaError):
-            return "newer"
+        if isinstance(self.fault, SchemaError):
+            return "unknown"
         if isinstance(self.fault, ExternalError):
             return "unread"
         if self.damage:

@@ -24,7 +24,7 @@ from typing import Any
 
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.store import ObjectContent, ObjectStore
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError, SchemaError, TandemError
 from tandem.shell_command import quote_command
 
 SCHEMA_VERSION = 1
@@ -59,13 +59,16 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
     """Parse a lease's object.
 
     Raises:
+        SchemaError: the lease has another schema.
         InputError: the object is no lease.
     """
     try:
         document = json.loads(lease_object.body)
+        if document["schema_version"] != SCHEMA_VERSION:
+            raise SchemaError("the lease", document["schema_version"], SCHEMA_VERSION, where=where)
         holder, state = str(document["holder"]), str(document["state"])
         ends_at = lease_object.modified_at + timedelta(seconds=float(document["ttl_s"])) if state == "held" else None
-        is_valid = document["schema_version"] == SCHEMA_VERSION and state in {"held", "released"}
+        is_valid = state in {"held", "released"}
     except (ValueError, KeyError, TypeError, OverflowError):
         is_valid = False
     if not is_valid:

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import ModelReference
-from tandem.errors import InputError, StaleError
+from tandem.errors import InputError, SchemaError, StaleError
 from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
 from tandem.spec.record import SpecRecord
@@ -35,10 +35,6 @@ MAX_NAMES = 5  # files that a message names; the rest is counted
 REJECTION_NAME = "tandem-refused.json"
 FAULTS_FIELD = "refused"  # in `made`: the faults of the inspection
 ACCEPTED_FIELD = "accepted"  # in `made`: faults that a person accepted at import
-
-
-class NewerSchemaError(InputError):
-    """The manifest has a newer schema: it may be whole, but this program cannot judge it."""
 
 
 def validate_path(path: str) -> str:
@@ -99,16 +95,16 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
         where: file or `s3://` address, for the message.
 
     Raises:
-        InputError: the manifest is cut off, no JSON, of a newer schema, or has an invalid field.
+        SchemaError: the manifest has another schema: it may be whole, but this program cannot judge it.
+        InputError: the manifest is cut off, no JSON, or has an invalid field.
     """
     try:
         return Manifest.model_validate_json(body)
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
     place, version = ".".join(map(str, first_error["loc"])), first_error["input"]
-    if place == "schema_version" and isinstance(version, int) and version > SCHEMA_VERSION:
-        problem = f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}"
-        raise NewerSchemaError(problem, where=where, change="use the tools image of the release that wrote it")
+    if place == "schema_version" and isinstance(version, int):
+        raise SchemaError("the manifest", version, SCHEMA_VERSION, where=where)
     problem = f"the manifest is cut off or malformed{place and ' at '}{place}: {first_error['msg']}"
     raise InputError(problem, where=where, change="remove this object, then run the job that made it again")
 
@@ -186,7 +182,7 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
         prefix: of the set, `models/<org>/<name>/<revision>` or `artifacts/<key name>`.
 
     Raises:
-        InputError: the manifest is cut off, of a newer schema or malformed.
+        InputError: the manifest is cut off, of another schema or malformed.
         TandemError: S3 failed.
     """
     manifest_object = store.read(manifest_key(prefix))

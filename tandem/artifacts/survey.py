@@ -16,7 +16,7 @@ from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, compare_manifest_
 from tandem.artifacts.needs import BucketNeed
 from tandem.shell_command import quote_command
 
-State = Literal["present", "missing", "partial", "damaged", "unread", "newer", "stale", "not ours"]
+State = Literal["present", "missing", "partial", "damaged", "unread", "unknown", "stale", "not ours"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class SurveyRow:
 
     Args:
         kind, name, prefix: as of the need or of the stored set.
-        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `newer` has a manifest of a newer
-            release, `unread` a manifest that S3 did not return.
+        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `unknown` has a manifest of
+            another schema, `unread` a manifest that S3 did not return.
         used_by: variants that need the set; empty for none.
         size: bytes stored, 0 for nothing.
         written: time of the last write, None for nothing stored.
@@ -59,7 +59,7 @@ def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) ->
     if manifest and (differences := compare_manifest_fields(manifest, need.kind, need.fields)):
         state, why = "damaged", ("its manifest says other fields than its name", *describe_differences(differences))
     is_in_progress = stored_set is not None and stored_set.lease is not None and stored_set.lease.is_active
-    commands: tuple[str, ...] = () if is_in_progress or state in {"present", "newer", "unread"} else (need.command,)
+    commands: tuple[str, ...] = () if is_in_progress or state in {"present", "unknown", "unread"} else (need.command,)
     if commands and state == "damaged":
         commands = (quote_command("aws", "s3", "rm", f"s3://{bucket}/{need.prefix}/{MANIFEST_NAME}"), *commands)
     return _build_row(need, stored_set, state=state, why=why, used_by=need.used_by, commands=commands)
@@ -74,7 +74,7 @@ def _describe_state(stored_set: StoredSet | None) -> tuple[State, tuple[str, ...
     """Return the state of a set, needed or not, and why it is not whole."""
     if stored_set is None or stored_set.condition == "whole":
         return "present" if stored_set else "missing", ()
-    if stored_set.condition in {"newer", "unread"} and stored_set.fault is not None:
+    if stored_set.condition in {"unknown", "unread"} and stored_set.fault is not None:
         return stored_set.condition, (stored_set.fault.problem, stored_set.fault.change)
     notes = [
         f"an upload refused and kept it: {quote_command('tandem', 'artifacts', 'import', '--refused', run)}"

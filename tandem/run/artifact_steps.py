@@ -24,7 +24,7 @@ from tandem.spec.variant_key import compute_artifact_key
 MAX_ATTEMPTS = 2  # each Job has its own retries
 PARK_WAIT_S = 10 * 60
 # states of a set that no Job repairs: a person has to look first
-BLOCKING_STATES = frozenset({"damaged", "newer", "unread"})
+BLOCKING_STATES = frozenset({"damaged", "unknown", "unread"})
 
 
 def check_bucket(work: StepWork) -> StepProgress:

@@ -11,8 +11,7 @@ from stored_sets import MODEL, NOW, held_by, made_up
 
 from tandem.artifacts.gc import plan_removals
 from tandem.artifacts.inventory import find_read_fault, set_prefix
-from tandem.artifacts.manifest import NewerSchemaError
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SchemaError
 
 KEY = "artifacts/tiny-000000000000"
 CUTOFF = NOW - timedelta(days=30)
@@ -54,7 +53,7 @@ def test_what_nobody_uses_and_is_old_goes_as_a_whole():
         (made_up(KEY, "run/a", whole=False, lease=held_by("collect-x-1")), True),  # an interrupted collect's
         (made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1")), True),  # what one left, however young
         (one_run(manifest=None, fault=InputError("cut off", change="x")), True),
-        (one_run(manifest=None, fault=NewerSchemaError("schema 2", change="x")), False),
+        (one_run(manifest=None, fault=SchemaError("it", 2, 1, where="")), False),
         (one_run(manifest=None, fault=DENIED), False),
         (one_run(lease_fault=InputError("no lease", change="x")), False),
     ],

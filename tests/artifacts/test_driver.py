@@ -21,7 +21,7 @@ import pytest
 from tandem.artifacts import driver
 from tandem.artifacts.driver.failure import KINDS, classify_failure
 from tandem.artifacts.driver.folders import find_graphs
-from tandem.artifacts.driver.outcome import read_outcome
+from tandem.artifacts.driver.outcome import CompileOutcome, read_outcome
 from tandem.artifacts.driver.program import ProgramGroup
 from tandem.artifacts.fetch import build_driver_archive
 
@@ -451,6 +451,16 @@ def test_deferred_a_compile_that_is_given_up_ends_well_and_its_outcome_says_what
     for run in runs:
         assert last(run.stdout).items() >= outcome.failure.items()
     assert bench.tries == (2 if kind == "unknown" else 1)
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_an_outcome_of_another_schema_is_not_continued(tmp_path, version):
+    path = tmp_path / "outcome.json"
+    CompileOutcome(request="r").write(path)
+    known = read_outcome(path)
+    path.write_text(path.read_text().replace('"schema_version": 1', f'"schema_version": {version}'))
+
+    assert (known is not None, read_outcome(path)) == (True, None)
 
 
 def test_deferred_a_driver_that_is_told_to_end_still_fails(bench):

@@ -15,7 +15,7 @@ from doubles.fault_proxy.rules import AnswerLossFault, DropFault, FaultRule
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.lease import MAX_LEASE_S, LeaseConflictError, hold_lease, parse_lease, parse_ttl_s, release_lease
 from tandem.artifacts.store import ObjectContent
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SchemaError
 
 KEY = "models/o/n/r/tandem-lease.json"
 OTHER = b'{"schema_version": 1, "state": "held", "holder": "job-b", "ttl_s": 600}'
@@ -216,12 +216,16 @@ def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, held):
     assert parse_lease(lease_of(now_s), "").is_active is held
 
 
-@pytest.mark.parametrize(
-    "changes", [{"schema_version": 2}, {"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str
-)
+@pytest.mark.parametrize("changes", [{"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str)
 def test_what_is_no_lease_is_refused(changes):
     with pytest.raises(InputError, match="s3://b/k: this is no lease"):
         parse_lease(lease_of(0, **changes), "s3://b/k")
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_lease_of_another_schema_is_refused_with_both(version):
+    with pytest.raises(SchemaError, match=f"s3://b/k: the lease has schema {version}, and this Tandem reads schema 1"):
+        parse_lease(lease_of(0, schema_version=version), "s3://b/k")
 
 
 @pytest.mark.endpoint

@@ -61,10 +61,11 @@ def test_the_same_manifest_again_counts_as_ours(store, whole):
     ("body", "said"),
     [
         (b'{"schema_version": 1, "ki', "cut off"),
-        (b'{"schema_version": 2}', "schema 2, this program knows up to 1"),
+        (b'{"schema_version": 2}', "schema 2, and this Tandem reads schema 1"),
+        (b'{"schema_version": 0}', "schema 0, and this Tandem reads schema 1"),
         (b"{}", "malformed at schema_version"),
     ],
-    ids=["truncated", "newer", "malformed"],
+    ids=["truncated", "newer", "older", "malformed"],
 )
 def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, said):
     endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)

@@ -8,10 +8,9 @@ import pytest
 from compiled import KEY
 from stored_sets import MODEL, held_by, made_up, manifest_of
 
-from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.needs import BucketNeed
 from tandem.artifacts.survey import survey_bucket
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SchemaError
 
 OTHER = replace(KEY, num_speculative_tokens=5, max_num_seqs=2)
 ARTIFACT = BucketNeed(
@@ -64,7 +63,10 @@ def faulty(fault):
             artifact(key=replace(KEY, max_num_seqs=9)),
             "damaged", ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"), MEND,
         ),
-        (faulty(NewerSchemaError("schema 2", change="that release")), "newer", ("schema 2", "that release"), ()),
+        (
+            faulty(SchemaError("it", 2, 1, where="")), "unknown",
+            ("it has schema 2, and this Tandem reads schema 1", "read it with the Tandem that wrote it"), (),
+        ),
         (faulty(ExternalError("S3 denies", change="allow it")), "unread", ("S3 denies", "allow it"), ()),
         (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), MEND),
     ],

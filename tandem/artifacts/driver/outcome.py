@@ -83,11 +83,12 @@ class CompileOutcome:
 
 
 def read_outcome(path: Path) -> CompileOutcome | None:
-    """Return the outcome of an earlier run; None if there is no readable one."""
+    """Return the outcome of an earlier run; None if there is none that is readable and of this schema."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
+        if document.pop("schema_version") != SCHEMA_VERSION:
+            return None
         attempts = [CompileAttempt(**attempt) for attempt in document.pop("attempts")]
-        del document["schema_version"]
         return CompileOutcome(attempts=attempts, **document)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
