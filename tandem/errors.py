@@ -64,13 +64,13 @@ class SchemaError(InputError):
         label: the user's name for the object, such as "the record".
         found: schema of the object; None if it names none.
         known: the schema that this Tandem reads.
-        where: as for any fault.
+        where, change: as for any fault.
     """
 
-    def __init__(self, label: str, found: object, known: int, *, where: str) -> None:
+    def __init__(self, label: str, found: object, known: int, *, where: str, change: str = "") -> None:
         schema = "no schema" if found is None else f"schema {found}"
         problem = f"{label} has {schema}, and this Tandem reads schema {known}"
-        super().__init__(problem, where=where, change="read it with the Tandem that wrote it")
+        super().__init__(problem, where=where, change=change or "read it with the Tandem that wrote it")
 
 
 class ExternalError(TandemError):

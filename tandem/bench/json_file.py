@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from tandem.errors import ExternalError, InputError, convert_os_errors
+from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 
 # errors of a decoder for bytes that are not the expected JSON; the last one for too deep nesting
 DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -28,12 +28,25 @@ class _SchemaHeader(msgspec.Struct):
     schema: int | None = None
 
 
-def find_schema(text: bytes) -> int | None:
-    """Return the schema that a JSON object names; None if it names none, or the text is no such object."""
+def require_schema(text: bytes | str, known: int, *, label: str, where: str, change: str = "") -> None:
+    """Refuse a JSON object of another schema; a text that is no such object is left to the caller's decoder.
+
+    Args:
+        text: of the object.
+        known: the only schema that is read.
+        label: the user's name for the object, such as "the record".
+        where: the file and line, or the `s3://` address.
+        change: what to do about another schema; empty: to read the object with the Tandem that wrote it.
+
+    Raises:
+        SchemaError: the object has another schema, or names none.
+    """
     try:
-        return msgspec.json.decode(text, type=_SchemaHeader).schema
+        schema = msgspec.json.decode(text, type=_SchemaHeader).schema
     except DECODE_ERRORS:
-        return None
+        return
+    if schema != known:
+        raise SchemaError(label, schema, known, where=where, change=change)
 
 
 def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:

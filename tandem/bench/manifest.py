@@ -17,7 +17,7 @@ import msgspec
 from tandem.bench import json_file
 from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.schedule import control_numbers
-from tandem.errors import InputError, SchemaError, convert_os_errors
+from tandem.errors import InputError, convert_os_errors
 
 SCHEMA = 2
 FILE = "manifest.json"
@@ -223,9 +223,7 @@ def read_manifest(folder: Path) -> RunManifest:
     path = folder / FILE
     with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
         text = path.read_bytes()
-    schema = json_file.find_schema(text)
-    if schema not in {None, SCHEMA}:
-        raise SchemaError("the manifest", schema, SCHEMA, where=str(path))
+    json_file.require_schema(text, SCHEMA, label="the manifest", where=str(path))
     try:
         manifest = msgspec.json.decode(text, type=RunManifest)
     except DECODE_ERRORS as error:

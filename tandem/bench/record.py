@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS, append_line, find_schema, open_lines
+from tandem.bench.json_file import DECODE_ERRORS, append_line, open_lines, require_schema
 from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 
 SCHEMA = 2
@@ -196,7 +196,9 @@ def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_lin
                 try:
                     records.append(decoder.decode(line))
                 except DECODE_ERRORS as error:
-                    raise _bad_line_error(line, f"{path}:{number}", error) from error
+                    require_schema(line, SCHEMA, label="the record", where=f"{path}:{number}")
+                    change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
+                    raise InputError(f"this is no record: {error}", where=f"{path}:{number}", change=change) from error
                 if records[-1].schema != SCHEMA:
                     raise SchemaError("the record", records[-1].schema, SCHEMA, where=f"{path}:{number}")
             yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
@@ -211,15 +213,6 @@ def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_li
     """Yield the records of `path`; arguments and errors as for `read_blocks`."""
     for block in read_blocks(path, on_torn_line):
         yield from block.records
-
-
-def _bad_line_error(line: bytes, where: str, error: Exception) -> InputError:
-    """Return the fault of a complete line that is no record of this schema."""
-    schema = find_schema(line)
-    if schema not in {None, SCHEMA}:
-        return SchemaError("the record", schema, SCHEMA, where=where)
-    change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
-    return InputError(f"this is no record: {error}", where=where, change=change)
 
 
 class RecordWriter:

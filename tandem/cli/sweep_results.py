@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tandem.artifacts.store import ObjectStore
-from tandem.errors import ExternalError, InputError, convert_os_errors
+from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 from tandem.judge.sweep_record import CandidateRecord, SweepRecord
 from tandem.plan.sweep_patch import patch_experiment
 from tandem.report.chart_page import PageHeader
@@ -17,7 +17,7 @@ from tandem.report.sweep_page import write_sweep_page
 from tandem.report.terminal import format_table
 from tandem.run.round_records import download_results
 from tandem.run.run_keys import DECISION_FILE, pair_run
-from tandem.run.run_values import StepRecord, list_confirmed
+from tandem.run.run_values import SCHEMA, StepRecord, list_confirmed
 from tandem.run.sweep_steps import list_pairs
 
 PAGE_FILE, PATCH_FILE = "decision.html", "experiment.patch"
@@ -28,10 +28,17 @@ def find_decision(steps: Mapping[str, StepRecord]) -> SweepRecord | None:
 
     Args:
         steps: of the run by their names.
+
+    Raises:
+        SchemaError: the decision has another schema.
     """
     judge = steps.get("judge")
     decision = judge.result.get("decision") if judge else None
-    return msgspec.convert(decision, SweepRecord) if decision else None
+    if not decision:
+        return None
+    if decision.get("schema") != SCHEMA:
+        raise SchemaError("the decision", decision.get("schema"), SCHEMA, where="the run's step `judge`")
+    return msgspec.convert(decision, SweepRecord)
 
 
 def format_decision(record: SweepRecord) -> Iterator[str]:

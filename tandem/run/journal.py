@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tandem.errors import ExternalError
+from tandem.bench.json_file import require_schema
+from tandem.errors import ExternalError, SchemaError
 from tandem.guard.bucket import read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.values import convert_call_errors
 from tandem.run.run_keys import RUNS_PREFIX, run_record_key, step_key, steps_prefix
-from tandem.run.run_values import RunRecord, StepRecord
+from tandem.run.run_values import SCHEMA, RunRecord, StepRecord
 
 RETRY_ADVICE = "the runner tries again"
 Value = TypeVar("Value", bound=msgspec.Struct)
@@ -48,7 +49,7 @@ class ObjectFile:
 
         Raises:
             ExternalError: S3 failed.
-            StoredValueError: the object is no such value.
+            StoredValueError: the object is no such value, or one of another schema.
         """
         url = self.config.url(key)
         with convert_call_errors(f"reading {key}", url, RETRY_ADVICE):
@@ -57,7 +58,10 @@ class ObjectFile:
             return None
         self._etags[key] = stored.etag
         try:
+            require_schema(stored.body, SCHEMA, label="it", where=url)
             return msgspec.json.decode(stored.body, type=kind)
+        except SchemaError as error:
+            raise StoredValueError(error.problem, where=url, change=error.change) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise StoredValueError(f"it is not understood: {error}", where=url, change="see docs/run.md") from error
 

@@ -20,13 +20,14 @@ from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore
 from tandem.bench import counters, host, manifest, summary
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
+from tandem.bench.json_file import require_schema
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
 from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.bench.record import read_records
 from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
-from tandem.run.run_values import BenchTask, RoundResult
+from tandem.run.run_values import SCHEMA, BenchTask, RoundResult
 
 ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
 """The files to which each round adds lines."""
@@ -175,6 +176,7 @@ def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) ->
         InputError: the round is not.
     """
     missing = [name for name, content in contents.items() if content is None]
+    require_schema(contents[ROUND_FILE] or b"", SCHEMA, label="the round", where=url)
     count, result_body = (contents[RECORDS_FILE] or b"").count(b"\n"), contents[ROUND_FILE] or b""
     if missing or count != msgspec.json.decode(result_body, type=RoundResult).requests:
         reason = f"{', '.join(missing)} is missing" if missing else f"it has {count} records, and not those it counts"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from tandem.bench.json_file import require_schema
 from tandem.bench.manifest import ManifestArm
 from tandem.errors import InputError
 from tandem.judge.sweep_record import PairEvidence
@@ -296,10 +297,11 @@ def parse_request(body: bytes, where: str) -> RunRequest:
     """Read a request.
 
     Raises:
-        InputError: the body is no request of ours; the sentence names the field.
+        InputError: the body is no request of ours; the sentence names the field, or both schemas.
     """
+    change = "write it with `tandem run`, of the same version as the runner"
+    require_schema(body, SCHEMA, label="the request", where=where, change=change)
     try:
         return msgspec.json.decode(body, type=RunRequest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        change = "write it with `tandem run`, of the same version as the runner"
         raise InputError(f"this is no request: {error}", where=where, change=change) from error

@@ -9,13 +9,13 @@ import os
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.json_file import DECODE_ERRORS, require_schema
 from tandem.bench.manifest import Timeouts
 from tandem.bench.run_size import SIZES
 from tandem.bench.settings import RunSettings, build_settings
 from tandem.errors import InputError
 from tandem.run.run_keys import find_run_id_fault
-from tandem.run.run_values import TASK_VARIABLE, BenchTask
+from tandem.run.run_values import SCHEMA, TASK_VARIABLE, BenchTask
 
 _TASK_CHANGE = "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
 _MANIFEST_FIELDS = (  # that a task has under the manifest's names
@@ -30,8 +30,10 @@ def read_task() -> BenchTask:
     Raises:
         InputError: there is no task, it is none of this version, or its run has no usable id.
     """
+    text = os.environ.get(TASK_VARIABLE, "")
+    require_schema(text, SCHEMA, label="the task", where=TASK_VARIABLE, change=_TASK_CHANGE)
     try:
-        task = msgspec.json.decode(os.environ.get(TASK_VARIABLE, ""), type=BenchTask)
+        task = msgspec.json.decode(text, type=BenchTask)
     except DECODE_ERRORS as error:
         raise InputError(f"this is no task: {error}", where=TASK_VARIABLE, change=_TASK_CHANGE) from error
     fault = find_run_id_fault(task.run)

@@ -85,7 +85,7 @@ def test_runs_are_listed_newest_first_and_leases_by_hand_are_none(client, fleet)
     assert ([record.run for record in records], unread) == (["a", "c", "b"], {})
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"schema": 2}', b"\xff\xfe", b'{"run": "a"}'])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"schema": 1}', b"\xff\xfe"])
 def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
     put_run(fleet, make_record(fleet, "good"))
     for key in (run_record_key(RUN), step_key("good", 0, "stage"), RUNNER_KEY):
@@ -95,6 +95,15 @@ def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
             read()
     records, unread = client.list_runs()
     assert ([record.run for record in records], list(unread)) == (["good"], [RUN])
+
+
+@pytest.mark.parametrize(
+    ("body", "schema"), [(b'{"schema": 0}', "schema 0"), (b'{"schema": 2}', "schema 2"), (b'{"run": "a"}', "no schema")]
+)
+def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, fleet):
+    put_value(fleet, run_record_key(RUN), body)
+    with pytest.raises(ExternalError, match=f"it has {schema}, and this Tandem reads schema 1"):
+        client.read_run(RUN)
 
 
 @pytest.mark.parametrize("run", ["none-such", "../other", "Upper", "llmperf", ""])
