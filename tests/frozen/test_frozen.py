@@ -1,4 +1,4 @@
-"""What a user, an account or stored data meets is as commit 59a2544 left it: see freeze.py, which writes the files.
+"""What a user or an account meets is as the golden files have it: see freeze.py, which writes them.
 
 Templates are compared by tests/stacks/test_frozen_templates.py, which shares that folder's assembly.
 """

@@ -96,7 +96,7 @@ def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationS
     if not strangers:
         reason = "names and descriptions are like ours, and anybody may have written them"
         change = (
-            f"of before that tag: {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
+            f"if its tag was removed: {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
         )
     if foreign:
         lookups = (build_aws_command("cloudformation describe-stacks", stack_name=name) for name in stack_names)

@@ -95,7 +95,7 @@ def check_control_plane(context: DoctorContext, account: AccountClients) -> Find
 
 def _build_foreign_finding(account: AccountClients, resource: str, owner: str | None) -> Finding:
     owner_text = f"has {names.OWNER_TAG}={owner}" if owner else f"has no tag {names.OWNER_TAG}"
-    message = f"{resource} {owner_text}: it is not this environment's, or older than the tag"
+    message = f"{resource} {owner_text}: it is not this environment's, or its tag was removed"
     action = f"see whose it is; deploy '{account.name}/*' if it is yours, else rename the environment"
     return Finding("fail", message, action)
 

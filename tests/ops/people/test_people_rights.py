@@ -269,7 +269,7 @@ def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environmen
 
 @pytest.mark.parametrize("kind", PEOPLE)
 def test_a_policy_is_not_longer_than_iam_takes(full: Environment, kind: PeopleKind) -> None:
-    """A log bucket takes a name of 38 characters at most; a bucket of others has fence and lease of older releases."""
+    """A log bucket takes a name of 38 characters at most; in a bucket of others, keys have a longer prefix."""
     longest = full.model_copy(update={"name": "a" * 38, "region": "ap-southeast-4"})
     artifacts = full.artifacts.model_copy(update={"existing_bucket": "b" * 63})
     shared = longest.model_copy(update={"name": "a" * 28, "artifacts": artifacts})
