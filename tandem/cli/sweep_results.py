@@ -18,7 +18,7 @@ from tandem.report.terminal import format_table
 from tandem.run.round_records import download_results
 from tandem.run.run_keys import DECISION_FILE, pair_run
 from tandem.run.run_values import SCHEMA, StepRecord, list_confirmed
-from tandem.run.sweep_steps import list_pairs
+from tandem.run.sweep_pairs import list_pairs
 
 PAGE_FILE, PATCH_FILE = "decision.html", "experiment.patch"
 

@@ -28,6 +28,7 @@ from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 from tandem.run.run_plan import assign_starts
 from tandem.run.run_values import RunRequest, StepRecord, count_paid_s, estimate_round_s
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
+from tandem.run.sweep_pairs import list_pairs
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
 
@@ -147,7 +148,7 @@ def _list_sweep_steps(
         name = pair_step(pair, "choose")
         return StepSpec(name=name, advance=sweep_steps.choose_candidate, deadline_s=HOUR_S, needs_node=False)
 
-    pairs = list(sweep_steps.list_pairs(work.journal.steps))
+    pairs = list(list_pairs(work.journal.steps))
     for pair in pairs:
         yield choose(pair.number)
         ended = {name for name, step in pair.steps.items() if step.state != "running"}
@@ -274,7 +275,7 @@ class RunEngine:
         if spec.pair and spec.pair == self.work.pair:
             work = self.work
         elif spec.pair:
-            pairs = {pair.number: pair.variant for pair in sweep_steps.list_pairs(work.journal.steps)}
+            pairs = {pair.number: pair.variant for pair in list_pairs(work.journal.steps)}
             experiment = build_pair(work.experiment, pairs[spec.pair])
             work = StepWork(world=work.world, journal=work.journal, experiment=experiment, pair=spec.pair)
         work.name = strip_pair(spec.name)

@@ -1,0 +1,67 @@
+"""The pairs of a sweep, as the journal has them: who reads them needs no cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import msgspec
+
+from tandem.judge.sweep_record import PairEvidence
+from tandem.run.run_keys import pair_step
+from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s, select_pair
+
+NO_EVIDENCE = "its pair gave no evidence"
+WORSE_OUTPUT = "its output is worse"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairState:
+    """A pair as the journal has it.
+
+    Args:
+        number: from 1.
+        variant: name of the candidate.
+        steps: of the pair, without the pair in their names.
+        failure: why the candidate is out: no evidence, or a worse output; empty if neither, or while at work.
+        evidence: None as long as there is none.
+    """
+
+    number: int
+    variant: str
+    steps: dict[str, StepRecord]
+    failure: str
+    evidence: PairEvidence | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing of the pair is left to do."""
+        return bool(self.failure) or self.evidence is not None
+
+    def sum_minutes(self, leases: Sequence[LeaseSpan], step: str = "") -> float:
+        """Return the paid minutes of one step, or of all steps of the pair."""
+        return count_paid_s([row for name, row in self.steps.items() if name.startswith(step)], leases) / 60
+
+
+def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
+    """Yield the chosen pairs of a sweep in their order.
+
+    Args:
+        steps: of the sweep by their names, as the journal has them.
+    """
+    for number in count(1):
+        choice = steps.get(pair_step(number, "choose"))
+        if choice is None or choice.state != "done" or not choice.result["variant"]:
+            return
+        own = select_pair(steps, number)
+        failure = next((f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), "")
+        judge = own.get("judge")
+        evidence = None
+        if judge is not None and judge.state == "done":
+            evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
+            if evidence is None:
+                failure = f"{NO_EVIDENCE}: {judge.note}"
+            else:
+                failure = f"{WORSE_OUTPUT}: {evidence.quality}" if evidence.is_worse else ""
+        yield PairState(number=number, variant=choice.result["variant"], steps=own, failure=failure, evidence=evidence)
