@@ -20,13 +20,14 @@ help: ## list the targets
 
 setup: .venv/.ready node_modules/.ready ## make .venv and node_modules
 
-# two steps: what has no wheel is built by the build lock's setuptools, not by one that pip fetches without a hash
-.venv/.ready: requirements-build.txt requirements-test.txt pyproject.toml
+# two steps: what has no wheel is built by the build lock's setuptools, not by one that pip fetches without a hash;
+# then the distribution with all its extras, of which the lock has brought everything: --no-index fetches nothing
+.venv/.ready: requirements-build.txt requirements-test.txt pyproject.toml setup.py
 	@echo "==> Python packages into .venv (about 1.2 GB, two minutes on a new machine)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -qq --require-hashes -r requirements-build.txt
 	$(BIN)/pip install -qq --require-hashes --no-build-isolation -r requirements-test.txt
-	$(BIN)/pip install -qq --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install -qq --no-index --no-build-isolation --editable '.[all]'
 	@touch $@
 
 node_modules/.ready: package.json .venv/.ready
@@ -112,6 +113,10 @@ look: setup ## the verdict's report in a real browser: build/look; needs chromiu
 
 bench: setup ## measure synthesis, check and render; figures in docs/performance.md
 	$(BIN)/python benchmarks/measure.py
+
+.PHONY: pip-install
+pip-install: setup ## install Tandem by pip into an empty environment; its MB and seconds, and a verdict from two URLs
+	$(BIN)/python benchmarks/pip_install.py
 
 bench-artifacts: setup ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
 	$(BIN)/python benchmarks/artifacts.py

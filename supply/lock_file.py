@@ -11,11 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+DISTRIBUTION = "pyproject.toml"  # the input of requirements.txt
 INPUT_PATTERNS = (
-    "requirements.in", "requirements-*.in", "images/*requirements.in", "images/*/*requirements.in",
-    "rehearsal/*/requirements.in", "benchmarks/*requirements.in",
-    "benchmarks/*/requirements.in", "supply/requirements.in", "supply/*/requirements.in",
-)  # fmt: skip
+    DISTRIBUTION,
+    "requirements-*.in",
+    "images/*requirements.in",
+    "images/*/*requirements.in",
+    "rehearsal/*/requirements.in",
+    "benchmarks/*requirements.in",
+    "benchmarks/*/requirements.in",
+    "supply/requirements.in",
+    "supply/*/requirements.in",
+)
 _PACKAGE = re.compile(r"^(?P<name>[\w.-]+)==(?P<version>[^\s;]+)(?: ; (?P<marker>.+))?$")
 _HASH = "--hash="
 
@@ -44,7 +51,7 @@ def find_inputs(root: Path = ROOT) -> list[Path]:
 
 def lock_path(source: Path) -> Path:
     """Return the path of an input's lock."""
-    return source.with_suffix(".txt")
+    return source.with_name("requirements.txt") if source.name == DISTRIBUTION else source.with_suffix(".txt")
 
 
 def normalize_name(name: str) -> str:

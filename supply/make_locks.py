@@ -23,7 +23,7 @@ from packaging.markers import Marker
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, normalize_name, write_lock
+from supply.lock_file import DISTRIBUTION, ROOT, LockedPackage, find_inputs, lock_path, normalize_name, write_lock
 
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 MACHINES = ("x86_64", "aarch64")
@@ -60,6 +60,8 @@ def resolve_lock(source: Path, *, upgrade: bool) -> list[LockedPackage]:
             pins.write_bytes(lock_path(source).read_bytes())  # uv keeps the versions of its output file
         excludes = source.parent / "excludes.txt"
         options = [*(["--excludes", str(excludes)] if excludes.exists() else []), *(["--upgrade"] if upgrade else [])]
+        if source.name == DISTRIBUTION:
+            options += ["--extra", "all"]
         _run_uv_compile(source, "--output-file", str(pins), "--no-annotate", *options)
         _run_uv_compile(pins, "--output-file", str(files), "--format", "pylock.toml", "--no-deps")
         resolution = tomllib.loads(files.read_text())["packages"]

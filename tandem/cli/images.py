@@ -12,6 +12,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
 from tandem.spec.catalogue import DATA
+from tandem.spec.checkout import require_checkout
 from tandem.spec.environment import Environment
 from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses, pull_name
 
@@ -28,9 +29,12 @@ def images(
         resolve: online: ask the registries and write the digests
 
     Raises:
+        InputError: `resolve` in an installed package, whose data no commit holds.
         SpecError: a spec is refused.
         RegistryError: a registry does not answer or does not know a tag.
     """
+    if resolve:
+        require_checkout("`tandem images --resolve`")
     inputs = read_legal_inputs(selection.narrow(names))
     environments = {environment.name: environment for environment in inputs.environments()}
     uses = {

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from tandem.cli import monitoring_cost
+from tandem.cli.console import print_message
 from tandem.cli.selection import Selection
 from tandem.errors import InputError
 from tandem.monitoring.cost import MonitoringCost
@@ -16,7 +17,7 @@ from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.workspace import Workspace, load_workspace
+from tandem.spec.workspace import SpecFile, Workspace, load_experiment, load_workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +86,30 @@ def read_legal_inputs(selection: Selection) -> CommandInputs:
     if blocking_faults:
         raise SpecError(blocking_faults)
     return inputs
+
+
+def read_experiment(selection: Selection, name: str) -> SpecFile[Experiment]:
+    """Load an experiment of good form that no environment has to host; say where it is the one that comes with Tandem.
+
+    Raises:
+        SpecError: there is no such experiment, or its file is malformed.
+    """
+    experiment_file = load_experiment(selection.experiments, name)
+    own_file = selection.experiments / f"{name}.yaml"
+    if experiment_file.document.file != str(own_file):
+        print_message(f"experiment {name}: the one that comes with Tandem, for there is no {own_file}", stderr=True)
+    return experiment_file
+
+
+def read_legal_experiment(selection: Selection, name: str, catalogue: Catalogue) -> Experiment:
+    """Load an experiment that no environment has to host, and refuse what the rules refuse.
+
+    Raises:
+        SpecError: there is no such experiment, or it is refused.
+    """
+    experiment_file = read_experiment(selection, name)
+    faults = check_workspace(Workspace(experiments={name: experiment_file}), catalogue)
+    refusals = [fault for fault in faults if fault.severity == "refusal"]
+    if refusals:
+        raise SpecError(refusals)
+    return experiment_file.record

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 
 from tandem.bench.terminal_text import wrap_text
 from tandem.cli.console import count_columns, print_result
+from tandem.cli.inputs import read_experiment
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError
 from tandem.plan.migration import ExperimentMigration, migrate_experiment
@@ -44,11 +45,11 @@ def migrate(
         verbose: also each flag and each variable of the server
 
     Raises:
-        SpecError: a file or the new experiment is refused, or the file to write exists.
-        InputError: there is no such experiment, or the runtime cannot serve it; the message names the nearest.
+        SpecError: there is no such experiment, it or the new one is refused, or the file to write exists.
+        InputError: the runtime cannot serve it; the message names the nearest.
     """
     catalogue = load_catalogue()
-    migration = migrate_experiment(_find_experiment(experiment, selection), runtime, catalogue)
+    migration = migrate_experiment(read_experiment(selection, experiment).record, runtime, catalogue)
     text = format_experiment(migration.experiment, experiment)
     path = selection.experiments / f"{migration.experiment.name}.yaml"
     refusals = [fault for fault in _check_text(text, path, catalogue) if fault.severity == "refusal"]
@@ -57,6 +58,7 @@ def migrate(
     if write:
         if path.exists():
             raise InputError("the file exists", where=str(path), change="rename or delete it, then migrate again")
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     command = quote_command("tandem", "migrate", experiment, "--runtime", runtime, "--write")
     width = count_columns()
@@ -68,23 +70,6 @@ def migrate(
         folded += [f"next  {command}"]
     print_result(_migration_as_dict(migration, text, path if write else None), folded, as_json=selection.as_json)
     return ExitCode.DONE
-
-
-def _find_experiment(name: str, selection: Selection) -> Experiment:
-    """Return a declared experiment of good form; no environment needs to host it.
-
-    Raises:
-        SpecError: its file is malformed.
-        InputError: there is none.
-    """
-    workspace = load_workspace(selection.environments, selection.experiments)
-    if name in workspace.experiments:
-        return workspace.experiments[name].record
-    faults = [fault for fault in workspace.faults if Path(fault.file).stem == name]
-    if faults:
-        raise SpecError(faults)
-    change = f"name one of: {', '.join(workspace.experiments)}"
-    raise InputError(f"there is no experiment {name!r}", where=str(selection.experiments), change=change)
 
 
 def format_experiment(experiment: Experiment, source: str) -> str:

@@ -17,8 +17,9 @@ from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import wrap_text
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, require_range
-from tandem.cli.inputs import CommandInputs, read_legal_inputs
+from tandem.cli.inputs import read_legal_experiment, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.cli.starter import INSTANCE_TYPES
 from tandem.errors import ExitCode, InputError
 from tandem.judge import text_format as fmt
 from tandem.plan.forecast import (
@@ -36,12 +37,13 @@ from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.step_cost import fit_draft_cost
 from tandem.report.terminal import format_table
-from tandem.spec.environment import Environment
+from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.experiment import Experiment
 
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)
 NO_PRICE = "no cost: `capacity.usd_per_hour` is 0, write your price of a node-hour"
+NO_ENVIRONMENT = "price unknown: no environment is named, so the node is taken to be a {}; --env NAME gives both"
 BREAK_EVEN_LEGEND = "break-even: acceptance below which plain decoding is faster; -: it is always faster"
 
 
@@ -49,7 +51,7 @@ def plan(
     experiment: Name,
     /,
     *,
-    env: EnvironmentName,
+    env: EnvironmentName | None = None,
     acceptance: Annotated[float | None, Parameter(metavar="SHARE", validator=require_range(0, 1))] = None,
     tpot: Annotated[float | None, Parameter(metavar="MS", validator=require_range(0.01, 10_000, "ms"))] = None,
     run: Annotated[Path | None, Parameter(name="--from", metavar="DIR")] = None,
@@ -62,7 +64,7 @@ def plan(
 
     Args:
         experiment: its name
-        env: the environment that hosts it
+        env: the environment that hosts it (default: none, and no price)
         acceptance: chance that a draft is accepted (default 0.8, assumed)
         tpot: measured TPOT of the plain server, ms; narrows the range
         run: folder of a run of this experiment: its own acceptance and draft cost
@@ -73,30 +75,65 @@ def plan(
     Raises:
         TandemError: a file, a window or a load is refused, or the experiment drafts nothing.
     """
-    inputs = read_legal_inputs(selection.narrow((env,)))
-    environment = inputs.environments()[0]
-    declared = inputs.find_experiment(environment, experiment)
+    place, declared, catalogue = _read_place(selection, env, experiment)
     windows = _read_counts(window, "--window", WINDOW_LIMITS) or WINDOWS
     limit = declared.serving.max_num_seqs
     loads = _read_counts(concurrency, "--concurrency", (1, limit)) or tuple(dict.fromkeys((1, limit)))
     if run is not None and (acceptance is not None or tpot is not None):
         change = "drop --acceptance and --tpot, or --from"
         raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
-    law = inputs.catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
+    law = catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
     basis = _assume_basis(acceptance, tpot)
     if run is not None:
         from tandem.cli.plan_run import measure_basis  # noqa: PLC0415 - numpy
 
         basis = measure_basis(run, declared.name, law)
-    forecast = _forecast((inputs, environment), declared, basis, (windows, loads))
-    lines = list(_list_lines(forecast, environment))
+    forecast = _forecast(place, catalogue, declared, basis, (windows, loads))
+    lines = list(_list_lines(forecast, place))
     if page is not None:
-        _write_page(forecast, environment, run, page)
+        _write_page(forecast, place, run, page)
         lines.append(str(page))
-    # what can be planned is planned, and the exit code says that a part is missing
-    code = ExitCode.DONE if environment.capacity.usd_per_hour else ExitCode.BAD_INPUT
-    print_result(_forecast_as_dict(forecast, environment), lines, as_json=selection.as_json, code=code)
+    # what can be planned is planned, and the exit code says that an environment lacks its price
+    code = ExitCode.DONE if place.usd_per_hour or place.environment is None else ExitCode.BAD_INPUT
+    print_result(_forecast_as_dict(forecast, place), lines, as_json=selection.as_json, code=code)
     return code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPlace:
+    """Where an experiment would run.
+
+    Args:
+        environment: its name; None where none is named.
+        instance_type: of its nodes, or the one that `tandem new` takes.
+        usd_per_hour: price of a node-hour; None where no environment says it, 0 where one leaves it out.
+    """
+
+    environment: str | None
+    instance_type: str
+    usd_per_hour: float | None
+
+
+def _read_place(
+    selection: Selection, environment_name: str | None, experiment_name: str
+) -> tuple[PlanPlace, Experiment, Catalogue]:
+    """Return where an experiment would run, the experiment, and the data for its rules.
+
+    Raises:
+        TandemError: a file is refused, or there is no such experiment.
+    """
+    if environment_name is None:
+        catalogue = load_catalogue()
+        experiment = read_legal_experiment(selection, experiment_name, catalogue)
+        place = PlanPlace(environment=None, instance_type=INSTANCE_TYPES[0], usd_per_hour=None)
+        return place, experiment, catalogue
+    inputs = read_legal_inputs(selection.narrow((environment_name,)))
+    environment = inputs.environments()[0]
+    capacity = environment.capacity
+    place = PlanPlace(
+        environment=environment.name, instance_type=capacity.instance_type, usd_per_hour=capacity.usd_per_hour
+    )
+    return place, inputs.find_experiment(environment, experiment_name), inputs.catalogue
 
 
 def _assume_basis(acceptance: float | None, tpot_ms: float | None) -> PlanBasis:
@@ -152,21 +189,23 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
 
 
 def _forecast(
-    place: tuple[CommandInputs, Environment], experiment: Experiment, basis: PlanBasis,
+    place: PlanPlace,
+    catalogue: Catalogue,
+    experiment: Experiment,
+    basis: PlanBasis,
     ranges: tuple[Sequence[int], Sequence[int]],
-) -> PlanForecast:  # fmt: skip
+) -> PlanForecast:
     """Compute what is printed.
 
     Raises:
         InputError: no variant drafts with a model.
     """
-    inputs, environment = place
     variants = experiment.all_variants()
     drafts = tuple(dict.fromkeys(variant.draft for variant in variants if variant.draft is not None))
     if not drafts:
         change = "add a variant with a draft, or name another experiment"
         raise InputError("no variant drafts with a model", where=f"experiment {experiment.name}", change=change)
-    catalogue, serving = inputs.catalogue, experiment.serving
+    serving = experiment.serving
     target = catalogue.models[experiment.target]
     load = build_load(experiment, catalogue, basis.acceptance, basis.position_rates)
     size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
@@ -179,18 +218,18 @@ def _forecast(
         cells=tuple(forecast_cells(load, basis.share, drafts, *ranges)),
         basis=basis,
         core_memory=cores,
-        hbm_gib=_find_core_hbm(inputs, environment, experiment),
+        hbm_gib=_find_core_hbm(catalogue, place.instance_type, experiment),
     )
 
 
-def _find_core_hbm(inputs: CommandInputs, environment: Environment, experiment: Experiment) -> float | None:
+def _find_core_hbm(catalogue: Catalogue, instance_type: str, experiment: Experiment) -> float | None:
     """Return GiB of memory that a logical core has; None where the data do not say it."""
-    instance = inputs.catalogue.instances.instances[environment.capacity.instance_type]
+    instance = catalogue.instances.instances[instance_type]
     hbm_gib, cores = instance.hbm_gib_per_device.value, instance.physical_cores_per_device.value
     return None if hbm_gib is None or cores is None else hbm_gib * experiment.serving.logical_neuron_core / cores
 
 
-def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[str]:
+def _list_lines(forecast: PlanForecast, place: PlanPlace) -> Iterator[str]:
     """Yield the recommendation, what rests on what, the table, memory and what trying costs."""
     experiment, basis, width = forecast.experiment, forecast.basis, count_columns()
     if basis.is_simulated:
@@ -208,11 +247,18 @@ def _list_lines(forecast: PlanForecast, environment: Environment) -> Iterator[st
     yield from format_table(heads, rows, numbers=range(1, 7), width=width)
     texts = [BREAK_EVEN_LEGEND, ""]
     texts += [_describe_memory(draft, memory, forecast.hbm_gib) for draft, memory in forecast.core_memory.items()]
-    hours, price = experiment.compile.deadline_hours, environment.capacity.usd_per_hour
-    cost = f"{hours * price:,.2f} USD a node" if price else NO_PRICE
+    hours = experiment.compile.deadline_hours
+    cost = _describe_cost(hours, place)
     texts.append(f"each new window compiles an artifact: at most {60 * hours} minutes, {cost}")
     for text in texts:
         yield from wrap_text(text, width, indent="  ") or [""]
+
+
+def _describe_cost(hours: int, place: PlanPlace) -> str:
+    """Return what a node costs for so many hours, or why that is not known."""
+    if place.environment is None:
+        return NO_ENVIRONMENT.format(place.instance_type)
+    return f"{hours * place.usd_per_hour:,.2f} USD a node" if place.usd_per_hour else NO_PRICE
 
 
 def _describe_memory(draft: str, memory: CoreMemory | None, hbm_gib: float | None) -> str:
@@ -226,7 +272,7 @@ def _describe_memory(draft: str, memory: CoreMemory | None, hbm_gib: float | Non
     return f"memory of a logical core with {draft}: {total} ({parts}; compiled graphs: no size published){fit}"
 
 
-def _write_page(forecast: PlanForecast, environment: Environment, run: Path | None, path: Path) -> None:
+def _write_page(forecast: PlanForecast, place: PlanPlace, run: Path | None, path: Path) -> None:
     """Write charts of every cell, and of a run's own points.
 
     Raises:
@@ -238,7 +284,7 @@ def _write_page(forecast: PlanForecast, environment: Environment, run: Path | No
 
     header = PageHeader(
         title=describe_recommendation(forecast),
-        eyebrow=f"Tandem plan of {forecast.experiment.name} on {environment.name}",
+        eyebrow=f"Tandem plan of {forecast.experiment.name} on {place.environment or place.instance_type}",
         sentences=tuple(_list_bases(forecast)),
         source="the files of the experiment, published figures and the named run",
         is_simulated=forecast.basis.is_simulated,
@@ -279,10 +325,11 @@ def describe_recommendation(forecast: PlanForecast) -> str:
     return f"Try {cell.draft} with window {cell.window} first: {cell.low:.1f} to {cell.high:.1f} times as fast {rest}."
 
 
-def _forecast_as_dict(forecast: PlanForecast, environment: Environment) -> dict[str, object]:
+def _forecast_as_dict(forecast: PlanForecast, place: PlanPlace) -> dict[str, object]:
     return {
         "experiment": forecast.experiment.name,
-        "environment": environment.name,
+        "environment": place.environment,
+        "instance_type": place.instance_type,
         "acceptance": {"value": forecast.basis.acceptance, "basis": forecast.basis.words},
         "draft_share": asdict(forecast.basis.share),
         "simulated": forecast.basis.is_simulated,
@@ -290,6 +337,6 @@ def _forecast_as_dict(forecast: PlanForecast, environment: Environment) -> dict[
         "core_memory": {draft: memory and asdict(memory) for draft, memory in forecast.core_memory.items()},
         "core_hbm_gib": forecast.hbm_gib,
         "compile_hours_at_most": forecast.experiment.compile.deadline_hours,
-        "usd_per_node_hour": environment.capacity.usd_per_hour,
+        "usd_per_node_hour": place.usd_per_hour,
         "recommendation": describe_recommendation(forecast),
     }

@@ -27,6 +27,19 @@ ACTING_COMMANDS = {
     "bench publish",
 }  # fmt: skip
 
+# a Python package that the light installation does not have -> the extra of pyproject.toml that brings it
+EXTRAS: Mapping[str, str] = {
+    "boto3": "aws",
+    "botocore": "aws",
+    "dxf": "aws",
+    "requests": "aws",
+    "s3transfer": "aws",
+    "aws_cdk": "deploy",
+    "cdk8s": "deploy",
+    "constructs": "deploy",
+    "jsii": "deploy",
+}
+
 # group -> command -> what its help says in a line of 80 columns, and what is called
 COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Files only": {
@@ -102,16 +115,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     out, errors = cast(TextIO, PrintableStream(sys.stdout)), cast(TextIO, PrintableStream(sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-        command = " ".join(app.parse_commands(words)[0])
-        code = ExitCode.EXTERNAL_FAILURE if command in ACTING_COMMANDS else ExitCode.DONE
+        code = ExitCode.DONE
         try:
+            command = " ".join(app.parse_commands(words)[0])
+            code = ExitCode.EXTERNAL_FAILURE if command in ACTING_COMMANDS else ExitCode.DONE
             code = _run_command(words)
             sys.stdout.flush()
         except BrokenPipeError:  # nobody reads any more; a command that has ended keeps its code
             pass
         except KeyboardInterrupt:
             return INTERRUPT_EXIT_CODE
-        except (TandemError, CycloptsError, OSError, RuntimeError) as error:
+        except (TandemError, CycloptsError, OSError, RuntimeError, ImportError) as error:
             fault = _convert_error(error, words)
             try:
                 code = print_fault(fault, as_json="--json" in words)
@@ -147,10 +161,16 @@ def _run_command(words: Sequence[str]) -> ExitCode:
 
 
 def _convert_error(error: Exception, words: Sequence[str]) -> TandemError:
-    """Return an error as what every command prints; what no package has explained failed outside."""
+    """Return an error as what every command prints; what no package has explained failed outside.
+
+    Raises:
+        ImportError: a module of Tandem itself is missing, or of a library that every installation has.
+    """
     match error:
         case TandemError():
             return error
+        case ImportError():
+            return _explain_missing_package(error)
         case CycloptsError():
             chain = app.parse_commands(words)[0]
             flag = error.argument.name if error.argument else ""
@@ -162,6 +182,19 @@ def _convert_error(error: Exception, words: Sequence[str]) -> TandemError:
             )
         case _:
             return ExternalError(str(error), change="")
+
+
+def _explain_missing_package(error: ImportError) -> TandemError:
+    """Return which extra brings what a command needs.
+
+    Raises:
+        ImportError: no extra brings what is missing.
+    """
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error  # cyclopts wraps a command's own
+    package = (cause.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        raise error
+    return InputError(f"this command needs {package}: pip install 'tandem[{EXTRAS[package]}]'", change="")
 
 
 def _help_command(chain: Sequence[str]) -> str:

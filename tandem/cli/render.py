@@ -14,6 +14,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.shell_command import build_cdk_command
+from tandem.spec.checkout import require_checkout
 from tandem.spec.environment import GitopsDelivery
 from tandem.spec.names import experiment_namespace
 
@@ -34,8 +35,10 @@ def render(
         check: write nothing; exit 1 when a file is stale
 
     Raises:
+        InputError: this is an installed package, without charts.
         SpecError: a spec is refused, or with `strict` warned of.
     """
+    require_checkout("`tandem render`")
     inputs = read_legal_inputs(selection.narrow(names, strict=strict))
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
     from charts import runner, tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it

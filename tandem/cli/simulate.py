@@ -22,14 +22,12 @@ from cyclopts import Parameter
 from tandem.bench.suites.suite import BUILT_IN, load_suite
 from tandem.cli.console import print_result
 from tandem.cli.flags import Name, Whole, require_range
-from tandem.cli.inputs import read_inputs
+from tandem.cli.inputs import read_legal_experiment
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 from tandem.simulator.variant_settings import build_variant_settings
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError, SpecFault
 
 POLL_S = 0.2
 LAST_PORT = 65_535
@@ -69,8 +67,9 @@ def simulate(
         RuntimeError: a server did not come up.
         OSError: a folder cannot be written.
     """
-    declared = _read_experiment(selection, experiment)
-    declared_settings = build_variant_settings(declared, load_catalogue(), dict(list_sketches()), seed=seed)
+    catalogue = load_catalogue()
+    declared = read_legal_experiment(selection, experiment, catalogue)
+    declared_settings = build_variant_settings(declared, catalogue, dict(list_sketches()), seed=seed)
     settings = {name: settings.scale_time(time_scale) for name, settings in declared_settings.items()}
     if write is not None:
         print(*_write_settings(settings, write), sep="\n")
@@ -84,17 +83,6 @@ def simulate(
             options = ["--knobs", str(file), "--port", str(port and port + number), "--with-parent", *log_options]
             commands[file.stem] = [sys.executable, "-m", "tandem.simulator", *options]
         return _serve_variants(commands, settings, then, as_json=selection.as_json)
-
-
-def _read_experiment(selection: Selection, name: str) -> Experiment:
-    inputs, file = read_inputs(selection.narrow(())), str(selection.experiments / f"{name}.yaml")
-    refusals = [fault for fault in inputs.faults if fault.file == file and fault.severity == "refusal"]
-    declaration = inputs.workspace.experiments.get(name)
-    if refusals or declaration is None:
-        names = ", ".join(sorted(inputs.workspace.experiments)) or "none yet"
-        fault = SpecFault(file=file, path="", got="no such file", allowed=names, change="name one of these")
-        raise SpecError(refusals or [fault])
-    return declaration.record
 
 
 def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:

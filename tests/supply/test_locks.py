@@ -10,9 +10,19 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 from rehearsal.vllm_cpu import installation
-from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, normalize_name, read_lock, write_lock
+from supply.lock_file import (
+    DISTRIBUTION,
+    ROOT,
+    LockedPackage,
+    find_inputs,
+    lock_path,
+    normalize_name,
+    read_lock,
+    write_lock,
+)
 
 INPUTS = find_inputs()
 FOLDERS = ("images/tandem", "images/run")  # of locks whose packages .venv has too
@@ -38,10 +48,15 @@ def tracked() -> list[str]:
 
 
 def choices(source: Path) -> list[Requirement]:
-    """What an input names itself."""
+    """What an input names itself; of pyproject.toml, what the distribution and all its extras need."""
+    if source.name == DISTRIBUTION:
+        project = tomllib.loads(source.read_text())["project"]
+        groups = [project["dependencies"], *project["optional-dependencies"].values()]
+        named = [Requirement(line) for group in groups for line in group]
+        return [requirement for requirement in named if requirement.name != project["name"]]
     lines = source.read_text().replace("\\\n", " ").splitlines()
-    named = [line.partition(" #")[0].partition("--hash")[0] for line in lines]
-    return [Requirement(line) for line in named if line.strip() and not line.startswith(("#", "-"))]
+    texts = [line.partition(" #")[0].partition("--hash")[0] for line in lines]
+    return [Requirement(text) for text in texts if text.strip() and not text.strip().startswith(("#", "-"))]
 
 
 def all_choices(source: Path) -> list[Requirement]:
@@ -85,16 +100,32 @@ def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None
 
 
 @each_input
-def test_every_choice_is_exact_and_stands_in_its_lock(source: Path) -> None:
+def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source: Path) -> None:
     locked = {package.name: package.version for package in read_lock(lock_path(source))}
-    assert {normalize_name(found.name): str(found.specifier) for found in all_choices(source)}.items() <= {
-        name: f"=={version}" for name, version in locked.items()
-    }.items()
+    chosen = all_choices(source)
+    assert [str(choice) for choice in chosen if locked[normalize_name(choice.name)] not in choice.specifier] == []
+
+
+@each_input
+def test_every_choice_is_exact_but_those_of_the_distribution(source: Path) -> None:
+    operators = set()
+    for choice in choices(source):
+        operators |= {specifier.operator for specifier in choice.specifier}
+    assert operators == ({">=", "<"} if source.name == DISTRIBUTION else {"=="})
+
+
+def test_each_range_of_the_distribution_begins_at_a_locked_release_and_ends() -> None:
+    locked = {package.name: Version(package.version) for package in read_lock(ROOT / "requirements.txt")}
+    for choice in choices(ROOT / DISTRIBUTION):
+        bounds = {specifier.operator: Version(specifier.version) for specifier in choice.specifier}
+        tested = locked[normalize_name(choice.name)]
+        assert (bounds[">="].major, bounds[">="].minor) == (tested.major, tested.minor), choice
+        assert tested < bounds["<"], choice
 
 
 @pytest.mark.parametrize("lock", CLOSED)
 def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> None:
-    source = (ROOT / lock).with_suffix(".in")
+    source = next(source for source in INPUTS if lock_path(source) == ROOT / lock)
     assert {package.name for package in read_lock(ROOT / lock)} == brought_along(all_choices(source))
 
 
@@ -131,7 +162,7 @@ def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file: str
 
     assert installs
     for install in installs:
-        assert "--require-hashes" in install or {"--no-deps", "--no-build-isolation"} <= set(install.split())
+        assert "--require-hashes" in install or {"--no-index", "--no-build-isolation"} <= set(install.split())
 
 
 def test_nothing_else_installs_packages() -> None:

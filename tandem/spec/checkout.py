@@ -1,0 +1,42 @@
+"""What a checkout holds beside `tandem`, and what an installed package has in its place.
+
+Invariant: each of these files has one source, in the checkout. The build of a package writes what an installed Tandem
+reads of them (setup.py, docs/decisions/0052-an-installed-package-needs-no-checkout.md), and no checkout holds what it
+writes. The build has setuptools and no other library, so this module needs none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tandem.errors import InputError
+
+ROOT = Path(__file__).parent.parent.parent  # of the checkout, or the folder that holds the installed `tandem`
+BUILT_IN_EXPERIMENT = "post"  # what `tandem simulate` and `tandem plan` know where nobody has written an experiment
+CHECKOUT_EXPERIMENT = "experiments/post.yaml"
+PACKAGE_EXPERIMENT = "tandem/spec/data/experiments/post.yaml"
+PACKAGE_IMAGES = "tandem/spec/data/images.json"  # tag and base of each image, by the image's name
+
+
+def is_checkout(root: Path = ROOT) -> bool:
+    """Return whether a checkout lies around `tandem`."""
+    return not (root / PACKAGE_IMAGES).is_file()
+
+
+def find_built_in_experiment(root: Path = ROOT) -> Path:
+    """Return the file of the experiment that comes with Tandem."""
+    return root / (CHECKOUT_EXPERIMENT if is_checkout(root) else PACKAGE_EXPERIMENT)
+
+
+def require_checkout(purpose: str, root: Path = ROOT) -> None:
+    """Refuse what an installed package cannot do.
+
+    Args:
+        purpose: the command, as its user wrote it.
+        root: of the checkout, or the folder that holds the installed `tandem`.
+
+    Raises:
+        InputError: this is an installed package.
+    """
+    if not is_checkout(root):
+        raise InputError(f"{purpose} works in a checkout of Tandem, after `make setup`", change="")

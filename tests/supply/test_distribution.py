@@ -1,0 +1,208 @@
+"""The distribution: what is in it, and what its commands do where nothing else of the checkout is installed."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from light_installation import Distribution, build_distribution, build_variables, create_environment
+
+from supply.lock_file import DISTRIBUTION, ROOT, normalize_name
+from tandem.cli.program import EXTRAS
+from tandem.spec.checkout import BUILT_IN_EXPERIMENT, CHECKOUT_EXPERIMENT, PACKAGE_EXPERIMENT, PACKAGE_IMAGES
+from tandem.spec.project_image import PROJECT_IMAGES
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+HEAVY_MODULES = ("aws_cdk", "boto3", "botocore", "cdk8s", "charts", "constructs", "jsii", "rehearsal", "stacks")
+SLOW_MODULES = ("aiohttp", "jsii", "numpy", "scipy")
+ROOT_FILES = {"PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+FOLDERS = ("--environments", str(ROOT / "tests/environments"), "--experiments", str(ROOT / "experiments"))
+
+
+@pytest.fixture(scope="module")
+def distribution(tmp_path_factory: pytest.TempPathFactory) -> Distribution:
+    return build_distribution(tmp_path_factory.mktemp("distribution"))
+
+
+@pytest.fixture(scope="module")
+def programs(distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return create_environment(tmp_path_factory.mktemp("light") / "venv", distribution.wheel)
+
+
+@pytest.fixture
+def run(programs: Path, tmp_path: Path) -> Run:
+    """A program of the light installation, called in an empty folder with an empty home."""
+    home = tmp_path / "home"
+    work = tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        program = [str(programs / words[0]), *words[1:]]
+        variables = build_variables(programs, home)
+        return subprocess.run(program, cwd=work, env=variables, capture_output=True, text=True, check=False)
+
+    return call
+
+
+def list_package_files() -> set[str]:
+    """The tracked files of the package, and what the build adds."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "tandem"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {name for name in listed if (ROOT / name).is_file()} | {PACKAGE_EXPERIMENT, PACKAGE_IMAGES}
+
+
+def read_wheel(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_the_wheel_has_the_package_with_its_data_and_nothing_else(distribution: Distribution) -> None:
+    assert set(read_wheel(distribution.wheel)) == list_package_files()
+
+
+def test_the_sdist_has_the_package_and_what_builds_it(distribution: Distribution) -> None:
+    with tarfile.open(distribution.sdist) as archive:
+        files = {member.name.partition("/")[2] for member in archive if member.isfile()}
+    own_files = {name for name in files if not name.startswith("tandem.egg-info/")}
+    assert own_files == list_package_files() | ROOT_FILES
+
+
+def test_a_wheel_of_the_sdist_has_the_same_bytes(distribution: Distribution) -> None:
+    assert read_wheel(distribution.second_wheel) == read_wheel(distribution.wheel)
+
+
+def test_the_wheel_states_the_licence_as_an_spdx_expression(distribution: Distribution) -> None:
+    with zipfile.ZipFile(distribution.wheel) as archive:
+        [metadata_file] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(metadata_file).decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
+
+
+def test_the_wheel_knows_the_images_of_its_checkout(distribution: Distribution) -> None:
+    images = json.loads(read_wheel(distribution.wheel)[PACKAGE_IMAGES])
+    assert {name: image["tag"] for name, image in images.items()} == {
+        image.name: image.tag() for image in PROJECT_IMAGES
+    }
+
+
+def test_the_wheel_has_the_experiment_of_its_checkout(distribution: Distribution) -> None:
+    assert read_wheel(distribution.wheel)[PACKAGE_EXPERIMENT] == (ROOT / CHECKOUT_EXPERIMENT).read_bytes()
+    assert Path(CHECKOUT_EXPERIMENT).stem == BUILT_IN_EXPERIMENT
+
+
+@pytest.mark.parametrize("module", HEAVY_MODULES)
+def test_the_light_installation_does_not_bring(module: str, run: Run) -> None:
+    assert run("python", "-c", f"import {module}").stderr.endswith(f"No module named '{module}'\n")
+
+
+def test_help_loads_nothing_that_is_slow(run: Run) -> None:
+    code = (
+        "import sys; from tandem.cli.program import main; main(['--help']); "
+        f"print([name for name in {SLOW_MODULES} if name in sys.modules])"
+    )
+    assert run("python", "-c", code).stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "answer"),
+    [
+        (("--help",), 0, "Measures any servers"),
+        (("help", "bench", "run"), 0, "Measure OpenAI-compatible servers"),
+        (("--version",), 0, "0.1.0"),
+        (("bench", "run", "--help"), 0, "--baseline"),
+        (("simulate", "--experiment", "post", "--write", "knobs"), 0, "knobs/qwen-sd-vllm.yaml"),
+        (("simulate", "--experiment", "pots"), 2, "allowed post"),
+        (("plan", "post"), 0, "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge"),
+        (("plan", "post", "--page", "plan.html"), 0, "plan.html"),
+        (("migrate", "post", "--runtime", "native", "--write"), 0, "wrote experiments/post-native.yaml"),
+        (("new", "mine"), 0, "wrote environments/mine.yaml"),
+        (("check", *FOLDERS), 0, "2 environments"),
+        (("show", "customer-keys", *FOLDERS), 0, "tandem-customer-keys-tools:"),
+        (("images", "customer-keys", *FOLDERS), 0, "docker/library/python:"),
+        (("bench", "report", "gone"), 2, "gone/manifest.json"),
+        (("bench", "compare", "gone", "gone"), 2, "gone/manifest.json"),
+        (("bench", "verify", "gone", "--log", "gone"), 2, "gone"),
+        (("bench", "quality", "gone"), 2, "gone/manifest.json"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else None,
+)
+def test_a_light_command_answers(words: tuple[str, ...], exit_code: int, answer: str, run: Run) -> None:
+    done = run("tandem", *words)
+    assert (done.returncode, "Traceback" in done.stderr) == (exit_code, False), done.stderr
+    assert answer in " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize("command", ["check", "show", "images"])
+def test_an_installed_command_prints_what_the_checkouts_own_prints(command: str, run: Run, tmp_path: Path) -> None:
+    words = (command, "customer-keys", "--json", *FOLDERS)
+    of_checkout = subprocess.run(
+        [sys.executable, "-m", "tandem", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(run("tandem", *words).stdout) == json.loads(of_checkout.stdout)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("artifacts", "list", "--env", "mine"),
+        ("bench", "publish", "gone", "--env", "mine"),
+        ("destroy", "mine"),
+        ("doctor", "--env", "mine"),
+        ("help", "status"),
+        ("results", "gone", "--env", "mine"),
+        ("run", "mine", "--env", "mine", "--hours", "1"),
+        ("runs",),
+        ("start", "mine", "--hours", "1"),
+        ("status", "--env", "mine"),
+        ("stop", "mine"),
+    ],
+    ids=lambda words: " ".join(words[:2]),
+)
+def test_a_command_that_calls_an_account_names_its_extra_in_one_line(words: tuple[str, ...], run: Run) -> None:
+    done = run("tandem", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    [line] = done.stderr.splitlines()
+    assert line.startswith("error: this command needs ")
+    assert line.endswith(": pip install 'tandem[aws]'")
+
+
+@pytest.mark.parametrize("words", [("render",), ("images", "--resolve")], ids=" ".join)
+def test_a_command_that_needs_the_checkout_says_so_in_one_line(words: tuple[str, ...], run: Run) -> None:
+    done = run("tandem", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: `tandem {' '.join(words)}` works in a checkout of Tandem, after `make setup`\n"
+
+
+def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> None:
+    measure = ("tandem", "bench", "run", "--quick", "--baseline", "{qwen-vllm}", "--variant", "{qwen-sd-vllm}")
+    options = ("--model", "Qwen/Qwen3-32B", "--out", "try")
+
+    measured = run("tandem", "simulate", "--experiment", "post", "--time-scale", "100", "--", *measure, *options)
+    reported = run("tandem", "bench", "report", "try")
+
+    assert measured.returncode in {0, 4}, measured.stderr  # 4: a control failed, as on a busy machine
+    assert reported.returncode == measured.returncode
+    assert reported.stdout.splitlines()[-1] == "try/report.html"
+    verdict = json.loads((tmp_path / "work/try/verdict.json").read_text())
+    assert len(verdict["headlines"]) == 1
+    assert "<svg" in (tmp_path / "work/try/report.html").read_text()
+
+
+def test_each_package_of_an_extra_that_a_command_needs_is_known_by_its_module() -> None:
+    extras = tomllib.loads((ROOT / DISTRIBUTION).read_text())["project"]["optional-dependencies"]
+    modules = importlib.metadata.packages_distributions()
+    for module, extra in EXTRAS.items():
+        brought_by = {normalize_name(name) for name in modules[module]}
+        declared = {normalize_name(requirement.partition(">")[0]) for requirement in extras[extra]}
+        if "boto3" in declared:
+            declared |= {"botocore", "s3transfer"}
+        assert brought_by & declared, module
