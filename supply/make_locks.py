@@ -1,8 +1,9 @@
-"""Make every lock from its input: `make lock`; `make lock UPGRADE=1` also takes newer packages that none of ours names.
+"""Make every lock from its input: `make lock`; `make lock UPGRADE=1` also takes newer packages that an input allows.
 
-uv resolves for all systems at once and keeps the versions of a lock. Then packages that none of our Linux targets
-installs are left out. For each of MACHINES and PYTHONS a lock has the wheel that pip takes there, or the source if
-there is no wheel. A hash in an input itself is kept, because PyTorch's own index serves files that PyPI does not.
+requirements.txt comes first, from pyproject.toml with all extras; the lock of the tests takes it in whole. uv resolves
+for all systems at once and keeps the versions of a lock. Then packages that none of our Linux targets installs are left
+out. For each of MACHINES and PYTHONS a lock has the wheel that pip takes there, or the source if there is no wheel. A
+hash in an input itself is kept, because PyTorch's own index serves files that PyPI does not.
 """
 
 from __future__ import annotations
