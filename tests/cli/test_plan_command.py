@@ -26,6 +26,35 @@ def test_the_recommendation_comes_first_and_says_what_it_rests_on(capsys):
     assert first.endswith("on an assumed acceptance and published draft costs.")
 
 
+def test_without_an_environment_it_names_the_node_it_takes_and_no_price(capsys):
+    assert run("plan", "post") == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge" in printed
+    assert "USD" not in printed
+
+
+def test_without_an_environment_json_has_no_price(capsys):
+    assert run("plan", "post", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["environment"], document["usd_per_node_hour"]) == (None, None)
+    assert document["instance_type"] == "trn2.48xlarge"
+
+
+def test_without_an_environment_every_cell_is_the_same(capsys):
+    cells = []
+    for words in (PLAN, ("plan", "post")):
+        assert run(*words, "--json") == 0
+        cells.append(json.loads(capsys.readouterr().out)["cells"])
+    assert cells[0] == cells[1]
+
+
+def test_without_an_environment_an_illegal_experiment_is_refused(capsys, tmp_path):
+    text = (ROOT / "experiments" / "post.yaml").read_text()
+    (tmp_path / "mine.yaml").write_text(text.replace("max_model_len: 1024", "max_model_len: 512"))
+    assert main(["plan", "mine", "--experiments", str(tmp_path)]) == 2
+    assert "serving.max_model_len: got 512" in capsys.readouterr().err
+
+
 def test_a_low_acceptance_keeps_plain_decoding(capsys):
     assert run(*PLAN, "--acceptance", "0.1") == 0
     assert capsys.readouterr().out.startswith("Keep plain decoding")

@@ -99,9 +99,12 @@ def test_the_wheel_has_the_experiment_of_its_checkout(distribution: Distribution
     assert Path(CHECKOUT_EXPERIMENT).stem == BUILT_IN_EXPERIMENT
 
 
-@pytest.mark.parametrize("module", HEAVY_MODULES)
-def test_the_light_installation_does_not_bring(module: str, run: Run) -> None:
-    assert run("python", "-c", f"import {module}").stderr.endswith(f"No module named '{module}'\n")
+def test_the_light_installation_has_no_client_of_aws_and_no_node(run: Run) -> None:
+    code = (
+        "from importlib.util import find_spec; import tandem; "
+        f"print([name for name in {('tandem', *HEAVY_MODULES)} if find_spec(name)])"
+    )
+    assert run("python", "-c", code).stdout == "['tandem']\n"
 
 
 def test_help_loads_nothing_that_is_slow(run: Run) -> None:
@@ -155,15 +158,12 @@ def test_an_installed_command_prints_what_the_checkouts_own_prints(command: str,
     [
         ("artifacts", "list", "--env", "mine"),
         ("bench", "publish", "gone", "--env", "mine"),
-        ("destroy", "mine"),
         ("doctor", "--env", "mine"),
         ("help", "status"),
         ("results", "gone", "--env", "mine"),
         ("run", "mine", "--env", "mine", "--hours", "1"),
         ("runs",),
-        ("start", "mine", "--hours", "1"),
         ("status", "--env", "mine"),
-        ("stop", "mine"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )
