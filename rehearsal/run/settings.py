@@ -11,10 +11,8 @@ from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
 
 HANG = "hang"
-# a tenth of a real cluster's times, as the runner's pauses are; claims stay late enough to be seen
-LIVE_TIMING = ClusterTiming(
-    claim_s=0.5, allocation_s=0.5, node_grace_s=5.0, cloud_look_s=0.5, toleration_s=30.0, orphan_s=6.0, job_end_s=0.2
-)
+# what every pod and Job waits for is shorter, as the runner's pauses are; a lost node takes its real time
+LIVE_TIMING = ClusterTiming(claim_s=0.5, allocation_s=0.5, job_end_s=0.2)
 TOKEN_S = 60.0  # a tenth of the shortest life that a real API server gives
 
 
