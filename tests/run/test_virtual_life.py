@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, VirtualWorld
 
+from tandem.guard.apply import stop_fleet
 from tandem.run.run_values import RunnerBeat
 
 
@@ -43,6 +44,17 @@ def test_nothing_is_left(lived):
 def test_no_fence_stands_after_a_normal_end(lived):
     world, _, _ = lived
     assert world.account.read("stop.json") is None
+
+
+def test_closed_fence_is_not_empty():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.ask()
+    world.live()
+    before_stop = world.is_empty
+    stop_fleet(
+        world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
+    )
+    assert (before_stop, world.is_empty) == (True, False)
 
 
 def test_people_hear_the_verdict(lived):

@@ -426,7 +426,7 @@ class VirtualWorld:
 
     @property
     def is_empty(self):
-        """Whether nothing runs any more: no instance, no server, no Job, no lease, no schedule."""
+        """Whether nothing runs any more: no instance, server, Job, lease or schedule, and no fence that is closed."""
         fence = self.account.read("stop.json")
         pods = [pod for pod in self.store.list_objects("pods") if pod["status"].get("phase") in {"Running", "Pending"}]
         return (
@@ -436,7 +436,7 @@ class VirtualWorld:
             and not self.store.list_objects("jobs")
             and not self.account.schedules
             and (self.account.read("lease.json") or {}).get("run") is None
-            and (fence is None or not fence.get("closed"))
+            and (fence is None or fence["state"] == "lifted")
         )
 
 
