@@ -8,6 +8,7 @@ A request that is older than an hour at first sight is refused, unless it cancel
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,6 +37,7 @@ MAX_AGE = timedelta(minutes=60)
 _KEY = re.compile(
     rf"(?P<prefix>{REQUESTS_PREFIX}|{STAGE_REQUESTS_PREFIX})(?P<who>[^/]+)/(?P<stem>[^/]{{1,64}})\.json"
 )  # a longer stem leaves the answer no key
+_CANCEL_STEM = re.compile(r"\.cancel(-\d+)?$")
 _STEMS = {"run": "{run}", "cancel": r"{run}\.cancel(-\d+)?", "resume": r"{run}\.resume-\d+"}
 
 
@@ -64,6 +66,21 @@ class RequestInbox:
 
     def __init__(self, world: RunWorld, file: ObjectFile) -> None:
         self.world, self.file = world, file
+
+    def find_next(self, delayed_keys: Collection[str]) -> InboxItem | None:
+        """Return the request to take: a cancel before all others, the oldest first, delayed ones last.
+
+        Args:
+            delayed_keys: of requests that could not be read or answered at an earlier look.
+
+        Raises:
+            ExternalError: S3 failed.
+        """
+
+        def rank(item: InboxItem) -> tuple[bool, bool]:
+            return _CANCEL_STEM.search(item.stem) is None, item.key in delayed_keys
+
+        return min(self.list_open(), key=rank, default=None)
 
     def list_open(self) -> list[InboxItem]:
         """Return the requests without an answer, the oldest first.

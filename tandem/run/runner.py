@@ -62,13 +62,16 @@ class Runner:
         self._beaten_at: datetime | None = None
         self._has_started = False
         self._ended_runs, self._logged = set[str](), set[str]()
+        self._delayed_keys = set[str]()
         self._digests = {
             name: compute_spec_digest(world.environment, experiment, world.catalogue)
             for name, experiment in world.experiments.items()
         }
 
     def look(self) -> None:
-        """Beat, take open requests, and take one look at the run at work.
+        """Beat, take one open request, and take one look at the run at work.
+
+        A folder full of requests thus delays no run; a request that cannot be taken now goes behind all others.
 
         Raises:
             LostRunError: another runner is at work; this one must end.
@@ -79,18 +82,25 @@ class Runner:
             self._has_started = True
         if self.beat() and self.engine is None:
             self._find_active_run()
-        for item in self.inbox.list_open():
-            self.beat(at_once=True)  # of two runners the later one takes the run
-            try:
-                journal = self.inbox.take(item, self.engine.work.journal if self.engine else None)
-            except ExternalError as fault:  # a fault of one request delays nothing else
-                self._log_once(f"{item.key} is left to a later look: {fault}")
-                continue
-            if journal is not None and self.engine is None:
-                self._begin(journal)
+        self._take_request()
         if self.engine is not None and not self.engine.advance():
             self.engine = None
             self.beat(at_once=True)
+
+    def _take_request(self) -> None:
+        """Take the first open request, if there is one."""
+        item = self.inbox.find_next(self._delayed_keys)
+        if item is None:
+            return
+        self.beat(at_once=True)  # of two runners the later one takes the run
+        try:
+            journal = self.inbox.take(item, self.engine.work.journal if self.engine else None)
+        except ExternalError as fault:  # a fault of one request delays nothing else
+            self._delayed_keys.add(item.key)
+            self._log_once(f"{item.key} is left to a later look: {fault}")
+            return
+        if journal is not None and self.engine is None:
+            self._begin(journal)
 
     def beat(self, *, at_once: bool = False) -> bool:
         """Write that the runner lives and that its lease is in use; once a minute. Return whether a beat was due.

@@ -206,3 +206,48 @@ def test_one_bad_request_holds_nothing_up(world, stem):
     world.runner = world.start_runner()
     assert world.live()["state"] == "judged"
     assert sum(bad_key in line for line in world.log) == (stem == "unreadable")
+
+
+def put_junk(world, count):
+    return [put(world, b"no", stem=f"junk-{number:03}") for number in range(count)]
+
+
+def test_one_request_is_taken_at_a_look(world):
+    first_key, *other_keys = put_junk(world, 3)
+    world.look()
+    assert world.read_answer(first_key)["is_accepted"] is False
+    assert [world.read_answer(key) for key in other_keys] == [None, None]
+
+
+def test_requests_are_taken_in_the_order_of_their_times(world):
+    first_key, second_key = put_junk(world, 2)
+    world.look()
+    world.look()
+    assert [world.read_answer(key)["is_accepted"] for key in (first_key, second_key)] == [False, False]
+
+
+def test_cancel_goes_before_older_requests(world):
+    world.ask()
+    world.look()
+    junk_keys = put_junk(world, 300)
+    world.pass_time(60)
+    world.ask("cancel")
+    world.look()
+    assert world.read_run()["cancelled_by"] == WHO
+    assert not any(map(world.read_answer, junk_keys))
+
+
+def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
+    unread_key, *junk_keys = put_junk(world, 3)
+    get = world.account._get
+
+    def deny(**request):
+        if request["Key"] == unread_key:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+        return get(**request)
+
+    world.account._get = deny
+    world.runner = world.start_runner()
+    for _ in range(3):
+        world.look()
+    assert all(map(world.read_answer, junk_keys))
