@@ -33,6 +33,8 @@ SERVER_CONTAINER, ADMIT_CONTAINER = "vllm", "admit"
 CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 SERVICE_LABEL = "kubernetes.io/service-name"
 NAME_LABEL = "app.kubernetes.io/name"
+MAX_VALUE_CHARACTERS = 120  # of a value in a sentence
+LEAD_CHARACTERS = 30  # of what two values have in common, before they part
 
 
 class ServerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,10 +209,31 @@ def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[
     }
     for field, (running, declared) in rows.items():
         if running != declared:
-            pairs = zip(running, declared, strict=False) if isinstance(running, tuple) else ()
-            begin = len(tuple(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
-            first, second = (values[begin:] if begin else values for values in (running, declared))
-            yield f"{field}: {spell_value(first)} runs, {spell_value(second)} is declared"
+            yield f"{field}: {spell_difference(running, declared)}"
+
+
+def spell_difference(running: Any, declared: Any) -> str:
+    """Return two values that differ, from where they part: a list's first other item, a mapping's other keys."""
+    if isinstance(running, dict):
+        other_keys = sorted(key for key in running | declared if running.get(key) != declared.get(key))
+        running = {key: running[key] for key in other_keys if key in running}
+        declared = {key: declared[key] for key in other_keys if key in declared}
+    elif isinstance(running, tuple):
+        begin = _count_common(running, declared)
+        running = running[begin:]
+        declared = declared[begin:]
+    first, second = (_write_value(value) for value in (running, declared))
+    hidden = _count_common(first, second) - LEAD_CHARACTERS
+    if hidden > 0:
+        first = f"...{first[hidden:]}"
+        second = f"...{second[hidden:]}"
+    return f"{_shorten(first)} runs, {_shorten(second)} is declared"
+
+
+def _count_common(first: Sequence[Any], second: Sequence[Any]) -> int:
+    """Return how many items two sequences have in common from their beginning."""
+    pairs = zip(first, second, strict=False)
+    return len(tuple(itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
@@ -220,12 +243,14 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
         yield f"devices: the claim has {len(server.devices)}, {serving.devices} are declared"
     size = serving.device_group
     if size and len({device // size for device in server.devices}) > 1:
-        yield f"devices {spell_value(server.devices)} are of more than one group of {size}"
+        yield f"devices {_shorten(_write_value(server.devices))} are of more than one group of {size}"
     if server.endpoints not in {(), (server.uid,)}:  # none: the server was restarted, and may be ready again
         yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
 
 
-def spell_value(value: object, max_characters: int = 120) -> str:
-    """Return a value for a sentence, cut if it is long."""
-    text = value if isinstance(value, str) else json.dumps(value, default=list)
-    return text if len(text) <= max_characters else f"{text[:max_characters]}..."
+def _write_value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=list)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_VALUE_CHARACTERS else f"{text[:MAX_VALUE_CHARACTERS]}..."
