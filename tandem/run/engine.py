@@ -103,7 +103,7 @@ def list_steps(work: StepWork) -> list[StepSpec]:
     serve_step = StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S)
     answer_steps = [
         StepSpec(name=name_step("ready"), advance=serving_steps.wait_until_ready, deadline_s=2 * HOUR_S),
-        StepSpec(name=name_step("check"), advance=serving_steps.check_servers, deadline_s=0.5 * HOUR_S),
+        StepSpec(name=name_step("check"), advance=serving_steps.check_servers, deadline_s=1.5 * HOUR_S),
     ]
     round_specs = [
         StepSpec(name=f"{ROUND_STEP}{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S)

@@ -157,12 +157,12 @@ def describe_change(before: dict[str, ServerState], after: dict[str, ServerState
             return f"{name} has no single pod any more"
         for field in ("uid", "restarts", "image", "words", "claim", "devices", "endpoints"):
             if getattr(server, field) != getattr(now, field):
-                return f"{name}: {field} changed"
+                return f"{name}: {field} changed{'' if now.claim else f', and it has no devices: {now.trouble}'}"
     return ""
 
 
 def run_llmperf(work: StepWork) -> StepProgress:
-    """Run the post's own generator against both arms at once; a failure or a hang of the generator is a note.
+    """Run the post's own generator against both arms at once, once they answer; its failure or hang is a note.
 
     Raises:
         LeaseEndError: the rest of the lease is too short for the generator, before it has begun.
@@ -172,6 +172,9 @@ def run_llmperf(work: StepWork) -> StepProgress:
     look = look_at_job(work, name)
     if not work.attempts:
         work.require_lease_s(60 * LLMPERF_MINUTES, "llmperf")
+        progress = _check_measured_servers(work)
+        if progress.state != "done":
+            return progress
         return StepProgress(note="begins", result={"job": name}, attempts=1)
     left_s, is_long = work.count_lease_s(), work.count_elapsed_s() > LLMPERF_WAIT_S
     if look.state in {"absent", "running"} and (is_long or (left_s is not None and left_s < LEASE_MARGIN_S)):
@@ -237,18 +240,23 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
 def _prepare_tasks(work: StepWork) -> StepProgress:
     """Check that the lease lasts and all servers are as declared, and record them before the Job is made."""
     work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
-    try:
-        progress = check_servers(work)
-    except RunEndError as end:  # the rounds are measured: a server that changed since costs the quality alone
-        return StepProgress(state="skipped", note=end.reason)
+    progress = _check_measured_servers(work)
     if progress.state != "done":
-        return StepProgress(note=progress.note, result=work.result)
+        return progress
     attempt, since = work.attempts + 1, work.world.now().isoformat()
     result = {
         "number": 100 * work.pair + attempt, "tries": work.result.get("tries", 0) + 1, "since": since,
         "before": msgspec.to_builtins(read_servers(work)),
     }  # fmt: skip
     return StepProgress(note=f"attempt {attempt}", result=result, attempts=attempt)
+
+
+def _check_measured_servers(work: StepWork) -> StepProgress:
+    """Check the servers after the last round: one that changed since costs the step alone, not the rounds."""
+    try:
+        return check_servers(work)
+    except RunEndError as end:
+        return StepProgress(state="skipped", note=end.reason)
 
 
 def _has_answers(work: StepWork, job: str) -> bool:

@@ -357,7 +357,7 @@ _STEP_ROWS = {
     "label": ("admit the servers to the nodes", 1.0, 30.0),
     "serve": ("start the servers, one after the other", SERVE_MINUTES, 60.0),
     "ready": ("wait until they answer", READY_MINUTES, 120.0),
-    "check": ("hold them against what is declared", 1.0, 30.0),
+    "check": ("hold them against what is declared", 1.0, 90.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
     "quality": ("ask the tasks of the quality", 0.0, QUALITY_WAIT_MINUTES),

@@ -1,7 +1,8 @@
 """State of a run's servers in the cluster: compared before and after a round, and with the declared state.
 
-Invariant: a figure is of one process on known devices, started as declared. Additions of the Pod Identity webhook to a
-pod are skipped by name; any other difference is named by its field.
+Invariant: a figure is of one process on known devices, started as declared. A server without devices is starting: its
+claim is compared once it has them. Additions of the Pod Identity webhook to a pod are skipped by name; any other
+difference is named by its field.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ SERVER_CONTAINER, ADMIT_CONTAINER = "vllm", "admit"
 CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 SERVICE_LABEL = "kubernetes.io/service-name"
 NAME_LABEL = "app.kubernetes.io/name"
+ENDED_PHASES = frozenset({"Succeeded", "Failed"})
+UNKNOWN_DEVICE = -1
+NODE_GONE = "its node is gone: no ResourceSlice lists its devices"
 MAX_VALUE_CHARACTERS = 120  # of a value in a sentence
 LEAD_CHARACTERS = 30  # of what two values have in common, before they part
 
@@ -44,9 +48,9 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
         variant: its name. pod, uid, node: of its pod. restarts: of the server's container.
         is_ready: whether the pod is ready.
         image, words: of the container: its image, then command and arguments.
-        claim: uid of the pod's resource claim; empty if it is not allocated.
-        devices: ids of its devices, in order.
-        endpoints: uids of the pods behind its Service that are ready.
+        claim: uid of the pod's resource claim; empty if it is not allocated, or if its node is gone.
+        devices: ids of its devices, in order; UNKNOWN_DEVICE for one whose driver names none.
+        endpoints: uids of the pods behind its Service that are ready; pods that leave are not among them.
         trouble: why the server does not serve, in Kubernetes' words or its container's.
     """
 
@@ -75,9 +79,7 @@ def list_server_pods(work: StepWork, variant: str) -> list[Object]:
     Raises:
         ExternalError: Kubernetes failed.
     """
-    labels = {NAME_LABEL: variant, "app.kubernetes.io/component": "server"}
-    pods = work.world.cluster.list_objects("pods", work.namespace, labels)
-    return [pod for pod in pods if pod.get("status", {}).get("phase") not in {"Succeeded", "Failed"}]
+    return [pod for pod in _list_all_pods(work, variant) if not _has_ended(pod)]
 
 
 def list_staying_pods(work: StepWork, variant: str) -> list[Object]:
@@ -86,11 +88,27 @@ def list_staying_pods(work: StepWork, variant: str) -> list[Object]:
     Raises:
         ExternalError: Kubernetes failed.
     """
-    return [pod for pod in list_server_pods(work, variant) if "deletionTimestamp" not in pod["metadata"]]
+    return [pod for pod in _list_all_pods(work, variant) if _stays(pod)]
+
+
+def _list_all_pods(work: StepWork, variant: str) -> list[Object]:
+    labels = {NAME_LABEL: variant, "app.kubernetes.io/component": "server"}
+    return work.world.cluster.list_objects("pods", work.namespace, labels)
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ENDED_PHASES
+
+
+def _stays(pod: Object) -> bool:
+    """Tell whether a pod neither ended nor is being deleted: on a lost node the deletion may take minutes."""
+    return not _has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
 def read_servers(work: StepWork) -> dict[str, ServerState]:
-    """Return variant -> its server, without variants that have no pod or several.
+    """Return variant -> its server, without variants that have no pod that stays, or several.
+
+    A pod that is being deleted is no server any more; its successor is one from its first moment.
 
     Raises:
         ExternalError: Kubernetes failed.
@@ -101,10 +119,11 @@ def read_servers(work: StepWork) -> dict[str, ServerState]:
     slices = cluster.list_objects("endpointslices", namespace)
     servers = {}
     for arm in work.arms:
-        pods = list_server_pods(work, arm)
-        if len(pods) == 1 and "deletionTimestamp" not in pods[0]["metadata"]:
-            server = _read_server(arm, pods[0], claims, device_ids)
-            endpoints = tuple(sorted(_list_ready_endpoints(slices, arm)))
+        pods = _list_all_pods(work, arm)
+        staying = [pod for pod in pods if _stays(pod)]
+        if len(staying) == 1:
+            server = _read_server(arm, staying[0], claims, device_ids)
+            endpoints = tuple(sorted(_find_live_endpoints(slices, arm, pods)))
             servers[arm] = msgspec.structs.replace(server, endpoints=endpoints)
     return servers
 
@@ -119,12 +138,15 @@ def _read_server(
     claim_names = [row.get("resourceClaimName", "") for row in status.get("resourceClaimStatuses") or []]
     claim = next((claims[claim_name] for claim_name in claim_names if claim_name in claims), {})
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
-    devices = sorted(device_ids.get((row["pool"], row["device"]), -1) for row in results)
+    keys = [(row["pool"], row["device"]) for row in results]
+    has_node = all(key in device_ids for key in keys)
+    devices = sorted(device_ids[key] for key in keys) if has_node else []
     return ServerState(
         variant=name, pod=metadata["name"], uid=metadata["uid"], node=spec.get("nodeName") or "",
         restarts=sum(row.get("restartCount", 0) for row in rows), is_ready=conditions.get("Ready") == "True",
         image=container.get("image", ""), words=(*container.get("command", []), *container.get("args", [])),
-        claim=claim["metadata"]["uid"] if results else "", devices=tuple(devices), trouble=_describe_trouble(pod),
+        claim=claim["metadata"]["uid"] if devices else "", devices=tuple(devices),
+        trouble=_describe_trouble(pod) if has_node else NODE_GONE,
     )  # fmt: skip
 
 
@@ -146,12 +168,15 @@ def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
         for device in row["spec"].get("devices") or []:
             attributes = device.get("attributes") or device.get("basic", {}).get("attributes") or {}
             values = [value.get("int") for name, value in attributes.items() if name.rpartition("/")[2] == "deviceId"]
-            ids[row["spec"]["pool"]["name"], device["name"]] = int(values[0]) if values else -1
+            ids[row["spec"]["pool"]["name"], device["name"]] = int(values[0]) if values else UNKNOWN_DEVICE
     return ids
 
 
 def require_single_servers(work: StepWork) -> None:
     """Check that no arm has a second pod, whether it serves or waits, and no Service a second endpoint.
+
+    A pod that is being deleted is no second one: its successor is beside it at once, and a Service may list it a moment
+    longer.
 
     Raises:
         RunEndError: one has, which voids the run, because it is unknown which pod answered.
@@ -159,10 +184,18 @@ def require_single_servers(work: StepWork) -> None:
     """
     slices = work.world.cluster.list_objects("endpointslices", work.namespace)
     for arm in work.arms:
-        pods = list_staying_pods(work, arm)
-        count = len(set(_list_ready_endpoints(slices, arm)))
-        if len(pods) > 1 or count > 1:
-            raise RunEndError(f"{arm} has {len(pods)} pods and {count} endpoints, and must have one of each", "void")
+        pods = _list_all_pods(work, arm)
+        pod_count = sum(map(_stays, pods))
+        endpoint_count = len(_find_live_endpoints(slices, arm, pods))
+        if pod_count > 1 or endpoint_count > 1:
+            reason = f"{arm} has {pod_count} pods and {endpoint_count} endpoints, and must have one of each"
+            raise RunEndError(reason, "void")
+
+
+def _find_live_endpoints(slices: Sequence[Object], service: str, pods: Sequence[Object]) -> set[str]:
+    """Return the ready endpoints of a Service without those of pods that leave; a stranger's count."""
+    leaving = {pod["metadata"]["uid"] for pod in pods if not _stays(pod)}
+    return set(_list_ready_endpoints(slices, service)) - leaving
 
 
 def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[str]:
@@ -237,14 +270,19 @@ def _count_common(first: Sequence[Any], second: Sequence[Any]) -> int:
 
 
 def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
-    """Yield the differences of a server's devices from their declaration."""
+    """Yield the differences of a server's devices from their declaration; none while it has no devices."""
+    if not server.claim:
+        return
     serving = work.experiment.serving
     if len(server.devices) != serving.devices:
         yield f"devices: the claim has {len(server.devices)}, {serving.devices} are declared"
     size = serving.device_group
-    if size and len({device // size for device in server.devices}) > 1:
+    if UNKNOWN_DEVICE in server.devices:
+        yield f"devices: the ResourceSlice of {server.node} has no deviceId, so their group is unknown"
+    elif size and len({device // size for device in server.devices}) > 1:
         yield f"devices {_shorten(_write_value(server.devices))} are of more than one group of {size}"
-    if server.endpoints not in {(), (server.uid,)}:  # none: the server was restarted, and may be ready again
+    # none: the server was restarted, and may be ready again
+    if server.is_ready and server.endpoints not in {(), (server.uid,)}:
         yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
 
 

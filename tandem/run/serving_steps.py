@@ -81,7 +81,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     require_single_servers(work)
     servers = read_servers(work)
     # a Service learns of a ready pod a moment later
-    ready = [name for name, server in servers.items() if server.is_ready and server.endpoints]
+    ready = [name for name, server in servers.items() if server.is_ready and server.endpoints and server.claim]
     waiting = [name for name in work.arms if name not in ready]
     details = []
     for name in waiting:
@@ -99,7 +99,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
 
 
 def check_servers(work: StepWork) -> StepProgress:
-    """Compare every server with its declaration, and wait for one that was restarted meanwhile.
+    """Compare every server with its declaration, and wait for one that was restarted, deleted or evicted meanwhile.
 
     Raises:
         RunEndError: one differs; the sentence names the field, the running value and the declared value.

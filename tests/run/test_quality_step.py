@@ -112,6 +112,21 @@ def test_server_that_changes_while_it_is_asked_is_asked_again():
     assert (world.live()["state"], world.read_step("quality")["attempts"]) == ("judged", 2)
 
 
+def test_drained_servers_are_asked_again():
+    world = AskedWorld()
+    world.account.put(task_set_key("letters", SHA256), ARCHIVE)
+    world.scripts[JOB] = PodScript(run_s=600)
+    world.ask()
+    world.live(until=lambda seen: seen.asked)
+    world.drain()
+    for _ in range(10):
+        world.look()
+    world.uncordon()
+    world.live()
+    step = world.read_step("quality")
+    assert (step["state"], step["attempts"]) == ("done", 2)
+
+
 @pytest.mark.parametrize(("exit_code", "attempts"), [(3, 2), (2, 1)], ids=["failed", "refused"])
 def test_failure_costs_the_quality_alone(exit_code, attempts):
     world, record = run_experiment(script=PodScript(run_s=60, exit_code=exit_code))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
 
-from virtual_world import ARTIFACTS, MODELS, NAMESPACE, VARIANT, VirtualWorld
+import pytest
+from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, VARIANT, VirtualWorld
 
-from tandem.run.server_state import LEAD_CHARACTERS, spell_difference
+from tandem.run.server_state import LEAD_CHARACTERS, NODE_GONE, spell_difference
 
 STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 CONFIG = {"model": "/mnt/models/" + "x" * 200, "num_speculative_tokens": 7}
@@ -20,6 +22,146 @@ def reach(step, **fields):
     world.ask(**fields)
     world.live(until=lambda seen: any(row[0] == name and row[1] in states for row in seen.list_steps()))
     return world
+
+
+def drain_for(world, minutes):
+    """Drain the fleet's nodes, and let them take pods again some minutes later."""
+    world.drain()
+    for _ in range(2 * minutes):
+        world.look()
+    world.uncordon()
+
+
+def read_round(world, number):
+    key = next(key for key in world.account.objects if key.endswith(f"-round-{number:05}.json"))
+    return world.account.read(key)
+
+
+@pytest.mark.parametrize("step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"])
+def test_drained_servers_are_waited_for(step):
+    world = reach(step, starts=2, llmperf=True)
+    drain_for(world, minutes=8)
+    record = world.live()
+    assert (record["state"], record["reason"], world.is_empty) == ("judged", "", True)
+
+
+def test_drained_round_is_measured_again():
+    world = reach("round-00001")
+    world.look()
+    world.look()
+    drain_for(world, minutes=8)
+    world.live()
+    result = read_round(world, 1)["result"]
+    assert (result["attempt"], len(result["voided"])) == (2, 1)
+
+
+def test_pending_server_says_why_it_waits():
+    world = reach("round-00001")
+    world.drain()
+    for _ in range(6):
+        world.look()
+    assert "unschedulable" in world.find_step("round-00001")[2]
+
+
+def take_slices(world):
+    """Take the nodes' ResourceSlices away; return what brings them back."""
+    slices = copy.deepcopy(world.store.list_objects("resourceslices"))
+    for row in slices:
+        world.store.remove_object("resourceslices", "", row["metadata"]["name"])
+    return lambda: [world.store.create_object("resourceslices", "", row) for row in slices]
+
+
+@pytest.mark.parametrize("step", ["serve", "ready", "check", "round-00001"])
+def test_server_whose_devices_no_slice_lists_is_waited_for(step):
+    world = reach(step)
+    restore = take_slices(world)
+    for _ in range(10):
+        world.look()
+    assert NODE_GONE in world.find_step(step)[2] or step == "serve"
+    restore()
+    assert (world.live()["state"], world.is_empty) == ("judged", True)
+
+
+def test_round_without_slices_does_not_count():
+    world = reach("round-00001")
+    world.look()
+    world.look()
+    restore = take_slices(world)
+    world.look()
+    restore()
+    world.live()
+    result = read_round(world, 1)["result"]
+    assert result["attempt"] == 2
+    assert NODE_GONE in result["voided"][0]
+    assert all(placement.startswith("devices ") for placement in result["placements"].values())
+
+
+def test_slice_without_device_ids_is_a_fault():
+    world = VirtualWorld(stored=set(STORED))
+    add_node = world._add_node
+
+    def add_nameless(name):
+        add_node(name)
+        row = world.store.get_object("resourceslices", "", name)
+        for device in row["spec"]["devices"]:
+            del device["attributes"]["deviceId"]
+        world.store.replace_object("resourceslices", "", name, row)
+
+    world._add_node = add_nameless
+    world.ask()
+    record = world.live()
+    assert (record["state"], "has no deviceId, so their group is unknown" in record["reason"]) == ("ended", True)
+
+
+def add_twin(world, name):
+    """Create a second pod of a server that no controller owns, on the system node."""
+    pod = next(pod for pod in world.list_servers(VARIANT) if "deletionTimestamp" not in pod["metadata"])
+    labels = {key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"}
+    container = {"name": "vllm", "ports": [{"name": "http", "containerPort": 8000}]}
+    spec = {"nodeName": "system-1", "containers": [container]}
+    world.store.create_object("pods", NAMESPACE, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+
+
+def test_two_servers_beside_one_that_leaves_void_the_run():
+    world = reach("round-00001")
+    world.scripts[VARIANT] = world.DEFAULTS[VARIANT].__class__(ready_after_s=60, stop_s=100)
+    (pod,) = world.list_servers(VARIANT)
+    world.store.delete_object("pods", NAMESPACE, pod["metadata"]["name"])
+    world.settle()
+    add_twin(world, "stranger")
+    record = world.live()
+    assert (record["state"], record["reason"].startswith(f"{VARIANT} has 2 pods and ")) == ("void", True)
+
+
+def test_ready_endpoint_of_a_server_that_leaves_is_no_second_one():
+    world = reach("round-00001")
+    listed = world.api.list_objects
+
+    def list_late(kind, namespace="", labels=None):
+        """List every pod of the server as ready: the endpoint controller is a moment behind."""
+        rows = listed(kind, namespace, labels)
+        for row in rows if kind == "endpointslices" else ():
+            if row["metadata"]["labels"]["kubernetes.io/service-name"] == BASELINE:
+                uids = [pod["metadata"]["uid"] for pod in world.list_servers(BASELINE)]
+                row["endpoints"] = [{"conditions": {"ready": True}, "targetRef": {"uid": uid}} for uid in uids]
+        return rows
+
+    world.scripts[BASELINE] = world.DEFAULTS[BASELINE].__class__(ready_after_s=60, stop_s=100)
+    (pod,) = world.list_servers(BASELINE)
+    world.store.delete_object("pods", NAMESPACE, pod["metadata"]["name"])
+    world.api.list_objects = list_late
+    for _ in range(4):
+        world.look()
+    world.api.list_objects = listed
+    assert world.live()["state"] == "judged"
+
+
+def test_server_that_is_slow_to_come_back_is_waited_for_at_the_check():
+    world = reach("check")
+    world.scripts[VARIANT] = world.DEFAULTS[VARIANT].__class__(ready_after_s=50 * 60)
+    (pod,) = world.list_servers(VARIANT)
+    world.store.delete_object("pods", NAMESPACE, pod["metadata"]["name"], grace_s=0)
+    assert world.live()["state"] == "judged"
 
 
 def test_edited_end_of_a_long_argument_is_shown():

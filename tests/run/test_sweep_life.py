@@ -109,6 +109,20 @@ def test_three_failed_candidates_end_the_sweep():
     assert record["reason"].startswith("3 candidates in a row failed; the last: compile: ")
 
 
+@pytest.mark.parametrize("step", ["serve", "round-00001"])
+def test_drained_servers_of_a_pair_are_waited_for(step):
+    world = SweepLife()
+    world.ask(**HOURS)
+    world.live(until=lambda seen: any(row[0] == f"pair-01-{step}" for row in seen.list_steps()))
+    world.drain()
+    for _ in range(16):
+        world.look()
+    world.uncordon()
+    record = world.live()
+    first_pair = next(row for row in world.read_decision()["candidates"] if row["results"] == f"{record['run']}-p01")
+    assert (record["state"], first_pair["state"]) == ("judged", "measured")
+
+
 @pytest.mark.parametrize("budget_usd", [8, 20])
 def test_budget_holds(budget_usd):
     record, decision = live(SweepLife(), budget_usd=budget_usd)

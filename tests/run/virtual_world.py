@@ -275,6 +275,27 @@ class VirtualWorld:
         spec = {"driver": driver, "nodeName": name, "pool": {"name": name, "generation": 1}, "devices": devices}
         self.store.create_object("resourceslices", "", {"metadata": {"name": name}, "spec": spec})
 
+    def list_fleet_nodes(self):
+        """Return the names of the accelerator nodes that the cluster lists."""
+        return sorted({node["metadata"]["name"] for node in self.store.list_objects("nodes")} - {"system-1"})
+
+    def list_servers(self, name=""):
+        """Return the servers' pods, of one server or of all, those that leave too."""
+        selector = "app.kubernetes.io/component=server" + (f",app.kubernetes.io/name={name}" if name else "")
+        return self.store.list_objects("pods", label_selector=selector)
+
+    def drain(self):
+        """Drain the fleet's nodes as `kubectl drain` does; they take no pod until `uncordon`."""
+        for name in self.list_fleet_nodes():
+            self.store.patch_object("nodes", "", name, {"spec": {"unschedulable": True}})
+        for pod in self.list_servers():
+            self.store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+    def uncordon(self):
+        """Let the fleet's nodes take pods again."""
+        for name in self.list_fleet_nodes():
+            self.store.patch_object("nodes", "", name, {"spec": {"unschedulable": None}})
+
     def settle(self):
         self._mirror_nodes()
         self.cluster.settle()
