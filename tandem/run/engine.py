@@ -52,6 +52,7 @@ class StepSpec:
         deadline_s: from its start; then the run ends.
         needs_node: whether the step is pointless after the lease's end.
         is_end: whether the step ends the run or parks it, so that nothing ends the step.
+        is_optional: whether the run goes on without the step if an external service fails for too long.
         pair: of a sweep, whose work the step does; 0 for that of the run.
         is_over: whether the step's pair is over, so that no later lease takes the step.
     """
@@ -61,6 +62,7 @@ class StepSpec:
     deadline_s: float
     needs_node: bool = True
     is_end: bool = False
+    is_optional: bool = False
     pair: int = 0
     is_over: bool = False
 
@@ -109,7 +111,7 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         StepSpec(name=f"{ROUND_STEP}{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S)
         for number in range(count_rounds(request))
     ]
-    quality_step = StepSpec(name="quality", advance=round_steps.ask_tasks, deadline_s=5 * HOUR_S)
+    quality_step = StepSpec(name="quality", advance=round_steps.ask_tasks, deadline_s=5 * HOUR_S, is_optional=True)
     quality_steps = [quality_step] if experiment.quality else []
     judge_step = StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False)
     if experiment.sweep:
@@ -129,7 +131,10 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         steps.append(round_step)
     steps += quality_steps
     if request.llmperf:
-        steps.append(StepSpec(name="llmperf", advance=round_steps.run_llmperf, deadline_s=2 * HOUR_S, needs_node=False))
+        llmperf_step = StepSpec(
+            name="llmperf", advance=round_steps.run_llmperf, deadline_s=2 * HOUR_S, needs_node=False
+        )
+        steps.append(replace(llmperf_step, is_optional=True))
     return [*steps, judge_step]
 
 
@@ -253,6 +258,9 @@ class RunEngine:
             self._refused_at = (self._refused_at or now) if is_refused else None
             is_lasting = self._refused_at is not None and now - self._refused_at > REFUSAL_WAIT
             if is_late or (is_lasting and work.has_lease):
+                self._refused_at = None
+                if spec.is_optional:
+                    return StepProgress(state="skipped", note=describe_fault(fault))
                 raise RunEndError(describe_fault(fault), "failed") from fault
             work.world.log(f"{spec.name}: {fault.problem}")
             return StepProgress(note=f"tries again: {fault.problem}", result=work.result)

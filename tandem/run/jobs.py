@@ -15,9 +15,11 @@ from typing import Any, Literal
 import msgspec
 
 from tandem.errors import TandemError
-from tandem.run.cluster import Object
+from tandem.run.cluster import Object, RefusedCallError
 from tandem.run.run_keys import log_key, mark_jobs
+from tandem.run.run_values import list_confirmed
 from tandem.run.run_world import RunEndError, StepWork
+from tandem.shell_command import quote_command
 
 RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
 MAX_WORD_CHARACTERS = 240  # of a container's last words in a sentence
@@ -62,13 +64,13 @@ def start_job(
         image: image of the Job, pinned by digest; empty for the CronJob's image.
 
     Raises:
-        RunEndError: the cluster has no such CronJob.
+        RefusedCallError: the cluster has no such CronJob now; the step goes on when it is back.
         ExternalError: Kubernetes failed.
     """
     name, namespace = name_job(work.run, cron_job, attempt), work.namespace
     rendered = work.world.cluster.get_object("cronjobs", namespace, cron_job)
     if rendered is None:
-        raise RunEndError(f"namespace {namespace} has no CronJob {cron_job}: deploy or sync the manifests first")
+        raise _build_absence(work, cron_job)
     template = copy.deepcopy(rendered["spec"]["jobTemplate"])
     pod = template["spec"]["template"]["spec"]
     for container in pod["containers"]:
@@ -86,6 +88,17 @@ def start_job(
     }
     work.world.cluster.create_job(namespace, body)
     return name
+
+
+def _build_absence(work: StepWork, cron_job: str) -> RefusedCallError:
+    """Return that a CronJob is missing, and how the measured rounds can be judged without this run."""
+    problem = f"namespace {work.namespace} lacks CronJob {cron_job}: deploy or sync the manifests"
+    change = "then start another run"
+    if list_confirmed(work.steps.values()) and not work.pair:
+        environment = work.world.environment.name
+        command = quote_command("tandem", "results", work.run, "--env", environment, "--out", "DIR")
+        change = f"the measured rounds are kept: {command}, then tandem bench report DIR"
+    return RefusedCallError(problem, change=change)
 
 
 def look_at_job(work: StepWork, name: str) -> JobLook:

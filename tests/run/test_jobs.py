@@ -1,0 +1,74 @@
+"""A run's Jobs: made of CronJobs that may be missing for a while."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+from virtual_world import ARTIFACTS, MODELS, NAMESPACE, RUN, VirtualWorld
+
+STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
+MEASURE, JUDGE, LLMPERF = "tandem-measure", "tandem-judge", "qwen-llmperf"
+
+
+def reach(step, **fields):
+    """Return a world in which the run has begun a step."""
+    world = VirtualWorld(stored=set(STORED))
+    world.ask(**fields)
+    world.live(until=lambda seen: any(name == step for name, _, _ in seen.list_steps()))
+    return world
+
+
+def delete_cron_job(world, name):
+    """Delete a CronJob; return what brings it back."""
+    body = copy.deepcopy(next(row for row in world.rendered if row["metadata"]["name"] == name))
+    world.store.delete_object("cronjobs", NAMESPACE, name)
+    return lambda: world.store.create_object("cronjobs", NAMESPACE, body)
+
+
+def look_for(world, minutes):
+    for _ in range(2 * minutes):
+        world.look()
+
+
+@pytest.mark.parametrize(("cron_job", "minutes"), [(MEASURE, 8), (JUDGE, 90)])
+def test_step_goes_on_when_its_cron_job_is_back(cron_job, minutes):
+    world = reach("round-00002")
+    restore = delete_cron_job(world, cron_job)
+    look_for(world, minutes)
+    restore()
+    assert (world.live()["state"], world.is_empty) == ("judged", True)
+
+
+def test_step_says_which_cron_job_it_waits_for():
+    world = reach("round-00002")
+    delete_cron_job(world, JUDGE)
+    look_for(world, 30)
+    note = world.find_step("judge")[2]
+    assert note == f"tries again: namespace {NAMESPACE} lacks CronJob {JUDGE}: deploy or sync the manifests"
+
+
+def test_missing_judge_ends_the_run_with_the_way_to_a_verdict():
+    world = reach("round-00002")
+    delete_cron_job(world, JUDGE)
+    record = world.live()
+    command = f"tandem results {RUN} --env post-us-east-2 --out DIR"
+    assert (record["state"], world.is_empty) == ("failed", True)
+    assert f"the measured rounds are kept: {command}, then tandem bench report DIR" in record["reason"]
+
+
+def test_missing_measure_job_is_not_paid_for_longer_than_ten_minutes():
+    world = reach("round-00001")
+    paid_before_s = (world.account.now - world.account.machines[0].launched).total_seconds()
+    delete_cron_job(world, MEASURE)
+    record = world.live()
+    assert (record["state"], f"lacks CronJob {MEASURE}" in record["reason"]) == ("failed", True)
+    assert record["node_s"] - paid_before_s < 20 * 60
+
+
+def test_missing_optional_job_costs_its_step_alone():
+    world = reach("round-00002", llmperf=True)
+    delete_cron_job(world, LLMPERF)
+    record = world.live()
+    _, state, note = world.find_step("llmperf")
+    assert (record["state"], state, f"lacks CronJob {LLMPERF}" in note) == ("judged", "skipped", True)
