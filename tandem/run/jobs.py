@@ -1,7 +1,8 @@
 """Jobs of a run: the runner alone makes them of CronJobs, looks at them, keeps their logs' tails and deletes them.
 
-Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds the Jobs of the last one. A Job has
-no owner: pruning a CronJob kills no work that is paid for.
+Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds the Jobs of the last one. Its
+labels name run and step: a Job of such a name without them is somebody else's, and no runner deletes it. A Job has no
+owner: pruning a CronJob kills no work that is paid for.
 """
 
 from __future__ import annotations
@@ -105,12 +106,17 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
     """Return the state of a Job.
 
     Raises:
+        RunEndError: somebody else made a Job of this name.
         ExternalError: Kubernetes failed.
     """
     cluster, namespace = work.world.cluster, work.namespace
     job = cluster.get_object("jobs", namespace, name)
     if job is None:
         return JobLook(name=name, state="absent")
+    labels = job["metadata"].get("labels") or {}
+    if (labels.get(RUN_LABEL), labels.get(STEP_LABEL)) != (work.run, work.name):
+        reason = f"Job {namespace}/{name} has a name of this run, and was not made by it"
+        raise RunEndError(f"{reason}; see who made it, delete it, and start another run")
     conditions = {row["type"]: row for row in job.get("status", {}).get("conditions", []) if row["status"] == "True"}
     pods = cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})
     pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))

@@ -1,4 +1,4 @@
-"""A run's Jobs: made of CronJobs that may be missing for a while."""
+"""A run's Jobs: made of CronJobs that may be missing for a while, and told from Jobs that somebody else made."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import copy
 
 import pytest
 from virtual_world import ARTIFACTS, MODELS, NAMESPACE, RUN, VirtualWorld
+
+from tandem.run.jobs import name_job
 
 STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 MEASURE, JUDGE, LLMPERF = "tandem-measure", "tandem-judge", "qwen-llmperf"
@@ -72,3 +74,26 @@ def test_missing_optional_job_costs_its_step_alone():
     record = world.live()
     _, state, note = world.find_step("llmperf")
     assert (record["state"], state, f"lacks CronJob {LLMPERF}" in note) == ("judged", "skipped", True)
+
+
+@pytest.fixture
+def foreign():
+    """A run that meets a Job of its own first round which an admin made, and the run's record."""
+    world = reach("ready")
+    job = name_job(RUN, MEASURE, 1)
+    rendered = world.store.get_object("cronjobs", NAMESPACE, MEASURE)
+    body = {"metadata": {"name": job, "labels": {"made": "by-hand"}}, "spec": rendered["spec"]["jobTemplate"]["spec"]}
+    world.store.create_object("jobs", NAMESPACE, body)
+    return world, job, world.live()
+
+
+def test_foreign_job_of_a_name_of_the_run_ends_it(foreign):
+    _, job, record = foreign
+    reason = f"Job {NAMESPACE}/{job} has a name of this run, and was not made by it"
+    assert (record["state"], record["reason"].startswith(reason)) == ("ended", True)
+
+
+def test_foreign_job_is_left_to_who_made_it(foreign):
+    world, job, _ = foreign
+    assert [row["metadata"]["name"] for row in world.store.list_objects("jobs")] == [job]
+    assert not world.account.alive

@@ -314,7 +314,8 @@ class VirtualWorld:
             job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
             self.account.put(f"results/{self.experiment.name}/quality/{job}-uid/quality.jsonl", b"")
         for variable in pod["spec"]["containers"][0].get("env", []):
-            if variable["name"] == "TANDEM_TASK" and self.leaves_records:
+            has_task = variable["name"] == "TANDEM_TASK" and variable.get("value")
+            if has_task and self.leaves_records:
                 self._leave_records(
                     name, pod["spec"]["containers"][0]["image"], msgspec.json.decode(variable["value"], type=BenchTask)
                 )
