@@ -79,6 +79,10 @@ class ExternalError(TandemError):
     exit_code = ExitCode.EXTERNAL_FAILURE
 
 
+class SilentServerError(ExternalError):
+    """Nothing answers at a server's address: it starts, is down, or its node is gone."""
+
+
 @contextmanager
 def convert_os_errors(problem: str, path: Path, change: str, kind: type[TandemError] = InputError) -> Iterator[None]:
     """Raise what the operating system refuses as a fault.

@@ -15,7 +15,7 @@ from tandem.bench.client import CompletionClient
 from tandem.bench.estimate import format_duration
 from tandem.bench.interrupt import StopSignal
 from tandem.bench.metrics_scraper import is_alive
-from tandem.errors import ExternalError
+from tandem.errors import SilentServerError
 
 MAX_FAILURES = 5  # in a row, over all workers of the arm
 MAX_WAIT_S = 300.0  # a restarted pod loads its model in minutes
@@ -29,7 +29,7 @@ class CircuitBreaker:
 
     Args:
         client: of the arm's server.
-        stop: gets an ExternalError if the arm does not recover.
+        stop: gets a SilentServerError if the arm does not recover.
         notify: shows a sentence to the operator.
         wait_s: longest wait for a paused arm, in seconds.
     """
@@ -69,7 +69,7 @@ class CircuitBreaker:
             if elapsed_s > self.wait_s:
                 problem = f"{arm} went down and did not come back in {format_duration(elapsed_s)}"
                 change = "bring the server back, then run again with --resume; what was recorded is kept"
-                self.stop.request("failed", ExternalError(problem, where=url, change=change), grace_s=0)
+                self.stop.request("failed", SilentServerError(problem, where=url, change=change), grace_s=0)
             elif elapsed_s >= next_message_s:
                 next_message_s += MESSAGE_INTERVAL_S
                 wait = f"waiting for it up to {format_duration(self.wait_s - elapsed_s)}"

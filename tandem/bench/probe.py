@@ -27,7 +27,7 @@ from tandem.bench.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.record import JSON_NULL, RequestRecord
 from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.simulation import SIMULATED_HEADER, is_announced
-from tandem.errors import ExternalError, InputError, TandemError
+from tandem.errors import ExternalError, InputError, SilentServerError, TandemError
 
 EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
 ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
@@ -39,7 +39,7 @@ PROBE_TOKENS = 8
 _NO_SERVER = "what answers is no OpenAI-compatible streaming server"
 _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
     ("not_.*|no_choices|decode", ExternalError, _NO_SERVER, "correct the address; is there a login page?"),
-    ("connect|connect_timeout", ExternalError, "nothing answers", "start the server or correct its address"),
+    ("connect|connect_timeout", SilentServerError, "nothing answers", "start the server or correct its address"),
     ("certificate", InputError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
     ("endless", ExternalError, "the server sends more than such an answer holds", "see what answers there"),
     ("status_40[13]", InputError, "the server wants another API key", "export its key and name it by --api-key-env"),

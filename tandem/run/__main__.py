@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import NoReturn
 
 from tandem.artifacts.driver.log import log_event
-from tandem.errors import ExitCode, TandemError
+from tandem.errors import ExitCode, SilentServerError, TandemError
+from tandem.run.run_values import SILENT_EXIT_CODE
 from tandem.run.task_settings import read_task
 
 ABOUT = "the runner of an environment, and the Jobs that it makes: measure one round, judge a run"
-EPILOG = "exit codes: 0 done; 2 bad input; 3 an external service failed, or told to stop"
+EPILOG = "exit codes: 0 done; 2 bad input; 3 an external service failed, or told to stop; 5 a server does not answer"
 WORK_FOLDER = Path("/work/run")  # on the pod's own disk (charts/runner.py)
 
 
@@ -39,8 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run_command(options)
     except TandemError as error:
-        log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=error.exit_code)
-        return error.exit_code
+        exit_code = SILENT_EXIT_CODE if isinstance(error, SilentServerError) else int(error.exit_code)
+        log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=exit_code)
+        return exit_code
 
 
 def _run_command(options: argparse.Namespace) -> int:

@@ -34,6 +34,7 @@ def measure_round(task: BenchTask, folder: Path) -> int:
     Raises:
         InputError: the task contradicts itself, a server or the bucket differs from the task, or a confirmed round is
             not stored whole.
+        SilentServerError: a server does not answer.
         ExternalError: a server or the disk failed, or S3 failed for longer than the retries last.
     """
     settings = build_task_settings(task)

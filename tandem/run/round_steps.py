@@ -6,18 +6,27 @@ round's Job is made. One image digest measures all rounds of a run.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
 from tandem.artifacts.store import ObjectStore
 from tandem.bench.quality_rows import QUALITY_FILE
+from tandem.errors import ExitCode
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, job_prefix, results_prefix, round_prefix
 from tandem.run.run_plan import LLMPERF_MINUTES, QUALITY_WAIT_MINUTES
-from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult, RoundResult, RunState, list_confirmed
+from tandem.run.run_values import (
+    SILENT_EXIT_CODE,
+    TASK_VARIABLE,
+    BenchTask,
+    JudgmentResult,
+    RoundResult,
+    RunState,
+    list_confirmed,
+)
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
 from tandem.run.server_state import ServerState, read_servers, require_single_servers
 from tandem.run.serving_steps import check_servers
@@ -29,6 +38,9 @@ MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 QUALITY_WAIT_S = 60 * QUALITY_WAIT_MINUTES  # the same for the tasks
 REFUSED_EXIT_CODE = 2
+# After the last heartbeat of a lost node its pods stay Ready for --node-monitor-grace-period, 50 s
+# (kube-controller-manager 1.36), and for the 5 s between two looks of the node controller.
+SILENCE_WAIT = timedelta(seconds=60)
 
 
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
@@ -90,8 +102,26 @@ def measure_round(work: StepWork) -> StepProgress:
     if attempt >= MAX_ROUND_ATTEMPTS:
         state: RunState = "void" if change else "failed"
         raise RunEndError(f"round {number} could not be measured in {attempt} attempts: {reason}", state)
-    voided = {"voided": [*work.result.get("voided", []), reason], "since": work.world.now().isoformat()}
+    times = _begin_next_attempt(work, is_silent=look.exit_code == SILENT_EXIT_CODE)
+    voided = {"voided": [*work.result.get("voided", []), reason], **times}
     return StepProgress(note=f"attempt {attempt} does not count: {reason}", result=voided)
+
+
+def _begin_next_attempt(work: StepWork, *, is_silent: bool) -> dict[str, str]:
+    """Return when the phase of the next attempt begins, and until when it waits if nothing answered."""
+    now = work.world.now()
+    times = {"since": now.isoformat()}
+    if is_silent:
+        times["silent_until"] = (now + SILENCE_WAIT).isoformat()
+    return times
+
+
+def _describe_silence(work: StepWork) -> str:
+    """Return why the next attempt waits; empty if it does not."""
+    until = work.result.get("silent_until")
+    if until is None or work.world.now() >= datetime.fromisoformat(until):
+        return ""
+    return f"nothing answered: the next attempt waits until {datetime.fromisoformat(until):%H:%M:%S} UTC"
 
 
 def count_requests(work: StepWork, number: int) -> int:
@@ -105,6 +135,8 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
     former_job = name_job(work.run, MEASURE_JOB, _count_job(work, number, work.attempts))
     if work.attempts and not has_ended(work, former_job):  # it may still send requests to the servers
         return StepProgress(note=f"waits for {former_job} to go", result=work.result)
+    if silence := _describe_silence(work):
+        return StepProgress(note=silence, result=work.result)
     progress = check_servers(work)
     if progress.state != "done":
         return progress
@@ -217,7 +249,7 @@ def ask_tasks(work: StepWork) -> StepProgress:
         return StepProgress(note=look.words or "asks the tasks", result=work.result)
     end: dict[str, Any] = {
         "words": change or look.words or "its Job left no answers", "is_stored": is_stored and not change,
-        "is_final": is_late or (look.exit_code == REFUSED_EXIT_CODE and not change),
+        "is_final": is_late or (look.exit_code == REFUSED_EXIT_CODE and not change), "exit_code": look.exit_code,
     }  # fmt: skip
     note = "the answers are stored" if end["is_stored"] else end["words"]
     return StepProgress(note=note, result={**work.result, "end": end})
@@ -233,13 +265,17 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
         return StepProgress(state="done", note=f"{job_prefix(work.experiment.name, 'quality', job)}/", result=result)
     if end["is_final"] or tries >= MAX_QUALITY_ATTEMPTS:
         return StepProgress(state="skipped", note=end["words"])
-    result = {"tries": tries, "since": work.world.now().isoformat()}
+    # this Job has one code for every fault of a server
+    times = _begin_next_attempt(work, is_silent=end["exit_code"] == ExitCode.EXTERNAL_FAILURE)
+    result = {"tries": tries, **times}
     return StepProgress(note=f"attempt {work.attempts} does not count: {end['words']}", result=result)
 
 
 def _prepare_tasks(work: StepWork) -> StepProgress:
     """Check that the lease lasts and all servers are as declared, and record them before the Job is made."""
     work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
+    if silence := _describe_silence(work):
+        return StepProgress(note=silence, result=work.result)
     progress = _check_measured_servers(work)
     if progress.state != "done":
         return progress

@@ -259,6 +259,7 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 TASK_VARIABLE = "TANDEM_TASK"
+SILENT_EXIT_CODE = 5  # of a measure Job whose servers do not answer; 0 to 4 are the codes of every command
 
 
 class RoundResult(msgspec.Struct, frozen=True, kw_only=True):

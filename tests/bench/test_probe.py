@@ -9,7 +9,7 @@ from one_request import EVERYTHING, run
 from tandem.bench.client import CompletionClient
 from tandem.bench.manifest import ServerOffers
 from tandem.bench.probe import ProbeResult, probe_server
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SilentServerError
 
 CARDS = [
     {"id": "big", "root": "/models/big"},
@@ -95,7 +95,7 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, f
         ({"fault": "redirect"}, InputError, "points elsewhere .*/elsewhere/.*; give the address it points to"),
         (
             {"url": "http://127.0.0.1:9"},
-            ExternalError, "nothing answers .*Connection refused.*; start the server or correct its address",
+            SilentServerError, "nothing answers .*Connection refused.*; start the server or correct its address",
         ),
         ({"health": 503}, ExternalError, "is not ready .*status_503.*; wait until its /health answers 200"),
         ({"fault": "status"}, ExternalError, "is not ready .*no more room in the queue"),

@@ -22,7 +22,7 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFaul
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.bench.run import MeasurementRun
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SilentServerError
 from tandem.run.round_records import rebuild_folder
 from tandem.run.task_settings import build_task_settings
 
@@ -180,7 +180,7 @@ def test_an_attempt_that_another_process_stored_is_not_taken_over(job: RunJobs) 
 
 def test_a_server_that_is_gone_ends_the_job_and_leaves_no_round(job: RunJobs) -> None:
     job.urls = (job.urls[0], "http://127.0.0.1:1")
-    with pytest.raises(ExternalError, match="nothing answers"):
+    with pytest.raises(SilentServerError, match="nothing answers"):
         job.measure(0)
     assert job.list() == []
 

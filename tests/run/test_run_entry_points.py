@@ -15,7 +15,7 @@ import pytest
 
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.errors import ExternalError, InputError
+from tandem.errors import ExternalError, InputError, SilentServerError
 from tandem.run import measure_job
 from tandem.run.__main__ import main
 from tandem.run.run_values import BenchTask
@@ -66,7 +66,12 @@ def test_what_is_no_task_is_refused_with_2(
 
 
 @pytest.mark.parametrize(
-    ("fault", "code"), [(InputError("bad", change="c"), 2), (ExternalError("down", where="s3", change="wait"), 3)]
+    ("fault", "code"),
+    [
+        (InputError("bad", change="c"), 2),
+        (ExternalError("down", where="s3", change="wait"), 3),
+        (SilentServerError("nothing answers", where="http://base:8000", change="start it"), 5),
+    ],
 )
 def test_a_job_s_fault_is_its_exit_code_and_last_line(
     fault: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

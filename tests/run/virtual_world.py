@@ -177,7 +177,7 @@ class VirtualWorld:
         node_devices: how many devices a node shows.
         gives_nodes, gives_labels: whether instances join, and whether a relabel reaches the node.
         leaves_answers: whether a quality Job that fails has stored its answers before.
-        simulated_verdict: what the judge's Job says.
+        look_s: time from one look of the runner to the next.
     """
 
     experiment: ClassVar[Experiment] = EXPERIMENT
@@ -195,6 +195,7 @@ class VirtualWorld:
         self.stored: set[str] = set()
         self.cluster_down, self.gives_nodes, self.gives_labels, self.node_devices = False, True, True, 16
         self.is_void, self.leaves_records, self.leaves_answers = False, True, False
+        self.look_s = LOOK_S
         self.paths: list[StopPath] = [StopPath("reaper", "armed", "looks"), StopPath("budget", "armed", "is there")]
         self.log: list[str] = []
         self.runner_number, self.seen_pods = 0, set[str]()
@@ -403,11 +404,11 @@ class VirtualWorld:
         except Crash:
             self.account.dies_after = None
             self.runner = self.start_runner()
-        self.pass_time(LOOK_S)
+        self.pass_time(self.look_s)
 
     def live(self, hours=24, until=None):
         """Look until the run has ended or waits, and return its record."""
-        for _ in range(int(hours * 3600 / LOOK_S)):
+        for _ in range(int(hours * 3600 / self.look_s)):
             self.look()
             if until is not None and until(self):
                 return self.read_run()
