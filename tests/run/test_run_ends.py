@@ -193,7 +193,7 @@ def test_deleted_server_that_stops_slowly_is_waited_for(step):
     assert world.live()["state"] == "judged"
 
 
-@pytest.mark.parametrize(("step", "state", "most_hours"), [("check", "failed", 1.1), ("judge", "failed", 0.5)])
+@pytest.mark.parametrize(("step", "state", "most_hours"), [("check", "failed", 1.25), ("judge", "failed", 0.5)])
 def test_job_that_no_node_takes_is_not_paid_for_until_the_lease_ends(step, state, most_hours):
     world = reach(step)
     world.store.remove_object("nodes", "", "system-1")

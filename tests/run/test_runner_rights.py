@@ -32,7 +32,7 @@ ASKED_ELSEWHERE = {
 
 
 def test_account_rights_are_the_calls_that_are_made():
-    world = VirtualWorld()
+    world = VirtualWorld(has_reaper=False)  # whose calls are not the runner's
     world.account.suspended = {"Launch"}  # by a stop that was lifted since
     fence = {"state": "lifted", "who": "berta", "why": "enough", "run": None, "at": "2026-11-21T07:00:00Z"}
     fence |= {"passes": 0, "last_look": None, "told": "", "told_at": None, "instances": [], "terminated": []}

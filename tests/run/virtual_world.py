@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
+from datetime import datetime, timedelta
 from email.utils import format_datetime
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -22,10 +23,14 @@ from guard_world import GUARDED, Crash, World
 
 from charts import render_workloads
 from rehearsal.cluster.cluster import RehearsalCluster
+from rehearsal.cluster.controllers import is_ready
 from rehearsal.cluster.pods import PodScript, VirtualPods
 from rehearsal.cluster.store import ApiError
 from tandem.artifacts.survey import SurveyRow
+from tandem.bench.circuit_breaker import MAX_WAIT_S
 from tandem.errors import ExternalError
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.stop_paths import StopPath
 from tandem.run.run_keys import (
     JUDGMENT_FILE,
@@ -36,7 +41,14 @@ from tandem.run.run_keys import (
     round_prefix,
     run_record_key,
 )
-from tandem.run.run_values import BenchTask, JudgmentResult, RoundResult, RunRequest
+from tandem.run.run_values import (
+    SILENT_EXIT_CODE,
+    TASK_VARIABLE,
+    BenchTask,
+    JudgmentResult,
+    RoundResult,
+    RunRequest,
+)
 from tandem.run.run_world import RunWorld
 from tandem.run.runner import Runner
 from tandem.run.task_settings import build_task_settings
@@ -58,6 +70,8 @@ BASELINE, VARIANT = "qwen-vllm", "qwen-sd-vllm"
 WHO = "AROAEXAMPLE:anna"
 RUN = "post-1"
 LOOK_S = 30
+REAPER_SPAN = timedelta(minutes=PASS_MINUTES)
+PROBE_S = 10  # in which a measure Job probes its servers; then it waits for one that goes down
 GUARD = replace(GUARDED, nodes=1)
 
 
@@ -178,6 +192,8 @@ class VirtualWorld:
         gives_nodes, gives_labels: whether instances join, and whether a relabel reaches the node.
         leaves_answers: whether a quality Job that fails has stored its answers before.
         look_s: time from one look of the runner to the next.
+        has_reaper: whether the guard's reaper passes every five minutes; `passes` counts them.
+        spoiled: uid of a pod -> what it does in place of its script.
     """
 
     experiment: ClassVar[Experiment] = EXPERIMENT
@@ -196,6 +212,8 @@ class VirtualWorld:
         self.cluster_down, self.gives_nodes, self.gives_labels, self.node_devices = False, True, True, 16
         self.is_void, self.leaves_records, self.leaves_answers = False, True, False
         self.look_s = LOOK_S
+        self.has_reaper, self.reaped_at, self.passes = True, None, 0
+        self.spoiled: dict[str, PodScript] = {}
         self.paths: list[StopPath] = [StopPath("reaper", "armed", "looks"), StopPath("budget", "armed", "is there")]
         self.log: list[str] = []
         self.runner_number, self.seen_pods = 0, set[str]()
@@ -225,29 +243,36 @@ class VirtualWorld:
         self.store.create_object("nodes", "", body)
 
     def find_script(self, pod):
+        if pod["metadata"]["uid"] in self.spoiled:
+            return self.spoiled[pod["metadata"]["uid"]]
         labels = pod["metadata"]["labels"]
         name = labels["app.kubernetes.io/name"]
         kind = labels["app.kubernetes.io/component"]
         return self.scripts.get(name) or self.scripts.get(kind) or self.DEFAULTS.get(name) or self.DEFAULTS[kind]
 
     def _mirror_nodes(self):
-        """Let each running instance be a node with its devices, and a node without an instance be gone."""
-        running = {machine.id for machine in self.account.machines if machine.state == "running"}
-        nodes = {node["metadata"]["name"] for node in self.store.list_objects("nodes")} - {"system-1"}
-        for name in nodes - running:
-            for pod in self.store.list_objects("pods", field_selector=f"spec.nodeName={name}"):
-                self.store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], grace_s=0)
-            self.store.remove_object("nodes", "", name)
-            self.store.remove_object("resourceslices", "", name)
-        for name in (running - nodes) if self.gives_nodes else ():
+        """Let each running instance be a node with its devices; one that ends drains first, as EKS's node groups do."""
+        states = {machine.id: machine.state for machine in self.account.machines}
+        nodes = self.list_fleet_nodes()
+        for name in nodes:
+            if states[name] == "shutting-down":
+                self._drain_once(name)
+            elif states[name] == "terminated":
+                self.cluster.lose_node(name)
+        joining = [name for name, state in states.items() if state == "running" and name not in nodes]
+        for name in joining if self.gives_nodes else ():
             self._add_node(name)
         labels = self.account.group["labels"] if self.account.group else {}
-        for name in nodes & running if self.gives_labels else ():
+        for name in nodes if self.gives_labels else ():
             node = self.store.get_object("nodes", "", name)
             kept = {key: value for key, value in node["metadata"]["labels"].items() if ".tandem/" not in key}
             if node["metadata"]["labels"] != kept | labels:
                 node["metadata"]["labels"] = kept | labels
                 self.store.replace_object("nodes", "", name, node)
+
+    def _drain_once(self, name):
+        if not self.store.get_object("nodes", "", name)["spec"].get("unschedulable"):
+            self.cluster.drain_node(name)
 
     def _add_node(self, name):
         labels = {
@@ -259,7 +284,8 @@ class VirtualWorld:
             "allocatable": {"cpu": "192", "memory": "2000Gi", "ephemeral-storage": "7000Gi"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        self.store.create_object("nodes", "", {"metadata": {"name": name, "labels": labels}, "status": status})
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}
+        node = self.store.create_object("nodes", "", body)
         driver = CATALOGUE.dra_chart.driver.value
         devices = [
             {
@@ -274,7 +300,9 @@ class VirtualWorld:
             for number in range(self.node_devices)
         ]
         spec = {"driver": driver, "nodeName": name, "pool": {"name": name, "generation": 1}, "devices": devices}
-        self.store.create_object("resourceslices", "", {"metadata": {"name": name}, "spec": spec})
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"], "controller": True}
+        metadata = {"name": name, "ownerReferences": [owner]}
+        self.store.create_object("resourceslices", "", {"metadata": metadata, "spec": spec})
 
     def list_fleet_nodes(self):
         """Return the names of the accelerator nodes that the cluster lists."""
@@ -288,23 +316,67 @@ class VirtualWorld:
     def drain(self):
         """Drain the fleet's nodes as `kubectl drain` does; they take no pod until `uncordon`."""
         for name in self.list_fleet_nodes():
-            self.store.patch_object("nodes", "", name, {"spec": {"unschedulable": True}})
-        for pod in self.list_servers():
-            self.store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+            self.cluster.drain_node(name)
 
     def uncordon(self):
         """Let the fleet's nodes take pods again."""
         for name in self.list_fleet_nodes():
             self.store.patch_object("nodes", "", name, {"spec": {"unschedulable": None}})
 
+    def delete_server(self, name):
+        """Delete a server's pod as `kubectl delete pod` does, if it has one."""
+        for pod in self.list_servers(name):
+            self.store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+    def find_running(self):
+        """Return the instance that runs; None if there is none."""
+        return next((machine for machine in self.account.machines if machine.state == "running"), None)
+
+    def lose_node(self):
+        """Let the running instance fail: EC2 has it no longer, and the node group starts another."""
+        machine = self.find_running()
+        machine.state = "terminated"
+        self.cluster.lose_node(machine.id)
+
+    def hang_node(self):
+        """Let the kubelet of the running instance fall silent; EC2 still has the instance. Return what replaces it."""
+        machine = self.find_running()
+        self.cluster.lose_node(machine.id, is_terminated=False)
+
+        def replace_node():
+            machine.state = "terminated"
+            self.store.delete_object("nodes", "", machine.id)  # as EKS's controller does once EC2 has it no longer
+
+        return replace_node
+
     def settle(self):
         self._mirror_nodes()
         self.cluster.settle()
+        self._spoil_measurements()
         for pod in self.store.list_objects("pods"):
             ends = {"Succeeded", *(["Failed"] if self.leaves_answers else [])}
             if pod.get("status", {}).get("phase") in ends and pod["metadata"]["uid"] not in self.seen_pods:
                 self.seen_pods.add(pod["metadata"]["uid"])
                 self._leave_files(pod)
+
+    def _spoil_measurements(self):
+        """Let a measure Job fail whose servers do not answer: at once at its start, later after the bench's wait."""
+        jobs = self.store.list_objects("pods", label_selector="app.kubernetes.io/name=tandem-measure")
+        for pod in jobs:
+            uid = pod["metadata"]["uid"]
+            task = _read_task(pod)
+            if pod["status"].get("phase") != "Running" or uid in self.spoiled or task is None:
+                continue
+            if not all(map(self._answers, task.arms)):
+                started_at = datetime.fromisoformat(pod["status"]["startTime"])
+                elapsed_s = (self.account.now - started_at).total_seconds()
+                wait_s = MAX_WAIT_S if elapsed_s > PROBE_S else 0
+                self.spoiled[uid] = PodScript(run_s=elapsed_s + wait_s, exit_code=SILENT_EXIT_CODE)
+
+    def _answers(self, arm):
+        """Tell whether a server answers, which the API may not know yet."""
+        ready = [pod for pod in self.list_servers(arm.name) if is_ready(pod)]
+        return any(self.cluster.has_kubelet(pod["spec"]["nodeName"]) for pod in ready)
 
     def _leave_files(self, pod):
         name = pod["metadata"]["labels"]["app.kubernetes.io/name"]
@@ -314,12 +386,9 @@ class VirtualWorld:
         if name == "tandem-quality":
             job = pod["metadata"]["labels"]["batch.kubernetes.io/job-name"]
             self.account.put(f"results/{self.experiment.name}/quality/{job}-uid/quality.jsonl", b"")
-        for variable in pod["spec"]["containers"][0].get("env", []):
-            has_task = variable["name"] == "TANDEM_TASK" and variable.get("value")
-            if has_task and self.leaves_records:
-                self._leave_records(
-                    name, pod["spec"]["containers"][0]["image"], msgspec.json.decode(variable["value"], type=BenchTask)
-                )
+        task = _read_task(pod)
+        if task is not None and self.leaves_records:
+            self._leave_records(name, pod["spec"]["containers"][0]["image"], task)
 
     def count_requests(self, task):
         """Return what a Job records that asked everything."""
@@ -393,7 +462,20 @@ class VirtualWorld:
             step_s = min(seconds, LOOK_S)
             self.account.advance(step_s / 60)
             self.settle()
+            self._reap()
             seconds -= step_s
+
+    def _reap(self):
+        """Let the reaper pass if it is due; it is a process of its own, which no kill of the runner meets."""
+        now = self.account.now
+        if not self.has_reaper or (self.reaped_at and now - self.reaped_at < REAPER_SPAN):
+            return
+        kept = self.account.dies_after
+        self.account.dies_after = None
+        run_reaper_pass(self.account.clients, GUARD, now)
+        self.account.dies_after = kept
+        self.reaped_at = now
+        self.passes += 1
 
     def look(self):
         """Take one look; a runner that was killed is replaced at the next one, one that AWS failed goes on."""
@@ -467,3 +549,10 @@ class VirtualWorld:
 def _render(experiment):
     charts = render_workloads(ENVIRONMENT, experiment, CATALOGUE)
     return tuple(body for objects in charts.values() for body in objects)
+
+
+def _read_task(pod):
+    """Return the task of a bench Job's pod; None of any other pod, or where nobody filled it in."""
+    variables = {row["name"]: row.get("value") for row in pod["spec"]["containers"][0].get("env", [])}
+    text = variables.get(TASK_VARIABLE)
+    return msgspec.json.decode(text, type=BenchTask) if text else None
