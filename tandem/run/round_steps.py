@@ -141,6 +141,8 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
     if progress.state != "done":
         return progress
     servers = read_servers(work)
+    if not all(arm in servers and servers[arm].serves for arm in work.arms):
+        return StepProgress(note="a server left after its check", result=work.result)
     now = work.world.now().isoformat()
     result = {**work.result, "before": msgspec.to_builtins(servers), "begun_at": now, "number": number}
     return StepProgress(note="the servers are as declared", result=result, attempts=work.attempts + 1)
@@ -279,10 +281,13 @@ def _prepare_tasks(work: StepWork) -> StepProgress:
     progress = _check_measured_servers(work)
     if progress.state != "done":
         return progress
+    servers = read_servers(work)
+    if not all(arm in servers and servers[arm].serves for arm in work.arms):
+        return StepProgress(note="a server left after its check", result=work.result)
     attempt, since = work.attempts + 1, work.world.now().isoformat()
     result = {
         "number": 100 * work.pair + attempt, "tries": work.result.get("tries", 0) + 1, "since": since,
-        "before": msgspec.to_builtins(read_servers(work)),
+        "before": msgspec.to_builtins(servers),
     }  # fmt: skip
     return StepProgress(note=f"attempt {attempt}", result=result, attempts=attempt)
 

@@ -68,6 +68,11 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
     @property
+    def serves(self) -> bool:
+        """Whether the server has its devices, is ready, and its Service knows it, which is a moment later."""
+        return self.is_ready and bool(self.endpoints) and bool(self.claim)
+
+    @property
     def placement(self) -> str:
         """The part of its node on which the server runs, as every record has it."""
         return f"devices {self.devices[0]}-{self.devices[-1]}" if self.devices else "unknown"

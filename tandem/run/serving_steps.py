@@ -6,9 +6,12 @@ scales decides which server runs where.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 
+from tandem.run.cluster import Object
 from tandem.run.jobs import list_container_statuses
 from tandem.run.run_keys import ROUND_STEP
 from tandem.run.run_values import RunState, list_confirmed
@@ -23,7 +26,7 @@ from tandem.run.server_state import (
     require_single_servers,
 )
 
-CLAIM_WAIT_S = 10 * 60
+CLAIM_WAIT_S = 10 * 60  # from a pod to its devices, however late in the step the pod comes
 READY_WAIT_S = 75 * 60  # charts/serve.py gives a start an hour; add the image and a node's warm-up
 DOWN_WAIT_S = 10 * 60
 MAX_RESTARTS = 3  # of a server before it is ready: a crash loop
@@ -55,20 +58,40 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
     require_single_servers(work)
     servers = read_servers(work)
     for arm in arms:
-        if not list_server_pods(work, arm):
+        pods = list_server_pods(work, arm)
+        if not pods:
             work.world.cluster.scale_deployment(work.namespace, arm, 1)
         server = servers.get(arm)
         if server is None or not server.claim:
-            trouble = server.trouble if server else "no pod yet"
-            if work.count_elapsed_s() > CLAIM_WAIT_S:
+            trouble = "no pod yet" if server is None else server.trouble or "its claim is not allocated"
+            wait_s = min(_count_wait_s(work, f"devices of {arm}"), _count_age_s(work, pods))
+            if wait_s > CLAIM_WAIT_S:
                 raise RunEndError(f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}")
-            return StepProgress(note=f"{arm} waits for its devices{trouble and f': {trouble}'}")
+            return StepProgress(note=f"{arm} waits for its devices: {trouble}", result=work.result)
+    _end_wait(work)
     return StepProgress(state="done", note=describe_placements(servers, arms))
+
+
+def _count_wait_s(work: StepWork, target: str) -> float:
+    """Return how long the step has waited for a target; the journal keeps it, and another target begins anew."""
+    if work.result.get("waits_for") != target:
+        work.result = {**work.result, "waits_for": target, "waits_since": work.world.now().isoformat()}
+    return (work.world.now() - datetime.fromisoformat(work.result["waits_since"])).total_seconds()
+
+
+def _end_wait(work: StepWork) -> None:
+    work.result = {key: value for key, value in work.result.items() if key not in {"waits_for", "waits_since"}}
+
+
+def _count_age_s(work: StepWork, pods: Sequence[Object]) -> float:
+    """Return the age of the newest of some pods; infinite without one."""
+    times = [datetime.fromisoformat(str(pod["metadata"]["creationTimestamp"])) for pod in pods]
+    return min(((work.world.now() - time).total_seconds() for time in times), default=math.inf)
 
 
 def describe_placements(servers: dict[str, ServerState], arms: Sequence[str]) -> str:
     """Return the devices of each server."""
-    return ", ".join(f"{arm} on {servers[arm].placement}" for arm in arms)
+    return ", ".join(f"{arm} on {servers[arm].placement}" for arm in arms if arm in servers)
 
 
 def wait_until_ready(work: StepWork) -> StepProgress:
@@ -80,9 +103,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     """
     require_single_servers(work)
     servers = read_servers(work)
-    # a Service learns of a ready pod a moment later
-    ready = [name for name, server in servers.items() if server.is_ready and server.endpoints and server.claim]
-    waiting = [name for name in work.arms if name not in ready]
+    waiting = [name for name in work.arms if name not in servers or not servers[name].serves]
     details = []
     for name in waiting:
         pods = list_server_pods(work, name)
@@ -105,16 +126,23 @@ def check_servers(work: StepWork) -> StepProgress:
         RunEndError: one differs; the sentence names the field, the running value and the declared value.
         ExternalError: Kubernetes failed.
     """
-    servers, faults, is_late = read_servers(work), list[str](), work.count_elapsed_s() > DOWN_WAIT_S
+    servers = read_servers(work)
+    faults = list[str]()
+    absent = ""
     for variant in work.experiment.all_variants():
         server = servers.get(variant.name)
         pods = list_staying_pods(work, variant.name)
-        if len(pods) > 1 or (not pods and is_late):
+        absent = absent or ("" if pods else variant.name)
+        if len(pods) > 1:
             faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
-        if server is None:  # it was deleted or evicted, and its Deployment brings another
+        if server is None or not pods:  # it was deleted or evicted, and its Deployment brings another
             continue
         differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
         faults += [f"{variant.name}: {difference}" for difference in differences]
+    if not absent:
+        _end_wait(work)
+    elif _count_wait_s(work, f"a pod of {absent}") > DOWN_WAIT_S:
+        faults.append(f"{absent}: 0 pods, and one is declared")
     if faults:
         state: RunState = "void" if list_confirmed(work.steps.values()) else "ended"
         raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", state)
@@ -177,7 +205,8 @@ def _finish_restart(work: StepWork) -> StepProgress:
     for advance in (partial(scale_in_order, work, order), partial(check_servers, work)):
         progress = advance()
         if progress.state != "done":
-            return StepProgress(note=progress.note, result=result)
+            return StepProgress(note=progress.note, result=work.result)
+    result = work.result
     servers = read_servers(work)
     same = [name for name, server in servers.items() if server.placement == result["former"].get(name)]
     note = describe_placements(servers, work.arms)

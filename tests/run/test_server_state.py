@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, VARIANT, VirtualWorld
+from virtual_world import ARTIFACTS, BASELINE, LOOK_S, MODELS, NAMESPACE, VARIANT, VirtualWorld
 
 from tandem.run.server_state import LEAD_CHARACTERS, NODE_GONE, spell_difference
 
@@ -15,10 +16,10 @@ CONFIG = {"model": "/mnt/models/" + "x" * 200, "num_speculative_tokens": 7}
 ARGUMENTS = ("--port", "8000", json.dumps(CONFIG))
 
 
-def reach(step, **fields):
+def reach(step, look_s=LOOK_S, **fields):
     """Return a world in which the run has begun a step; `check` is about to begin."""
     name, states = ("ready", {"done"}) if step == "check" else (step, {"running", "done"})
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(STORED), look_s=look_s)
     world.ask(**fields)
     world.live(until=lambda seen: any(row[0] == name and row[1] in states for row in seen.list_steps()))
     return world
@@ -61,6 +62,72 @@ def test_pending_server_says_why_it_waits():
     for _ in range(6):
         world.look()
     assert "unschedulable" in world.find_step("round-00001")[2]
+
+
+@pytest.mark.parametrize("step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"])
+def test_lost_node_is_waited_for(step):
+    world = reach(step, starts=2, llmperf=True)
+    world.lose_node()
+    record = world.live()
+    assert (record["state"], record["reason"], world.is_empty) == ("judged", "", True)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_round_of_a_lost_node_is_measured_again(number):
+    world = reach(f"round-{number:05}", look_s=5)
+    for _ in range(3):
+        world.look()
+    world.lose_node()
+    assert world.live()["state"] == "judged"
+    assert read_round(world, number)["result"]["attempt"] > 1
+
+
+def test_measure_jobs_meet_a_node_that_was_just_lost():
+    world = reach("round-00001", look_s=5)
+    world.lose_node()
+    world.live(until=lambda seen: "nothing answered" in seen.find_step("round-00001")[2])
+    assert (world.live()["state"], read_round(world, 1)["result"]["attempt"]) == ("judged", 2)
+
+
+def test_silent_node_is_waited_for_until_it_is_replaced():
+    world = reach("round-00001")
+    replace_node = world.hang_node()
+    for _ in range(2 * 20):
+        world.look()
+    leaving = [pod for pod in world.list_servers() if "deletionTimestamp" in pod["metadata"]]
+    assert len(leaving) == 2, "the pods of a silent node stay"
+    replace_node()
+    assert (world.live()["state"], world.is_empty) == ("judged", True)
+
+
+@pytest.mark.parametrize("step", ["serve", "check", "round-00001"])
+def test_late_claim_is_waited_for(step):
+    world = reach(step)
+    world.cluster.timing = replace(world.cluster.timing, claim_s=200, allocation_s=200)
+    world.delete_server(VARIANT)
+    assert (world.live()["state"], world.is_empty) == ("judged", True)
+
+
+def test_each_server_has_ten_minutes_for_its_devices():
+    world = reach("serve")
+    world.cluster.timing = replace(world.cluster.timing, claim_s=240, allocation_s=240)
+    world.delete_server(BASELINE)
+    for _ in range(2 * 12):
+        world.look()
+    assert world.find_step("serve")[1] == "running"
+    assert (world.live()["state"], world.is_empty) == ("judged", True)
+
+
+@pytest.mark.parametrize("skip", range(0, 48, 6))
+def test_server_that_goes_between_two_calls_is_waited_for(skip):
+    world = reach("check")
+
+    def delete():
+        world.delete_server(VARIANT)
+        world.settle()
+
+    world.account.interrupt(delete, "kubernetes.list", skip=skip)
+    assert (world.live()["state"], world.is_empty) == ("judged", True)
 
 
 def take_slices(world):
