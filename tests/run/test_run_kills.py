@@ -1,7 +1,9 @@
-"""A runner that is killed at any call: every life ends at zero, with the word that it has without kills.
+"""A runner that is killed at any call, on nodes that are drained or lost, with claims that come late.
 
 Each life draws how many calls of AWS and Kubernetes go by before the process is gone, again and again; the last call of
-a process may have been done without its answer. SEED=N of `make proof` repeats one.
+a process may have been done without its answer. Between the kills nodes are drained or lost and claims are late; the
+reaper passes all the while. Every life ends judged, at zero, as one without kills: no pod that is only late ends a run,
+and no pass of the reaper fences one. SEED=N of `make proof` repeats a proof.
 """
 
 from __future__ import annotations
@@ -9,16 +11,85 @@ from __future__ import annotations
 import os
 import random
 import sys
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import pytest
-from virtual_world import ARTIFACTS, MODELS, RUN, VirtualWorld
+from virtual_world import ARTIFACTS, BASELINE, LOOK_S, MODELS, RUN, VARIANT, VirtualWorld
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
 PROOF_KILLS, PROOF_KILLS_A_LIFE, SHORT_LIVES = 2000, 10, 3
+MAX_DISRUPTIONS = 2  # of servers in a life: a third one in the same round may void the run, as docs/run.md says
+SERVING_STEPS = ("compile", "serve", "ready", "check", "round-", "restart-")
 
 
-def live_with_kills(seed: int, kills: int) -> tuple[VirtualWorld, dict, int]:
-    """Live a run whose runner is killed so often; return the world, the run's record and the kills that happened."""
+@dataclass
+class Disruptions:
+    """What happens to the nodes of a life, by its chance.
+
+    Attributes:
+        seen: events that happened, by kind and step.
+        quiet_looks: until the next event may begin.
+        drained_looks: until drained nodes take pods again; 0 while none is drained.
+    """
+
+    chance: random.Random
+    seen: Counter[tuple[str, str]] = field(default_factory=Counter)
+    quiet_looks: int = 10
+    drained_looks: int = 0
+
+    def happen(self, world: VirtualWorld) -> None:
+        """Let the next event happen between two calls of the next looks, if its time has come."""
+        if self.drained_looks:
+            self.drained_looks -= 1
+            if not self.drained_looks:
+                world.uncordon()
+        self.quiet_looks -= 1
+        if self.quiet_looks > 0:
+            return
+        self.quiet_looks = self.chance.randint(2, 40)
+        kind = self.chance.choice(("drain", "loss", "deletion", "late claims"))
+        world.account.interrupt(lambda: self._act(world, kind), skip=self.chance.randint(0, 60))
+
+    def _act(self, world: VirtualWorld, kind: str) -> None:
+        """Let an event happen before whatever call comes next, if it means something at this step."""
+        step = self._find_step(world)
+        if kind == "late claims":
+            claim_s, allocation_s = (self.chance.choice((1, 60, 120, 200)) for _ in range(2))
+            world.cluster.timing = replace(world.cluster.timing, claim_s=claim_s, allocation_s=allocation_s)
+        elif not step or self.count_disruptions() >= MAX_DISRUPTIONS or not world.find_running():
+            return
+        elif kind == "drain":
+            world.drain()
+            self.drained_looks = self.chance.randint(1, 8 * 60 // LOOK_S)
+        elif kind == "loss":
+            world.lose_node()
+        else:
+            world.delete_server(self.chance.choice((BASELINE, VARIANT)))
+        world.settle()
+        self.seen[kind, step.rstrip("-0123456789")] += 1
+
+    def count_disruptions(self) -> int:
+        return sum(count for (kind, _), count in self.seen.items() if kind != "late claims")
+
+    def _find_step(self, world: VirtualWorld) -> str:
+        """Return the step at work if its servers matter, else an empty text."""
+        steps = [step for step, state, _ in world.list_steps() if state == "running"]
+        return next((step for step in steps if step.startswith(SERVING_STEPS)), "")
+
+
+@dataclass(frozen=True)
+class KilledLife:
+    """One life at its end."""
+
+    world: VirtualWorld
+    record: dict
+    kills: int
+    events: Counter[tuple[str, str]]
+
+
+def live_with_kills(seed: int, kills: int) -> KilledLife:
+    """Live a run whose runner is killed so often, and whose nodes are disrupted."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     world = VirtualWorld(stored=set(STORED) if chance.random() < 0.7 else set())
     if chance.random() < 0.3:
@@ -27,10 +98,12 @@ def live_with_kills(seed: int, kills: int) -> tuple[VirtualWorld, dict, int]:
         world.account.loses = 0.02
     world.account.chance = chance
     world.ask(rounds=4, control_rounds=chance.choice((0, 1)), starts=chance.choice((1, 1, 2)))
+    disruptions = Disruptions(chance)
     planned, done = kills, 0
 
-    def kill_again(seen: VirtualWorld) -> bool:
+    def disturb(seen: VirtualWorld) -> bool:
         nonlocal planned, done
+        disruptions.happen(seen)
         if seen.account.dies_after is None:
             done = seen.runner_number - 1
             if planned:
@@ -40,11 +113,11 @@ def live_with_kills(seed: int, kills: int) -> tuple[VirtualWorld, dict, int]:
             assert machine.state == "shutting-down" or is_guarded(seen), "an instance without lease and armed stop"
         return False
 
-    record = world.live(until=kill_again)
+    record = world.live(until=disturb)
     world.account.dies_after, world.account.odds, world.account.loses = None, {}, 0
     for _ in range(10):
         world.look()
-    return world, world.read_run() or record, done
+    return KilledLife(world, world.read_run() or record, done, disruptions.seen)
 
 
 def is_guarded(world: VirtualWorld) -> bool:
@@ -53,17 +126,19 @@ def is_guarded(world: VirtualWorld) -> bool:
     return run is not None and f"stop-{run}" in world.account.schedules
 
 
-def hold_life(seed: int, kills: int) -> int:
-    world, record, done = live_with_kills(seed, kills)
+def hold_life(seed: int, kills: int) -> KilledLife:
+    life = live_with_kills(seed, kills)
+    world, record = life.world, life.record
     steps = world.list_steps()
     assert world.is_empty, (seed, record, steps[-3:], world.log[-5:])
-    assert record["state"] == "judged", (seed, record["state"], record["reason"])
+    assert record["state"] == "judged", (seed, record["state"], record["reason"], life.events)
     assert record["verdict"] == "qwen-sd-vllm is faster"
     rounds = [step for step, state, _ in steps if step.startswith("round-") and state == "done"]
     assert len(rounds) == record["rounds_total"], (seed, steps)
     assert sorted(number for number, _ in world.judged.confirmed) == list(range(record["rounds_total"]))
     assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
-    return done
+    assert world.account.read("stop.json") is None, (seed, "the reaper fenced a run that is alive")
+    return life
 
 
 @pytest.mark.parametrize("seed", range(SHORT_LIVES))
@@ -75,7 +150,15 @@ def test_killed_runner_leaves_nothing(seed):
 def test_two_thousand_kills():
     base = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 30))
     sys.stderr.write(f"\nkills of the runner: SEED={base}\n")
-    kills = lives = 0
+    kills = lives = passes = 0
+    events = Counter[tuple[str, str]]()
     while kills < PROOF_KILLS:  # some lives end before all that was planned
-        kills, lives = kills + hold_life(base + lives, PROOF_KILLS_A_LIFE), lives + 1
-    sys.stderr.write(f"{kills} kills in {lives} lives\n")
+        life = hold_life(base + lives, PROOF_KILLS_A_LIFE)
+        kills += life.kills
+        lives += 1
+        passes += life.world.passes
+        events += life.events
+    counts = Counter[str]()
+    for (kind, _), count in events.items():
+        counts[kind] += count
+    sys.stderr.write(f"{kills} kills in {lives} lives, {passes} passes of the reaper; {dict(counts)}: {dict(events)}\n")
