@@ -68,7 +68,7 @@ class RequestInbox:
         self.world, self.file = world, file
 
     def find_next(self, delayed_keys: Collection[str]) -> InboxItem | None:
-        """Return the request to take: a cancel before all others, the oldest first, delayed ones last.
+        """Return the request to take: cancels first, operators before engineers, delayed ones last, then by age.
 
         Args:
             delayed_keys: of requests that could not be read or answered at an earlier look.
@@ -77,8 +77,9 @@ class RequestInbox:
             ExternalError: S3 failed.
         """
 
-        def rank(item: InboxItem) -> tuple[bool, bool]:
-            return _CANCEL_STEM.search(item.stem) is None, item.key in delayed_keys
+        def rank(item: InboxItem) -> tuple[bool, bool, bool]:
+            is_cancel = _CANCEL_STEM.search(item.stem) is not None
+            return not is_cancel, item.prefix == STAGE_REQUESTS_PREFIX, item.key in delayed_keys
 
         return min(self.list_open(), key=rank, default=None)
 

@@ -251,3 +251,16 @@ def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
     for _ in range(3):
         world.look()
     assert all(map(world.read_answer, junk_keys))
+
+
+def test_cancels_of_engineers_delay_no_cancel_of_an_operator(world):
+    world.ask()
+    world.look()
+    junk_keys = [f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json" for number in range(20)]
+    for key in junk_keys:
+        world.account.put(key, b"no")
+    world.pass_time(60)
+    world.ask("cancel")
+    world.look()
+    assert world.read_run()["cancelled_by"] == WHO
+    assert not any(map(world.read_answer, junk_keys))
