@@ -22,7 +22,7 @@ def list_states(world):
 @pytest.fixture(scope="module")
 def staged():
     """A run until stage from an empty bucket, in an account without the Fleet stack."""
-    world = VirtualWorld()
+    world = VirtualWorld(has_reaper=False)  # it calls the fleet's services by itself
     world.account.group = None
     key = stage(world)
     return world, world.live(), key
@@ -54,7 +54,8 @@ def test_staging_calls_nothing_of_the_fleet(staged):
 
 
 def test_staging_reads_neither_lease_nor_fence():
-    world, keys_read = VirtualWorld(), set[str]()
+    world = VirtualWorld(has_reaper=False)
+    keys_read = set[str]()
     get_dated = world.account._get_dated
     world.account._get_dated = lambda **request: keys_read.add(request["Key"]) or get_dated(**request)
     stage(world)
