@@ -17,7 +17,7 @@ import msgspec
 
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.run.engine import PARK, PARK_INDEX, count_rounds
-from tandem.run.journal import LostRunError, ObjectFile, RunJournal
+from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError
 from tandem.run.run_keys import (
     MAX_REQUEST_BYTES,
     REQUESTS_PREFIX,
@@ -68,7 +68,9 @@ class RequestInbox:
         self.world, self.file = world, file
 
     def find_next(self, delayed_keys: Collection[str]) -> InboxItem | None:
-        """Return the request to take: cancels first, operators before engineers, delayed ones last, then by age.
+        """Return the request to take next.
+
+        Those that failed at an earlier look come last; then cancels, operators before engineers, and the oldest first.
 
         Args:
             delayed_keys: of requests that could not be read or answered at an earlier look.
@@ -79,7 +81,7 @@ class RequestInbox:
 
         def rank(item: InboxItem) -> tuple[bool, bool, bool]:
             is_cancel = _CANCEL_STEM.search(item.stem) is not None
-            return not is_cancel, item.prefix == STAGE_REQUESTS_PREFIX, item.key in delayed_keys
+            return item.key in delayed_keys, not is_cancel, item.prefix == STAGE_REQUESTS_PREFIX
 
         return min(self.list_open(), key=rank, default=None)
 
@@ -115,9 +117,10 @@ class RequestInbox:
             request = self._read(item)
             journal = self._accept(item, request, active)
             answer = RequestAnswer(is_accepted=True, at=answer_at)
-        except ExternalError:
-            raise
         except TandemError as fault:
+            is_lasting = isinstance(fault, StoredValueError)  # waiting makes no object readable
+            if isinstance(fault, ExternalError) and not is_lasting:
+                raise
             reason = f"{fault.where}: {fault.problem}" if fault.where else fault.problem
             answer = RequestAnswer(is_accepted=False, at=answer_at, reason=reason, change=fault.change)
             self.world.log(f"{item.key} is refused: {reason}")

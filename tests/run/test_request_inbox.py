@@ -11,7 +11,7 @@ from virtual_world import ARTIFACTS, MODELS, RUN, WHO, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
 from tandem.run.journal import LostRunError
-from tandem.run.run_keys import request_key
+from tandem.run.run_keys import request_key, run_record_key
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
 
@@ -251,6 +251,30 @@ def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
     for _ in range(3):
         world.look()
     assert all(map(world.read_answer, junk_keys))
+
+
+def test_unreadable_cancel_lets_a_run_go_first(world):
+    cancel_key = world.ask("cancel")
+    get = world.account._get
+
+    def deny(**request):
+        if request["Key"] == cancel_key:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+        return get(**request)
+
+    world.account._get = deny
+    world.runner = world.start_runner()
+    run_key = world.ask(run="other")
+    for _ in range(2):
+        world.look()
+    assert world.read_answer(run_key)["is_accepted"]
+
+
+def test_cancel_of_an_unreadable_run_is_refused(world):
+    world.account.put(run_record_key(RUN), b'{"schema": 9}')
+    key = world.ask("cancel")
+    world.look()
+    assert "it is not understood" in world.read_answer(key)["reason"]
 
 
 def test_cancels_of_engineers_delay_no_cancel_of_an_operator(world):
