@@ -89,7 +89,7 @@ def foreign():
 
 def test_foreign_job_of_a_name_of_the_run_ends_it(foreign):
     _, job, record = foreign
-    reason = f"Job {NAMESPACE}/{job} has a name of this run, and was not made by it"
+    reason = f"Job {NAMESPACE}/{job} exists and this run did not create it"
     assert (record["state"], record["reason"].startswith(reason)) == ("ended", True)
 
 
