@@ -194,7 +194,9 @@ def _explain_missing_package(error: ImportError) -> TandemError:
     package = (cause.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error
-    return InputError(f"this command needs {package}: pip install 'tandem[{EXTRAS[package]}]'", change="")
+    extra = EXTRAS[package]
+    problem = f"this command needs {package}, of the extra {extra}: in the checkout, pip install '.[{extra}]'"
+    return InputError(problem, change="")
 
 
 def _help_command(chain: Sequence[str]) -> str:

@@ -3,8 +3,9 @@
 Invariant: nothing is raised here. The plan with its minutes and USD, and what will end the run, is shown before it is
 asked for; the request names the specs by their digest, so that the runner refuses others than those that were read.
 
-Exit codes: 0 judged, staged, compiled, or requested with --detach or --dry-run; 1 not wanted after all, ended early,
-cancelled or waiting; 2 refused; 3 an external service failed; 4 void; 130 nobody follows any more: the run goes on.
+Exit codes: 0 judged, staged or compiled, requested with --detach, or planned with --dry-run; 1 declined at the prompt,
+ended early, cancelled or waiting; 2 refused, also by a plan; 3 an external service failed; 4 void; 130 you stopped
+following: the run goes on.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def _check_flags(
     if until == "stage":
         _refuse_flags("--until stage", "staging has no lease", lease_flags)
     elif lease_flags["--hours"] is None:
-        change = "add the hours of the lease, for example --hours 8; only --until stage has none"
+        change = "add the lease's hours, for example --hours 8 (only --until stage needs none)"
         raise InputError("--hours is missing", where="tandem run", change=change)
 
 
@@ -225,7 +226,7 @@ def _refuse_flags(beside: str, reason: str, flags: Mapping[str, object]) -> None
     """
     given = [flag for flag, value in flags.items() if value]
     if given:
-        problem = f"{', '.join(given)} beside {beside}: {reason}"
+        problem = f"{', '.join(given)} cannot be used with {beside}: {reason}"
         raise InputError(problem, where="tandem run", change=f"leave out {', '.join(given)}")
 
 

@@ -138,7 +138,7 @@ def print_logs(
 
 @app.command(name="cancel")
 def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selection: Selection = DEFAULTS) -> ExitCode:
-    """Cancel a run: its fleet goes to zero, and what was recorded is kept.
+    """Cancel a run; its fleet goes to zero, and what was recorded is kept.
 
     Args:
         run: its id
@@ -161,7 +161,8 @@ def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selecti
         )
         wait_for_answer(client, client.write_request(request, f"{run}.cancel-{int(current_time().timestamp())}"))
         follow = build_tandem_command(f"runs follow {run}", env)
-        code, text = ExitCode.DONE, f"{run} is cancelled: the runner sets its fleet to zero; {follow}"
+        effect = "ends its Jobs" if record.request.until == "stage" else "sets its fleet to zero"
+        code, text = ExitCode.DONE, f"{run} is cancelled: the runner {effect}; {follow}"
     document = {"environment": env, "run": run, "cancelled": not code, "exit_code": int(code)}
     print_result(document, [text], as_json=selection.as_json)
     return code

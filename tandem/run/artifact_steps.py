@@ -16,7 +16,7 @@ from tandem.ops.node_admission import admit_compile_jobs
 from tandem.run.cluster import ObjectKind
 from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
-from tandem.run.server_state import list_server_pods
+from tandem.run.server_state import list_unfinished_pods
 from tandem.spec import names
 from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 from tandem.spec.variant_key import compute_artifact_key
@@ -109,7 +109,7 @@ def park_servers(work: StepWork) -> StepProgress:
     """Set every server of the experiment to 0 and wait for its pod to go, so that no pod takes a node by itself."""
     for arm in work.servers:
         work.world.cluster.scale_deployment(work.namespace, arm, 0)
-    waiting = [arm for arm in work.servers if list_server_pods(work, arm)]
+    waiting = [arm for arm in work.servers if list_unfinished_pods(work, arm)]
     if not waiting:
         return StepProgress(state="done")
     work.restart_clock()  # of the first look that scaled them all

@@ -132,9 +132,13 @@ def list_steps(work: StepWork) -> list[StepSpec]:
     steps += quality_steps
     if request.llmperf:
         llmperf_step = StepSpec(
-            name="llmperf", advance=round_steps.run_llmperf, deadline_s=2 * HOUR_S, needs_node=False
+            name="llmperf",
+            advance=round_steps.run_llmperf,
+            deadline_s=2 * HOUR_S,
+            needs_node=False,
+            is_optional=True,
         )
-        steps.append(replace(llmperf_step, is_optional=True))
+        steps.append(llmperf_step)
     return [*steps, judge_step]
 
 
@@ -389,7 +393,7 @@ class RunEngine:
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:
-        """Set all that the run may have started to zero, then notify people."""
+        """Stop everything that the run may have started, then notify people."""
         if work.journal.run.request.until == "stage":
             close_jobs(work)
         elif not fleet_steps.release_fleet(work):

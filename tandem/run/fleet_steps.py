@@ -24,7 +24,7 @@ from tandem.run.jobs import close_jobs
 from tandem.run.run_keys import lease_run
 from tandem.run.run_values import LeaseSpan, StepRecord
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
-from tandem.run.server_state import list_server_pods
+from tandem.run.server_state import list_unfinished_pods
 
 NODE_WAIT_S = 20 * 60  # an instance boots and joins in minutes; a Capacity Block without one never does
 DEVICE_WAIT_S = 5 * 60  # from a ready node to its ResourceSlices: the driver's pod starts and publishes
@@ -226,7 +226,7 @@ def release_fleet(work: StepWork) -> bool:
         close_jobs(work)
         for arm in work.servers:
             world.cluster.scale_deployment(work.namespace, arm, 0)
-            is_gone = is_gone and not list_server_pods(work, arm)
+            is_gone = is_gone and not list_unfinished_pods(work, arm)
     except ExternalError as fault:
         if not work.has_lease:
             raise

@@ -115,7 +115,7 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
         return JobLook(name=name, state="absent")
     labels = job["metadata"].get("labels") or {}
     if (labels.get(RUN_LABEL), labels.get(STEP_LABEL)) != (work.run, work.name):
-        reason = f"Job {namespace}/{name} has a name of this run, and was not made by it"
+        reason = f"Job {namespace}/{name} exists and this run did not create it"
         raise RunEndError(f"{reason}; see who made it, delete it, and start another run")
     conditions = {row["type"]: row for row in job.get("status", {}).get("conditions", []) if row["status"] == "True"}
     pods = cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})

@@ -28,7 +28,13 @@ from tandem.run.run_values import (
     list_confirmed,
 )
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
-from tandem.run.server_state import ServerState, read_servers, require_single_servers
+from tandem.run.server_state import (
+    UNALLOCATED,
+    ServerState,
+    read_servers,
+    read_serving_servers,
+    require_single_servers,
+)
 from tandem.run.serving_steps import check_servers
 from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
@@ -38,6 +44,7 @@ MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 QUALITY_WAIT_S = 60 * QUALITY_WAIT_MINUTES  # the same for the tasks
 REFUSED_EXIT_CODE = 2
+SERVER_LEFT = "a server went away right after the check; checking again"
 # After the last heartbeat of a lost node its pods stay Ready for --node-monitor-grace-period, 50 s
 # (kube-controller-manager 1.36), and for the 5 s between two looks of the node controller.
 SILENCE_WAIT = timedelta(seconds=60)
@@ -102,12 +109,12 @@ def measure_round(work: StepWork) -> StepProgress:
     if attempt >= MAX_ROUND_ATTEMPTS:
         state: RunState = "void" if change else "failed"
         raise RunEndError(f"round {number} could not be measured in {attempt} attempts: {reason}", state)
-    times = _begin_next_attempt(work, is_silent=look.exit_code == SILENT_EXIT_CODE)
+    times = _time_next_attempt(work, is_silent=look.exit_code == SILENT_EXIT_CODE)
     voided = {"voided": [*work.result.get("voided", []), reason], **times}
     return StepProgress(note=f"attempt {attempt} does not count: {reason}", result=voided)
 
 
-def _begin_next_attempt(work: StepWork, *, is_silent: bool) -> dict[str, str]:
+def _time_next_attempt(work: StepWork, *, is_silent: bool) -> dict[str, str]:
     """Return when the phase of the next attempt begins, and until when it waits if nothing answered."""
     now = work.world.now()
     times = {"since": now.isoformat()}
@@ -121,7 +128,7 @@ def _describe_silence(work: StepWork) -> str:
     until = work.result.get("silent_until")
     if until is None or work.world.now() >= datetime.fromisoformat(until):
         return ""
-    return f"nothing answered: the next attempt waits until {datetime.fromisoformat(until):%H:%M:%S} UTC"
+    return f"the last attempt got no answer; the next one starts at {datetime.fromisoformat(until):%H:%M:%S} UTC"
 
 
 def count_requests(work: StepWork, number: int) -> int:
@@ -140,9 +147,9 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
     progress = check_servers(work)
     if progress.state != "done":
         return progress
-    servers = read_servers(work)
-    if not all(arm in servers and servers[arm].serves for arm in work.arms):
-        return StepProgress(note="a server left after its check", result=work.result)
+    servers = read_serving_servers(work)
+    if not servers:
+        return StepProgress(note=SERVER_LEFT, result=work.result)
     now = work.world.now().isoformat()
     result = {**work.result, "before": msgspec.to_builtins(servers), "begun_at": now, "number": number}
     return StepProgress(note="the servers are as declared", result=result, attempts=work.attempts + 1)
@@ -188,10 +195,13 @@ def describe_change(before: dict[str, ServerState], after: dict[str, ServerState
     for name, server in before.items():
         now = after.get(name)
         if now is None:
-            return f"{name} has no single pod any more"
+            return f"{name} no longer has exactly one pod"
         for field in ("uid", "restarts", "image", "words", "claim", "devices", "endpoints"):
-            if getattr(server, field) != getattr(now, field):
-                return f"{name}: {field} changed{'' if now.claim else f', and it has no devices: {now.trouble}'}"
+            if getattr(server, field) == getattr(now, field):
+                continue
+            if now.claim:
+                return f"{name}: {field} changed"
+            return f"{name}: {field} changed, and it has no devices: {now.trouble or UNALLOCATED}"
     return ""
 
 
@@ -206,7 +216,7 @@ def run_llmperf(work: StepWork) -> StepProgress:
     look = look_at_job(work, name)
     if not work.attempts:
         work.require_lease_s(60 * LLMPERF_MINUTES, "llmperf")
-        progress = _check_measured_servers(work)
+        progress = _check_or_skip(work)
         if progress.state != "done":
             return progress
         return StepProgress(note="begins", result={"job": name}, attempts=1)
@@ -267,8 +277,8 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
         return StepProgress(state="done", note=f"{job_prefix(work.experiment.name, 'quality', job)}/", result=result)
     if end["is_final"] or tries >= MAX_QUALITY_ATTEMPTS:
         return StepProgress(state="skipped", note=end["words"])
-    # this Job has one code for every fault of a server
-    times = _begin_next_attempt(work, is_silent=end["exit_code"] == ExitCode.EXTERNAL_FAILURE)
+    # the quality Job has one exit code for all faults outside it, so each of them gets the pause
+    times = _time_next_attempt(work, is_silent=end["exit_code"] == ExitCode.EXTERNAL_FAILURE)
     result = {"tries": tries, **times}
     return StepProgress(note=f"attempt {work.attempts} does not count: {end['words']}", result=result)
 
@@ -278,12 +288,12 @@ def _prepare_tasks(work: StepWork) -> StepProgress:
     work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
     if silence := _describe_silence(work):
         return StepProgress(note=silence, result=work.result)
-    progress = _check_measured_servers(work)
+    progress = _check_or_skip(work)
     if progress.state != "done":
         return progress
-    servers = read_servers(work)
-    if not all(arm in servers and servers[arm].serves for arm in work.arms):
-        return StepProgress(note="a server left after its check", result=work.result)
+    servers = read_serving_servers(work)
+    if not servers:
+        return StepProgress(note=SERVER_LEFT, result=work.result)
     attempt, since = work.attempts + 1, work.world.now().isoformat()
     result = {
         "number": 100 * work.pair + attempt, "tries": work.result.get("tries", 0) + 1, "since": since,
@@ -292,8 +302,8 @@ def _prepare_tasks(work: StepWork) -> StepProgress:
     return StepProgress(note=f"attempt {attempt}", result=result, attempts=attempt)
 
 
-def _check_measured_servers(work: StepWork) -> StepProgress:
-    """Check the servers after the last round: one that changed since costs the step alone, not the rounds."""
+def _check_or_skip(work: StepWork) -> StepProgress:
+    """Check the servers after the last round, and skip the step if one changed: the rounds are measured."""
     try:
         return check_servers(work)
     except RunEndError as end:

@@ -258,7 +258,7 @@ def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
 def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
     request, max_hours = inputs.request, inputs.environment.guard.max_hours
     if request.until != "judge":
-        yield from _find_foreign_fields(request)
+        yield from _find_unused_flags(request)
     if request.until == "stage":
         return
 
@@ -276,18 +276,19 @@ def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
         yield from _find_long_steps(inputs)
 
 
-def _find_foreign_fields(request: RunRequest) -> Iterator[InputError]:
-    """Yield a refusal of each field that a run without measurement has no use for."""
+def _find_unused_flags(request: RunRequest) -> Iterator[InputError]:
+    """Yield a refusal of each flag that changes nothing before a measurement."""
     fields = {
         "--hours": request.until == "stage" and request.hours > 0,
         "--accept-unarmed": request.until == "stage" and request.accept_unarmed,
+        "--quick or --full": request.size != "default",
         "--starts": request.starts > 1,
         "--llmperf": request.llmperf,
         "--budget-usd": request.budget_usd > 0,
     }
     for flag, is_given in fields.items():
         if is_given:
-            problem = f"a run until {request.until} has no use for it"
+            problem = f"no effect with --until {request.until}"
             yield InputError(problem, where=flag, change="leave the flag out")
 
 

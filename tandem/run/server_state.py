@@ -36,7 +36,8 @@ SERVICE_LABEL = "kubernetes.io/service-name"
 NAME_LABEL = "app.kubernetes.io/name"
 ENDED_PHASES = frozenset({"Succeeded", "Failed"})
 UNKNOWN_DEVICE = -1
-NODE_GONE = "its node is gone: no ResourceSlice lists its devices"
+NODE_GONE = "no ResourceSlice lists its devices: the node is gone, or its DRA driver is down"
+UNALLOCATED = "its claim is not allocated"
 MAX_VALUE_CHARACTERS = 120  # of a value in a sentence
 LEAD_CHARACTERS = 30  # of what two values have in common, before they part
 
@@ -68,7 +69,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
     @property
-    def serves(self) -> bool:
+    def is_serving(self) -> bool:
         """Whether the server has its devices, is ready, and its Service knows it, which is a moment later."""
         return self.is_ready and bool(self.endpoints) and bool(self.claim)
 
@@ -78,7 +79,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
         return f"devices {self.devices[0]}-{self.devices[-1]}" if self.devices else "unknown"
 
 
-def list_server_pods(work: StepWork, variant: str) -> list[Object]:
+def list_unfinished_pods(work: StepWork, variant: str) -> list[Object]:
     """Return the pods of a variant that are not at their end, including those that are being deleted.
 
     Raises:
@@ -87,13 +88,13 @@ def list_server_pods(work: StepWork, variant: str) -> list[Object]:
     return [pod for pod in _list_all_pods(work, variant) if not _has_ended(pod)]
 
 
-def list_staying_pods(work: StepWork, variant: str) -> list[Object]:
+def list_active_pods(work: StepWork, variant: str) -> list[Object]:
     """Return the same pods without those that are being deleted.
 
     Raises:
         ExternalError: Kubernetes failed.
     """
-    return [pod for pod in _list_all_pods(work, variant) if _stays(pod)]
+    return [pod for pod in _list_all_pods(work, variant) if _is_active(pod)]
 
 
 def _list_all_pods(work: StepWork, variant: str) -> list[Object]:
@@ -105,7 +106,7 @@ def _has_ended(pod: Object) -> bool:
     return pod.get("status", {}).get("phase") in ENDED_PHASES
 
 
-def _stays(pod: Object) -> bool:
+def _is_active(pod: Object) -> bool:
     """Tell whether a pod neither ended nor is being deleted: on a lost node the deletion may take minutes."""
     return not _has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
 
@@ -125,12 +126,23 @@ def read_servers(work: StepWork) -> dict[str, ServerState]:
     servers = {}
     for arm in work.arms:
         pods = _list_all_pods(work, arm)
-        staying = [pod for pod in pods if _stays(pod)]
+        staying = [pod for pod in pods if _is_active(pod)]
         if len(staying) == 1:
             server = _read_server(arm, staying[0], claims, device_ids)
             endpoints = tuple(sorted(_find_live_endpoints(slices, arm, pods)))
             servers[arm] = msgspec.structs.replace(server, endpoints=endpoints)
     return servers
+
+
+def read_serving_servers(work: StepWork) -> dict[str, ServerState]:
+    """Return variant -> its server once all of them serve; empty before that.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
+    servers = read_servers(work)
+    is_complete = all(arm in servers and servers[arm].is_serving for arm in work.arms)
+    return servers if is_complete else {}
 
 
 def _read_server(
@@ -190,7 +202,7 @@ def require_single_servers(work: StepWork) -> None:
     slices = work.world.cluster.list_objects("endpointslices", work.namespace)
     for arm in work.arms:
         pods = _list_all_pods(work, arm)
-        pod_count = sum(map(_stays, pods))
+        pod_count = sum(map(_is_active, pods))
         endpoint_count = len(_find_live_endpoints(slices, arm, pods))
         if pod_count > 1 or endpoint_count > 1:
             reason = f"{arm} has {pod_count} pods and {endpoint_count} endpoints, and must have one of each"
@@ -198,8 +210,8 @@ def require_single_servers(work: StepWork) -> None:
 
 
 def _find_live_endpoints(slices: Sequence[Object], service: str, pods: Sequence[Object]) -> set[str]:
-    """Return the ready endpoints of a Service without those of pods that leave; a stranger's count."""
-    leaving = {pod["metadata"]["uid"] for pod in pods if not _stays(pod)}
+    """Return the ready endpoints of a Service without those of pods that leave; one of an unknown pod counts."""
+    leaving = {pod["metadata"]["uid"] for pod in pods if not _is_active(pod)}
     return set(_list_ready_endpoints(slices, service)) - leaving
 
 

@@ -17,11 +17,12 @@ from tandem.run.run_keys import ROUND_STEP
 from tandem.run.run_values import RunState, list_confirmed
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import (
+    UNALLOCATED,
     ServerState,
+    list_active_pods,
     list_claim_faults,
     list_differences,
-    list_server_pods,
-    list_staying_pods,
+    list_unfinished_pods,
     read_servers,
     require_single_servers,
 )
@@ -58,13 +59,14 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
     require_single_servers(work)
     servers = read_servers(work)
     for arm in arms:
-        pods = list_server_pods(work, arm)
+        pods = list_unfinished_pods(work, arm)
         if not pods:
             work.world.cluster.scale_deployment(work.namespace, arm, 1)
         server = servers.get(arm)
         if server is None or not server.claim:
-            trouble = "no pod yet" if server is None else server.trouble or "its claim is not allocated"
-            wait_s = min(_count_wait_s(work, f"devices of {arm}"), _count_age_s(work, pods))
+            trouble = "no pod yet" if server is None else server.trouble or UNALLOCATED
+            _begin_wait(work, f"devices of {arm}")
+            wait_s = min(_count_wait_s(work), _count_age_s(work, pods))
             if wait_s > CLAIM_WAIT_S:
                 raise RunEndError(f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}")
             return StepProgress(note=f"{arm} waits for its devices: {trouble}", result=work.result)
@@ -72,10 +74,14 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
     return StepProgress(state="done", note=describe_placements(servers, arms))
 
 
-def _count_wait_s(work: StepWork, target: str) -> float:
-    """Return how long the step has waited for a target; the journal keeps it, and another target begins anew."""
+def _begin_wait(work: StepWork, target: str) -> None:
+    """Write down that the step waits for a target, unless it does already; the journal keeps it."""
     if work.result.get("waits_for") != target:
         work.result = {**work.result, "waits_for": target, "waits_since": work.world.now().isoformat()}
+
+
+def _count_wait_s(work: StepWork) -> float:
+    """Return how long the step has waited for its target."""
     return (work.world.now() - datetime.fromisoformat(work.result["waits_since"])).total_seconds()
 
 
@@ -103,10 +109,10 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     """
     require_single_servers(work)
     servers = read_servers(work)
-    waiting = [name for name in work.arms if name not in servers or not servers[name].serves]
+    waiting = [name for name in work.arms if name not in servers or not servers[name].is_serving]
     details = []
     for name in waiting:
-        pods = list_server_pods(work, name)
+        pods = list_unfinished_pods(work, name)
         counts = [row.get("restartCount", 0) for pod in pods for row in list_container_statuses(pod)]
         trouble = servers[name].trouble if name in servers else f"{len(pods)} pods"
         if max(counts, default=0) >= MAX_RESTARTS:
@@ -128,21 +134,24 @@ def check_servers(work: StepWork) -> StepProgress:
     """
     servers = read_servers(work)
     faults = list[str]()
-    absent = ""
+    absent = list[str]()
     for variant in work.experiment.all_variants():
         server = servers.get(variant.name)
-        pods = list_staying_pods(work, variant.name)
-        absent = absent or ("" if pods else variant.name)
+        pods = list_active_pods(work, variant.name)
+        if not pods:
+            absent.append(variant.name)
         if len(pods) > 1:
             faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
         if server is None or not pods:  # it was deleted or evicted, and its Deployment brings another
             continue
         differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
         faults += [f"{variant.name}: {difference}" for difference in differences]
-    if not absent:
+    if absent:
+        _begin_wait(work, f"a pod of {', '.join(absent)}")
+        if _count_wait_s(work) > DOWN_WAIT_S:
+            faults += [f"{name}: 0 pods, and one is declared" for name in absent]
+    else:
         _end_wait(work)
-    elif _count_wait_s(work, f"a pod of {absent}") > DOWN_WAIT_S:
-        faults.append(f"{absent}: 0 pods, and one is declared")
     if faults:
         state: RunState = "void" if list_confirmed(work.steps.values()) else "ended"
         raise RunEndError(f"what runs is not what is declared: {'; '.join(faults)}", state)
@@ -167,7 +176,7 @@ def restart_servers(work: StepWork) -> StepProgress:
     if not work.result.get("phase") or work.result["phase"] == "again":
         return _begin_restart(work)
     uids: set[str] = set(work.result["uids"])
-    leaving = [arm for arm in work.arms if uids & {pod["metadata"]["uid"] for pod in list_server_pods(work, arm)}]
+    leaving = [arm for arm in work.arms if uids & {pod["metadata"]["uid"] for pod in list_unfinished_pods(work, arm)}]
     if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
         for arm in work.arms:
             work.world.cluster.scale_deployment(work.namespace, arm, 0)
@@ -184,7 +193,7 @@ def _begin_restart(work: StepWork) -> StepProgress:
     if lease.raised_at > last_end:
         return StepProgress(state="done", note="the new lease started the servers anew")
     placements = {name: server.placement for name, server in read_servers(work).items()}
-    uids = [pod["metadata"]["uid"] for arm in work.arms for pod in list_server_pods(work, arm)]
+    uids = [pod["metadata"]["uid"] for arm in work.arms for pod in list_unfinished_pods(work, arm)]
     former, since = work.result.get("former") or placements, work.world.now().isoformat()
     result = {"former": former, "uids": uids, "phase": "down", "since": since}
     return StepProgress(note="takes the servers down", result=result, attempts=work.attempts + 1)

@@ -102,7 +102,7 @@ def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
 )
 def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, fleet):
     put_value(fleet, run_record_key(RUN), body)
-    with pytest.raises(ExternalError, match=f"it has {schema}, and this Tandem reads schema 1"):
+    with pytest.raises(ExternalError, match=f"it has {schema}; this version of Tandem reads schema 1"):
         client.read_run(RUN)
 
 

@@ -9,7 +9,7 @@ from fleet_world import write_environment
 from run_records import (
     RUN,
     answering,
-    list_keys,
+    list_requests,
     make_record,
     make_request,
     put_beat,
@@ -133,7 +133,7 @@ def test_plan_of_a_compile_serves_nothing(fleet, capsys):
 def test_flags_that_do_not_fit_are_refused(flags, refused, fleet, capsys):
     assert tandem(fleet, "run post", *flags) == 2
     assert refused in capsys.readouterr().err
-    assert not list_keys(fleet, "requests/")
+    assert not list_requests(fleet)
 
 
 def test_cancel_of_a_staging_goes_below_its_prefix(fleet):

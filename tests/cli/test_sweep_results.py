@@ -118,7 +118,9 @@ def test_page_of_simulated_servers_says_so(fleet, tmp_path):
 def test_decision_of_another_schema_is_refused_with_both(fleet, capsys):
     put_decision(fleet, schema=2)
     assert tandem(fleet, f"results {RUN}") == 2
-    assert "the decision has schema 2, and this Tandem reads schema 1" in " ".join(capsys.readouterr().err.split())
+    assert "the decision has schema 2; this version of Tandem reads schema 1" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_unfinished_sweep_edits_nothing(fleet, tmp_path):

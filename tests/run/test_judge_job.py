@@ -131,7 +131,7 @@ def test_a_round_of_another_schema_is_refused_with_both(job: RunJobs, tmp_path: 
     body = stored.body.replace(b'"schema":1', b'"schema":2')
     job.store.client.put_object(Bucket=job.store.bucket, Key=key, Body=body)
 
-    with pytest.raises(InputError, match="the round has schema 2, and this Tandem reads schema 1"):
+    with pytest.raises(InputError, match="the round has schema 2; this version of Tandem reads schema 1"):
         download_results(job.store, "post", "fall-1", tmp_path / "run", ((0, 1),))
 
 

@@ -56,8 +56,13 @@ def test_staging_calls_nothing_of_the_fleet(staged):
 def test_staging_reads_neither_lease_nor_fence():
     world = VirtualWorld(has_reaper=False)
     keys_read = set[str]()
-    get_dated = world.account._get_dated
-    world.account._get_dated = lambda **request: keys_read.add(request["Key"]) or get_dated(**request)
+    read_object = world.account._get_dated
+
+    def note_key(**request):
+        keys_read.add(request["Key"])
+        return read_object(**request)
+
+    world.account._get_dated = note_key
     stage(world)
     world.live()
     assert not {key for key in keys_read if key.endswith(("lease.json", "stop.json"))}
@@ -172,7 +177,7 @@ def test_killed_staging_ends_the_same(calls):
         ("resume", {"until": "stage", "hours": 0}),
     ],
 )
-def test_stage_folder_takes_staging_alone(kind, fields):
+def test_stage_folder_takes_only_staging(kind, fields):
     world = VirtualWorld()
     operator_key = world.ask(kind, **fields)
     stem = operator_key.rpartition("/")[2].removesuffix(".json")
@@ -210,7 +215,7 @@ def test_stage_folder_cancels_no_other_run():
         ({"until": "compile", "budget_usd": 10}, "--budget-usd"),
     ],
 )
-def test_fields_of_a_measurement_are_refused(fields, flag):
+def test_fields_without_use_are_refused(fields, flag):
     world = VirtualWorld()
     key = world.ask(**fields)
     world.look()

@@ -51,7 +51,7 @@ def test_wait_is_the_steps_note():
     world, end = fail_first_attempt(SILENT_EXIT_CODE)
     world.look()
     world.look()
-    note = f"nothing answered: the next attempt waits until {end + timedelta(minutes=1):%H:%M:%S} UTC"
+    note = f"the last attempt got no answer; the next one starts at {end + timedelta(minutes=1):%H:%M:%S} UTC"
     assert world.find_step("round-00000")[2] == note
 
 

@@ -47,7 +47,7 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         (json.dumps(TASK | {"nodes": 3}), "Object contains unknown field `nodes`"),
         (json.dumps(TASK | {"rounds": "4"}), "Expected `int`, got `str` - at `$.rounds`"),
         (json.dumps(TASK | {"size": "huge"}), "Invalid enum value 'huge' - at `$.size`"),
-        (json.dumps(TASK | {"schema": 2}), "the task has schema 2, and this Tandem reads schema 1"),
+        (json.dumps(TASK | {"schema": 2}), "the task has schema 2; this version of Tandem reads schema 1"),
         (json.dumps({name: value for name, value in TASK.items() if name != "arms"}), "missing required field `arms`"),
         (json.dumps(TASK | {"run": "../other"}), "'../other' names no run"),
         (json.dumps(TASK | {"run": "llmperf"}), "'llmperf' is a folder of Tandem's own"),

@@ -85,7 +85,7 @@ def test_round_of_a_lost_node_is_measured_again(number):
 def test_measure_jobs_meet_a_node_that_was_just_lost():
     world = reach("round-00001", look_s=5)
     world.lose_node()
-    world.live(until=lambda seen: "nothing answered" in seen.find_step("round-00001")[2])
+    world.live(until=lambda seen: "got no answer" in seen.find_step("round-00001")[2])
     assert (world.live()["state"], read_round(world, 1)["result"]["attempt"]) == ("judged", 2)
 
 
