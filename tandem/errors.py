@@ -58,19 +58,19 @@ class InputError(TandemError):
 
 
 class SchemaError(InputError):
-    """A stored object has another schema than this Tandem reads, an older or a newer one.
+    """A stored object has another schema than this version of Tandem reads, an older or a newer one.
 
     Args:
         label: the user's name for the object, such as "the record".
         found: schema of the object; None if it names none.
-        known: the schema that this Tandem reads.
+        known: the schema that this version reads.
         where, change: as for any fault.
     """
 
     def __init__(self, label: str, found: object, known: int, *, where: str, change: str = "") -> None:
         schema = "no schema" if found is None else f"schema {found}"
-        problem = f"{label} has {schema}, and this Tandem reads schema {known}"
-        super().__init__(problem, where=where, change=change or "read it with the Tandem that wrote it")
+        problem = f"{label} has {schema}; this version of Tandem reads schema {known}"
+        super().__init__(problem, where=where, change=change or "use the version that wrote it")
 
 
 class ExternalError(TandemError):

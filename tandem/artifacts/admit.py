@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
         ExternalError: a mount cannot be read, or the local disk is full.
     """
     key, models, command = read_artifact_key(), parse_model_references(options.model), read_compile_command()
-    manifest = _read_manifest(options.stored, f"the artifact {key.name} is missing", f"compile it: {command}")
+    change = f"end the lease of these nodes with `tandem stop --end`, then compile it: {command}"
+    manifest = _read_manifest(options.stored, f"the artifact {key.name} is missing", change)
     source = options.stored / manifest.folder
     _refuse_faults(sets.describe_mismatch(manifest, key), options.stored / sets.MANIFEST_NAME)
     _require_files(source, manifest, command)
@@ -57,7 +58,8 @@ def run(options: argparse.Namespace) -> int:
         _require_config(source, key, manifest)
     for model in models:
         where = options.models / model.path
-        model_manifest = _read_manifest(where, f"the model {model.name} is not staged", f"stage it: {model.command}")
+        change = f"stage it: {model.command}; this pod tries again within 5 minutes"
+        model_manifest = _read_manifest(where, f"the model {model.name} is not staged", change)
         sets.require_target(model_manifest, model, str(where / sets.MANIFEST_NAME))
         _require_files(where / model_manifest.folder, model_manifest, model.command)
     for sentence in manifest.made.get("unproven") or ():
@@ -78,7 +80,6 @@ def _read_manifest(folder: Path, problem: str, change: str) -> sets.Manifest:
         try:
             body = path.read_bytes()
         except FileNotFoundError:
-            change = f"{change}; this pod tries again within 5 minutes"
             raise StaleError(f"{problem}: it has no manifest", where=str(path), change=change) from None
     return sets.parse_manifest(body, str(path))
 

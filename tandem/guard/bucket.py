@@ -61,7 +61,7 @@ def parse_document(body: bytes, schema: int) -> dict[str, Any]:
     """
     document: dict[str, Any] = json.loads(body)
     if document["schema"] != schema:
-        raise ValueError(f"it has schema {document['schema']}, and this Tandem reads schema {schema}")
+        raise ValueError(f"it has schema {document['schema']}; this version of Tandem reads schema {schema}")
     return document
 
 

@@ -28,15 +28,16 @@ def find_built_in_experiment(root: Path = ROOT) -> Path:
     return root / (CHECKOUT_EXPERIMENT if is_checkout(root) else PACKAGE_EXPERIMENT)
 
 
-def require_checkout(purpose: str, root: Path = ROOT) -> None:
+def require_checkout(command: str, root: Path = ROOT) -> None:
     """Refuse what an installed package cannot do.
 
     Args:
-        purpose: the command, as its user wrote it.
+        command: as its user wrote it.
         root: of the checkout, or the folder that holds the installed `tandem`.
 
     Raises:
         InputError: this is an installed package.
     """
     if not is_checkout(root):
-        raise InputError(f"{purpose} works in a checkout of Tandem, after `make setup`", change="")
+        change = "clone it, run `make setup`, and run the command there"
+        raise InputError(f"{command} needs a checkout of the repository", change=change)

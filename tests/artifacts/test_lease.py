@@ -224,7 +224,9 @@ def test_what_is_no_lease_is_refused(changes):
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_lease_of_another_schema_is_refused_with_both(version):
-    with pytest.raises(SchemaError, match=f"s3://b/k: the lease has schema {version}, and this Tandem reads schema 1"):
+    with pytest.raises(
+        SchemaError, match=f"s3://b/k: the lease has schema {version}; this version of Tandem reads schema 1"
+    ):
         parse_lease(lease_of(0, schema_version=version), "s3://b/k")
 
 

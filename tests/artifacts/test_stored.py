@@ -61,8 +61,8 @@ def test_the_same_manifest_again_counts_as_ours(store, whole):
     ("body", "said"),
     [
         (b'{"schema_version": 1, "ki', "cut off"),
-        (b'{"schema_version": 2}', "schema 2, and this Tandem reads schema 1"),
-        (b'{"schema_version": 0}', "schema 0, and this Tandem reads schema 1"),
+        (b'{"schema_version": 2}', "schema 2; this version of Tandem reads schema 1"),
+        (b'{"schema_version": 0}', "schema 0; this version of Tandem reads schema 1"),
         (b"{}", "malformed at schema_version"),
     ],
     ids=["truncated", "newer", "older", "malformed"],

@@ -65,7 +65,7 @@ def faulty(fault):
         ),
         (
             faulty(SchemaError("it", 2, 1, where="")), "unknown",
-            ("it has schema 2, and this Tandem reads schema 1", "read it with the Tandem that wrote it"), (),
+            ("it has schema 2; this version of Tandem reads schema 1", "use the version that wrote it"), (),
         ),
         (faulty(ExternalError("S3 denies", change="allow it")), "unread", ("S3 denies", "allow it"), ()),
         (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), MEND),

@@ -87,10 +87,10 @@ TIMES = {'"start_s":1000.0': 1000.0, '"end_s":0.3': 0.3, '"chunk_s":[0.1': 0.1}
         ('"chunk_s":[0.1,', '"chunk_s":[', "differ in length"),
         ('"completion_tokens":8', f'"completion_tokens":1{"0" * 400}', "this is no record"),  # no float holds it
         *(
-            ('"schema":2', f'"schema":{other}', f"schema {other}, and this Tandem reads schema 2; read it with the")
+            ('"schema":2', f'"schema":{other}', f"schema {other}; this version of Tandem reads schema 2; use")
             for other in (1, 3)
         ),  # the rest still fits
-        ('"schema":2,', "", "the record has no schema, and this Tandem reads schema 2"),
+        ('"schema":2,', "", "the record has no schema; this version of Tandem reads schema 2"),
         ('"reconnected":0,', "", "missing required field `reconnected`"),
         *((old, old.replace(str(number), bad), "no record") for old, number in TIMES.items() for bad in NOT_FINITE),
     ],
@@ -108,7 +108,7 @@ def test_a_record_of_another_form_is_refused(tmp_path: Path, old: str, new: str,
         *((line, "this is no record") for line in (b"\n", b"not json\n", b"[1]\n", b"\x00\x00\n")),
         (b'{"schema":2,"request_id":"\xff"}\n', "this is no record"),
         (b'{"schema": 7, "something": "else"}\n', "schema 7"),
-        (b"{}\n", "the record has no schema, and this Tandem reads schema 2"),
+        (b"{}\n", "the record has no schema; this version of Tandem reads schema 2"),
     ],
 )
 def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, line: bytes, problem: str) -> None:

@@ -319,7 +319,7 @@ def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, mi
 @pytest.mark.parametrize("schema", [1, 9])
 def test_a_manifest_of_another_schema_is_refused(tmp_path: Path, schema: int) -> None:
     manifest.write_manifest(tmp_path, run_manifest(schema=schema))
-    with pytest.raises(InputError, match=f"schema {schema}, and this Tandem reads schema 2; read it with the Tandem"):
+    with pytest.raises(InputError, match=f"schema {schema}; this version of Tandem reads schema 2; use the version"):
         manifest.read_manifest(tmp_path)
 
 

@@ -109,7 +109,7 @@ def test_another_schema_is_named_and_not_read(world, start, halt, key, known, me
     world.put(key, world.read(key) | {"schema": schema})
     fault = observe_fleet(world.clients, GUARDED, world.now).faults[0]
 
-    assert f"it has schema {schema}, and this Tandem reads schema {known}" in fault
+    assert f"it has schema {schema}; this version of Tandem reads schema {known}" in fault
     assert meaning in fault
 
 

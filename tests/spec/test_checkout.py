@@ -76,5 +76,5 @@ def test_an_unknown_experiment_is_refused_with_those_that_there_are(package: Pat
 
 def test_a_built_package_refuses_what_takes_a_checkout(package: Path) -> None:
     require_checkout("`tandem render`")
-    with pytest.raises(InputError, match="`tandem render` works in a checkout of Tandem, after `make setup`"):
+    with pytest.raises(InputError, match="`tandem render` needs a checkout of the repository"):
         require_checkout("`tandem render`", package)
