@@ -22,7 +22,7 @@ GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk depl
 
 
 def build_base(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the namespace of one experiment and the objects that protect it."""
+    """Return the namespace of one experiment: its quota, accounts, network policies and rights."""
     namespace = names.experiment_namespace(experiment)
     # AWS binds Pod Identity's role to an account's name: no annotation is needed
     rows: list[tuple[str, str, str, Object, dict[str, str]]] = [

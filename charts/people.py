@@ -1,7 +1,7 @@
 """Rights of operator, engineer and viewer in the whole cluster; those in an experiment's namespace: charts/base.py.
 
-Invariant: people read and create nothing. An admin needs none of these roles and has EKS's own cluster-admin policy
-from the first deploy. The others have no right before these objects are applied.
+Invariant: people only read. An admin needs none of these roles: EKS's own cluster-admin policy covers them. The others
+have no right in the whole cluster before these objects are applied.
 """
 
 from __future__ import annotations

@@ -22,14 +22,12 @@ from tandem.ops.people.cluster_rights import (
 
 RBAC = "rbac.authorization.k8s.io"
 PEOPLE = "people"
-RUNNER_ROLE = f"tandem-{RUNNER}"  # a ClusterRole has no namespace that tells it from those of others
+RUNNER_ROLE = f"tandem-{RUNNER}"  # ClusterRoles share their names with everybody else's
 WAVE = 0
 
 
 def build_people_roles(namespace: str | None) -> list[Object]:
-    """Return role and binding of each kind of people with a right that no kind before has.
-
-    The kinds after it are bound to its role as well.
+    """Return a role and its binding for each kind of people that adds a right; later kinds are bound to it too.
 
     Args:
         namespace: of an experiment; None for rights in the whole cluster.

@@ -1,6 +1,6 @@
 """Kubernetes rights of operator, engineer, viewer and the runner in a cluster: one row a right.
 
-Invariant: only these rows are allowed, and people read alone: the runner makes Jobs and scales servers, and a request
+Invariant: only these rows are allowed, and people only read: the runner makes Jobs and scales servers, and a request
 to it needs the AWS API. charts/roles.py renders the rows as RBAC; docs/people.md shows them, and the rights that nobody
 has. A test evaluates every verb on every resource against the page. An admin has EKS's cluster-admin policy instead.
 
