@@ -6,14 +6,17 @@ Invariant: the settings are frozen and the same for every arm; no setting comes 
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from tandem.bench.host import read_host
-from tandem.bench.manifest import SCHEMA, PlanTotals, RunManifest, read_clock, utc_now
+from tandem.bench.manifest import SCHEMA, ManifestArm, PlanTotals, RunManifest, Timeouts, read_clock, utc_now
 from tandem.bench.plan import RunPlan, plan_blocks
-from tandem.bench.run_size import RunSize
+from tandem.bench.run_options import RunOptions
+from tandem.bench.run_size import SIZES, RunSize
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import Suite
 
 
@@ -40,6 +43,74 @@ class RunSettings:
     def plan(self) -> RunPlan:
         """Return the plan of the run."""
         return RunPlan(manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency))
+
+
+def complete_options(
+    options: RunOptions,
+    *,
+    arms: Sequence[ManifestArm] = (),
+    facts: Mapping[str, Any] | None = None,
+    most_tokens: int | None = None,
+) -> RunSettings:
+    """Return the settings of a run of a user's options.
+
+    Args:
+        options: of the user.
+        arms: the servers, if more is known of them than the options say.
+        facts: further fields of the manifest.
+        most_tokens: the longest answer that the servers give, in tokens; None if unknown.
+
+    Raises:
+        InputError: a suite cannot be read.
+    """
+    size = SIZES[options.size]
+    source = None if options.llmperf_source is None else Path(options.llmperf_source)
+    suites = size.load_suites([str(name) for name in options.suites], classes=options.classes, llmperf_source=source)
+    fields = {
+        **(facts or {}),
+        "arms": tuple(arms) or list_arms(options.servers, options.models(), options.placement),
+        "schedule": options.schedule,
+        "seed": options.seed,
+        "api": options.api,
+        "thinking": options.thinking,
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "rate_per_s": options.rate_per_s,
+        "rounds": 0 if options.duration_s is not None else options.rounds or FEWEST_ROUNDS,
+        "control_rounds": options.control_rounds,
+        "repeats": options.repeats,
+        "prompts_per_class": options.prompts_per_class,
+        "mixed": options.mixed,
+        "duration_s": options.duration_s,
+        "time_outs": Timeouts(**options.timeouts),
+        "goodput": dict(options.goodput) or None,
+        "price_usd_per_hour": options.price_usd_per_hour,
+    }
+    concurrency = None if options.concurrency is None else tuple(options.concurrency)
+    settings = build_settings(size, suites, fields, most_tokens=most_tokens, concurrency=concurrency)
+    return replace(settings, warm_up=options.warm_up, extras=frozenset(options.record), api_key=options.api_key)
+
+
+def list_arms(
+    urls: Mapping[str, str], models: Mapping[str, str], placements: Mapping[str, str] | None = None
+) -> tuple[ManifestArm, ...]:
+    """Return the arms of servers by address.
+
+    Args:
+        urls: by name of the arm, the baseline first.
+        models: of each arm.
+        placements: of the arms that have one.
+    """
+    return tuple(
+        ManifestArm(
+            name=name,
+            role="variant" if place else "baseline",
+            url=url,
+            model=models[name],
+            placement=(placements or {}).get(name),
+        )
+        for place, (name, url) in enumerate(urls.items())
+    )
 
 
 def build_settings(

@@ -1,8 +1,8 @@
 """The flags of `tandem bench run`, each refused with what is allowed; and those of a run that goes on.
 
-Invariant: nothing of the bench is loaded here before a run goes on, so that every other command starts quickly. A flag
-that is given again next to `--resume` stands before the recorded one; whether it contradicts the run is then said as of
-any other setting, with both values.
+Invariant: of the bench only the limits of its options are loaded here before a run goes on, so that every other command
+starts quickly. A flag that is given again next to `--resume` stands before the recorded one; whether it contradicts the
+run is then said as of any other setting, with both values.
 """
 
 from __future__ import annotations
@@ -15,6 +15,22 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
+from tandem.bench.run_options import (
+    GOODPUT_METRICS,
+    MAX_CONCURRENCY,
+    MAX_CONTROL_ROUNDS,
+    MAX_COUNT,
+    MAX_SEED,
+    NAME_PATTERN,
+    NAME_RULE,
+    RATE_LIMITS,
+    RECORDED_FIELDS,
+    TEMPERATURE_LIMITS,
+    TIMEOUT_FIELDS,
+    URL_PATTERN,
+    ApiName,
+    ScheduleName,
+)
 from tandem.cli.flags import (
     EXCLUSIVE,
     Name,
@@ -30,13 +46,7 @@ from tandem.cli.flags import (
 )
 from tandem.errors import InputError
 
-NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-NAME_RULE = "up to 63 letters, digits, '.', '_' and '-', the first a letter or digit"
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600}
-TIMEOUT_FIELDS = {"connect": "connect_s", "first-token": "first_token_s", "gap": "gap_s", "whole": "whole_s"}
-GOODPUT_METRICS = ("ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s")  # figures of one request
-RECORDED_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
-MAX_CONTROL_ROUNDS, MAX_CONCURRENCY, MAX_COUNT, MAX_SEED = 1000, 4096, 1_000_000, 2**63 - 1
 
 CHANGEABLE_FLAGS = frozenset({"--out", "--resume", "--placement", "--goodput", "--price"})
 """What is no setting of a run, or may change while it goes on: the manifest holds the last one in its own field."""
@@ -53,7 +63,7 @@ def parse_arm(text: str) -> tuple[str | None, str]:
         name, _, url = text.partition("=")
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"name {name!r}; allowed: {NAME_RULE}")
-    if not re.fullmatch(r"https?://[^\s/@?#]+(/[^\s?#]*)?", url):  # a password would stand in every record
+    if not URL_PATTERN.fullmatch(url):
         raise ValueError("this is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
     return name, url
 
@@ -137,7 +147,7 @@ LENGTH = Group("length", show=False, validator=EXCLUSIVE)
 OUTPUT = Group("Output", validator=require_single, sort_key=0)
 
 ArmUrl = tuple[str | None, str]
-RATE_RANGE = require_range(1e-6, 1e6, "requests a second")
+RATE_RANGE = require_range(*RATE_LIMITS, "requests a second")
 CONTROL_ROUNDS_RANGE = require_range(0, MAX_CONTROL_ROUNDS)
 Count = Annotated[Whole, Parameter(validator=require_range(1, MAX_COUNT))]
 Words = Annotated[tuple[str, ...], Parameter(consume_multiple=1)]
@@ -206,14 +216,16 @@ class RunFlags:
     classes: Annotated[Names, Parameter(group=REQUESTS)] = ()
     prompts_per_class: Annotated[Count | None, Parameter(group=REQUESTS)] = None
     max_tokens: Annotated[Count | None, Parameter(group=REQUESTS)] = None
-    api: Annotated[Literal["chat", "completions"], Parameter(group=REQUESTS)] = "chat"
+    api: Annotated[ApiName, Parameter(group=REQUESTS)] = "chat"
     thinking: Annotated[Literal["on", "off"] | None, Parameter(group=REQUESTS)] = None
-    temperature: Annotated[float, Parameter(group=REQUESTS, metavar="T", validator=require_range(0, 2))] = 0.0
+    temperature: Annotated[
+        float, Parameter(group=REQUESTS, metavar="T", validator=require_range(*TEMPERATURE_LIMITS))
+    ] = 0.0
     record: Annotated[frozenset[str], _declare(REQUESTS, "token-ids,logprobs", parse_record_fields)] = frozenset()
     llmperf_source: Annotated[RunFolder | None, Parameter(group=REQUESTS)] = None
     concurrency: Annotated[tuple[int, ...] | None, _declare((SCHEDULE, LOAD), "N,...", parse_concurrencies)] = None
     rate: Annotated[float | None, Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=RATE_RANGE)] = None
-    schedule: Annotated[Literal["interleaved", "simultaneous"] | None, Parameter(group=SCHEDULE)] = None
+    schedule: Annotated[ScheduleName | None, Parameter(group=SCHEDULE)] = None
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
     duration: Annotated[float | None, _declare((SCHEDULE, LENGTH), "T", parse_duration)] = None
     control_rounds: Annotated[Whole, Parameter(group=SCHEDULE, validator=CONTROL_ROUNDS_RANGE)] = 1

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
-from tandem.bench import settings as bench_settings
-from tandem.bench.manifest import ManifestArm, Timeouts
+from tandem.bench.manifest import ManifestArm
+from tandem.bench.run_options import RunOptions, ScheduleName, SizeName
 from tandem.bench.run_size import SIZES
-from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.bench.settings import RunSettings
+from tandem.bench.settings import RunSettings, complete_options, list_arms
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.selection import Selection
 from tandem.errors import InputError
@@ -34,6 +33,7 @@ class RunArms:
         suites: of the experiment.
         most_tokens: the longest answer the experiment's servers give; None where that is not known.
         goodput, concurrency: of the experiment; None and empty where it says none.
+        schedule: of the experiment.
     """
 
     arms: tuple[ManifestArm, ...]
@@ -42,6 +42,7 @@ class RunArms:
     most_tokens: int | None = None
     goodput: dict[str, float] | None = None
     concurrency: tuple[int, ...] = ()
+    schedule: ScheduleName = "interleaved"
 
 
 def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
@@ -55,38 +56,49 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
         InputError: flags contradict each other, or a suite cannot be read.
         SpecError: a declared file is refused.
     """
-    size = SIZES["quick" if flags.quick else "full" if flags.full else "default"]
     run_arms = select_arms(selection, flags)
-    suites = size.load_suites(
-        flags.suite or size.select_names(run_arms.suites), classes=flags.classes, llmperf_source=flags.llmperf_source
+    arms = assign_placements(run_arms.arms, flags.placement)
+    facts = {**run_arms.fields, "flags": flags.recorded or {}}
+    return complete_options(build_options(flags, run_arms), arms=arms, facts=facts, most_tokens=run_arms.most_tokens)
+
+
+def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
+    """Return the options that the flags say, and where they say nothing, the experiment.
+
+    Raises:
+        InputError: the variable of the API key is not set.
+    """
+    size: SizeName = "quick" if flags.quick else "full" if flags.full else "default"
+    concurrency = flags.concurrency or (run_arms.concurrency if flags.rate is None else ())
+    return RunOptions(
+        servers={arm.name: arm.url for arm in run_arms.arms},
+        model={arm.name: arm.model for arm in run_arms.arms},
+        size=size,
+        suites=flags.suite or tuple(SIZES[size].select_names(run_arms.suites)),
+        classes=flags.classes,
+        prompts_per_class=flags.prompts_per_class,
+        max_tokens=flags.max_tokens,
+        api=flags.api,
+        thinking=None if flags.thinking is None else flags.thinking == "on",
+        temperature=flags.temperature,
+        record=flags.record,
+        llmperf_source=flags.llmperf_source,
+        concurrency=concurrency or None,
+        rate_per_s=flags.rate,
+        schedule=flags.schedule or run_arms.schedule,
+        rounds=flags.rounds,
+        duration_s=flags.duration,
+        control_rounds=flags.control_rounds,
+        repeats=flags.repeats,
+        mixed=flags.mixed,
+        seed=flags.seed,
+        warm_up=flags.warm_up,
+        timeouts=flags.timeouts or {},
+        goodput=flags.goodput or run_arms.goodput or {},
+        placement=dict(flags.placement),
+        price_usd_per_hour=flags.price,
+        api_key=read_api_key(flags.api_key_env),
     )
-    fields = {
-        "schedule": "interleaved",
-        **run_arms.fields,
-        **({"schedule": flags.schedule} if flags.schedule else {}),
-        "arms": assign_placements(run_arms.arms, flags.placement),
-        "seed": flags.seed,
-        "api": flags.api,
-        "thinking": None if flags.thinking is None else flags.thinking == "on",
-        "temperature": flags.temperature,
-        "max_tokens": flags.max_tokens,
-        "rate_per_s": flags.rate,
-        "rounds": 0 if flags.duration is not None else flags.rounds or FEWEST_ROUNDS,
-        "control_rounds": flags.control_rounds,
-        "repeats": flags.repeats,
-        "prompts_per_class": flags.prompts_per_class,
-        "mixed": flags.mixed,
-        "duration_s": flags.duration,
-        "time_outs": Timeouts(**(flags.timeouts or {})),
-        "goodput": flags.goodput or run_arms.goodput,
-        "price_usd_per_hour": flags.price,
-        "flags": flags.recorded or {},
-    }
-    declared = run_arms.concurrency if flags.rate is None else ()
-    settings = bench_settings.build_settings(
-        size, suites, fields, most_tokens=run_arms.most_tokens, concurrency=flags.concurrency or declared or None
-    )
-    return replace(settings, warm_up=flags.warm_up, extras=flags.record, api_key=read_api_key(flags.api_key_env))
 
 
 def read_api_key(variable: str | None) -> str | None:
@@ -152,11 +164,8 @@ def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
     name = next((name for name in names if names.count(name) > 1), None)
     if name is not None:
         raise build_flag_error(f"two arms are named {name!r}", "each name once", "name them apart: NAME=URL")
-    models = _parse_models(flags.model, names)
-    return tuple(
-        ManifestArm(name=name, role="variant" if index else "baseline", url=url, model=models[name])
-        for index, (name, (_, url)) in enumerate(zip(names, servers, strict=True))
-    )
+    urls = {name: url for name, (_, url) in zip(names, servers, strict=True)}
+    return list_arms(urls, _parse_models(flags.model, names))
 
 
 def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
@@ -192,8 +201,13 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
         raise build_flag_error(problem, ", ".join(variant_names), "name its variants")
     arms = build_arms(environment, experiment, inputs.catalogue, flags.variants)
     place = {"environment": environment.name, "experiment": experiment.name}
-    fields = {**place, "instance_type": environment.capacity.instance_type, "schedule": experiment.schedule}
+    fields = {**place, "instance_type": environment.capacity.instance_type}
     return RunArms(
-        arms=arms, fields=fields, suites=experiment.suites, most_tokens=experiment.max_output_tokens,
-        goodput=experiment.goodput.list_limits() if experiment.goodput else None, concurrency=experiment.concurrency,
-    )  # fmt: skip
+        arms=arms,
+        fields=fields,
+        suites=experiment.suites,
+        most_tokens=experiment.max_output_tokens,
+        goodput=experiment.goodput.list_limits() if experiment.goodput else None,
+        concurrency=experiment.concurrency,
+        schedule=experiment.schedule,
+    )

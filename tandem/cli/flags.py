@@ -1,6 +1,6 @@
 """The kinds of flags that several commands have, each with its bounds.
 
-Invariant: nothing is loaded here but the command line's library, so that every command starts quickly.
+Invariant: nothing is loaded here but the command line's library and limits, so that every command starts quickly.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import ArgumentCollection, Parameter, Token
 from cyclopts.validators import MutuallyExclusive
+
+from tandem.bench.run_options import PRICE_LIMITS
 
 Value = TypeVar("Value")
 
@@ -64,4 +66,4 @@ EnvironmentName = Annotated[str, Parameter(name="--env", metavar="NAME")]
 Name = Annotated[str, Parameter(metavar="NAME")]
 RunFolder = Annotated[Path, Parameter(metavar="DIR")]
 Share = Annotated[float, Parameter(metavar="SHARE", validator=require_range(0.001, 1))]
-Price = Annotated[float, Parameter(metavar="USD_PER_HOUR", validator=require_range(1e-6, 1e6, "USD an hour"))]
+Price = Annotated[float, Parameter(metavar="USD_PER_HOUR", validator=require_range(*PRICE_LIMITS, "USD an hour"))]

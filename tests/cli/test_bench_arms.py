@@ -58,7 +58,7 @@ def test_an_arm_knows_its_model_runtime_and_speculation(post):
 
 def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
     assert (post.fields["environment"], post.fields["experiment"]) == ("post-us-east-2", "post")
-    assert (post.suites, post.fields["schedule"], post.most_tokens) == (("post", "real"), "interleaved", 600)
+    assert (post.suites, post.schedule, post.most_tokens) == (("post", "real"), "interleaved", 600)
 
 
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
@@ -88,10 +88,9 @@ def test_a_placement_of_no_arm_is_refused():
 def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
     arms = tuple(msgspec.structs.replace(arm, simulated=False) for arm in post.arms)
     records = [record(arm=arm.name, request_id=arm.name) for arm in arms]
-    named = {name: value for name, value in post.fields.items() if name != "schedule"}
 
-    assert named["instance_type"] == "trn2.48xlarge"
-    assert find_post_variants(read_request_table(write_run(tmp_path, records, arms=arms, **named)))[1] is None
+    assert post.fields["instance_type"] == "trn2.48xlarge"
+    assert find_post_variants(read_request_table(write_run(tmp_path, records, arms=arms, **post.fields)))[1] is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,271 @@
+"""The options of a measurement in Python: the flags of `tandem bench run`, typed and frozen.
+
+Invariant: options that exist are valid; a value that the command line refuses is refused here too,
+with what is allowed. Standard library only, so the command line can read the limits without loading
+the bench.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, get_args
+
+from tandem.errors import InputError
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+NAME_RULE = "up to 63 letters, digits, '.', '_' and '-', the first a letter or digit"
+# no password, because every record would have it
+URL_PATTERN = re.compile(r"https?://[^\s/@?#]+(/[^\s?#]*)?")
+TIMEOUT_FIELDS = {
+    "connect": "connect_s",
+    "first-token": "first_token_s",
+    "gap": "gap_s",
+    "whole": "whole_s",
+}
+# figures of one request
+GOODPUT_METRICS = ("ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s")
+RECORDED_FIELDS = {"token-ids": "token_ids", "logprobs": "logprobs"}
+MAX_CONTROL_ROUNDS = 1000
+MAX_CONCURRENCY = 4096
+MAX_COUNT = 1_000_000
+MAX_SEED = 2**63 - 1
+RATE_LIMITS = (1e-6, 1e6)
+PRICE_LIMITS = (1e-6, 1e6)
+TEMPERATURE_LIMITS = (0, 2)
+
+SizeName = Literal["quick", "default", "full"]
+ApiName = Literal["chat", "completions"]
+ScheduleName = Literal["interleaved", "simultaneous"]
+
+_INTEGER_LIMITS = {
+    "prompts_per_class": (1, MAX_COUNT),
+    "max_tokens": (1, MAX_COUNT),
+    "rounds": (1, MAX_COUNT),
+    "control_rounds": (0, MAX_CONTROL_ROUNDS),
+    "repeats": (1, MAX_COUNT),
+    "seed": (0, MAX_SEED),
+    "warm_up": (0, MAX_COUNT),
+}
+_NUMBER_LIMITS = {
+    "temperature": TEMPERATURE_LIMITS,
+    "rate_per_s": RATE_LIMITS,
+    "duration_s": (1e-3, 1e9),
+    "price_usd_per_hour": PRICE_LIMITS,
+}
+_CHOICES = {
+    "size": get_args(SizeName),
+    "api": get_args(ApiName),
+    "thinking": (None, True, False),
+    "schedule": get_args(ScheduleName),
+    "mixed": (True, False),
+}
+_EXCLUSIVE_FIELDS = (("rounds", "duration_s"), ("concurrency", "rate_per_s"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """What to measure, and how: each option is a flag of `tandem bench run`.
+
+    >>> options = RunOptions(
+    ...     servers={"plain": "http://10.0.0.5:8000", "draft": "http://10.0.0.6:8000"},
+    ...     model="Qwen/Qwen3-32B",
+    ...     size="quick",
+    ... )
+    >>> options.control_rounds
+    1
+    >>> RunOptions(servers={"plain": "http://10.0.0.5:8000"}, model="m", rounds=0)
+    Traceback (most recent call last):
+    tandem.errors.InputError: RunOptions.rounds: 0; allowed: a whole number from 1 to 1000000; change it
+
+    Args:
+        servers: name of each server to its URL, with or without /v1; the first is the baseline.
+        model: the model's served name, or the name of each server to its model.
+        size: `quick` is minutes, `full` every prompt; an option below that is given wins over it.
+        suites: `real`, `post` or files of prompts; `real` if empty.
+        classes: the only classes of the suites; all if empty.
+        prompts_per_class: the first prompts of each class; None for those of the size.
+        max_tokens: most output tokens of an answer; None for those of the size.
+        api: the endpoint.
+        thinking: given to the chat template; None for the model's own default.
+        temperature: of the sampling; 0 is greedy.
+        record: what else to record of servers that give it: `token_ids`, `logprobs`.
+        llmperf_source: checkout of llmperf, for the eighth case of the suite `post`.
+        concurrency: requests in flight, each value a separate load; None for that of the size.
+        rate_per_s: arrivals each second, in place of concurrency.
+        schedule: `interleaved` measures one server at a time, `simultaneous` all at once.
+        rounds: number of rounds, 4 if None; fewer give no verdict.
+        duration_s: repeat rounds for this time in seconds, in place of rounds.
+        control_rounds: rounds that measure the baseline against itself, for the noise floor.
+        repeats: of each prompt in a round.
+        mixed: whether a turn has all classes of a suite.
+        seed: of orders, arrivals and sampling.
+        warm_up: requests of warm-up for each server; None until it is stable.
+        timeouts: limits of a request in seconds: `connect_s`, `first_token_s`, `gap_s`, `whole_s`.
+        goodput: limit of each metric for a good answer, in the metric's unit, such as `{"ttft_ms": 500}`.
+        placement: name of a server to a word for where it runs; kept in every record.
+        price_usd_per_hour: of what the run occupies.
+        api_key: sent to every server, never recorded.
+
+    Raises:
+        InputError: a value is not allowed; the error names the option, the value and what is allowed.
+    """
+
+    servers: Mapping[str, str]
+    model: str | Mapping[str, str]
+    size: SizeName = "default"
+    suites: Sequence[str | Path] = ()
+    classes: Sequence[str] = ()
+    prompts_per_class: int | None = None
+    max_tokens: int | None = None
+    api: ApiName = "chat"
+    thinking: bool | None = None
+    temperature: float = 0.0
+    record: Collection[str] = frozenset()
+    llmperf_source: Path | str | None = None
+    concurrency: Sequence[int] | None = None
+    rate_per_s: float | None = None
+    schedule: ScheduleName = "interleaved"
+    rounds: int | None = None
+    duration_s: float | None = None
+    control_rounds: int = 1
+    repeats: int = 1
+    mixed: bool = False
+    seed: int = 0
+    warm_up: int | None = None
+    timeouts: Mapping[str, float] = field(default_factory=dict)
+    goodput: Mapping[str, float] = field(default_factory=dict)
+    placement: Mapping[str, str] = field(default_factory=dict)
+    price_usd_per_hour: float | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check every value, and replace each collection by one that nobody can change."""
+        self._check_values()
+        self._check_collections()
+        self._check_servers()
+        self._check_loads()
+        self._check_limits("timeouts", tuple(TIMEOUT_FIELDS.values()))
+        self._check_limits("goodput", GOODPUT_METRICS)
+        for first, second in _EXCLUSIVE_FIELDS:
+            if getattr(self, first) is not None and getattr(self, second) is not None:
+                raise _refuse(second, getattr(self, second), f"{first} or {second}, not both")
+        self._freeze()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Write the mappings as plain ones, because one that nobody can change has no pickled form."""
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+        return _restore_options, (plain,)
+
+    def models(self) -> dict[str, str]:
+        """Return the model of each server."""
+        return dict.fromkeys(self.servers, self.model) if isinstance(self.model, str) else dict(self.model)
+
+    def _check_values(self) -> None:
+        for name, choices in _CHOICES.items():
+            value = getattr(self, name)
+            if not any(type(value) is type(choice) and value == choice for choice in choices):
+                raise _refuse(name, value, ", ".join(map(repr, choices)))
+        for name, integer_limits in _INTEGER_LIMITS.items():
+            _check_number(name, getattr(self, name), integer_limits, is_whole=True)
+        for name, limits in _NUMBER_LIMITS.items():
+            _check_number(name, getattr(self, name), limits)
+
+    def _check_collections(self) -> None:
+        for name in ("suites", "classes", "record"):
+            _check_words(name, getattr(self, name))
+        for name in ("timeouts", "goodput", "placement"):
+            if not isinstance(getattr(self, name), Mapping):
+                raise _refuse(name, getattr(self, name), "a mapping")
+        for word in self.record:
+            if word not in RECORDED_FIELDS.values():
+                raise _refuse("record", word, ", ".join(RECORDED_FIELDS.values()))
+
+    def _check_servers(self) -> None:
+        if not isinstance(self.servers, Mapping) or not self.servers:
+            raise _refuse("servers", self.servers, "name of each server to its URL, the baseline first")
+        for name, url in self.servers.items():
+            if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
+                raise _refuse("servers", name, NAME_RULE)
+            if not isinstance(url, str) or not URL_PATTERN.fullmatch(url):
+                raise _refuse(f"servers[{name!r}]", url, "http(s)://HOST:PORT, with or without /v1")
+        if not isinstance(self.model, str) and not isinstance(self.model, Mapping):
+            raise _refuse("model", self.model, "a name, or the name of each server to its model")
+        models = self.models()
+        if models.keys() != self.servers.keys() or not all(models.values()):
+            raise _refuse("model", self.model, f"one for all servers, or one for each of {', '.join(self.servers)}")
+        for name, word in self.placement.items():
+            if name not in self.servers or not isinstance(word, str) or not NAME_PATTERN.fullmatch(word):
+                raise _refuse(f"placement[{name!r}]", word, f"a server of {', '.join(self.servers)}, to {NAME_RULE}")
+
+    def _check_loads(self) -> None:
+        if self.concurrency is None:
+            return
+        allowed = f"a tuple of whole numbers from 1 to {MAX_CONCURRENCY}"
+        if not isinstance(self.concurrency, Sequence) or isinstance(self.concurrency, str) or not self.concurrency:
+            raise _refuse("concurrency", self.concurrency, allowed)
+        for value in self.concurrency:
+            _check_number("concurrency", value, (1, MAX_CONCURRENCY), is_whole=True)
+
+    def _check_limits(self, name: str, keys: Sequence[str]) -> None:
+        for key, value in getattr(self, name).items():
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if key not in keys or not is_number or not 0 < value < math.inf:
+                raise _refuse(f"{name}[{key!r}]", value, f"a number above 0 of {', '.join(keys)}")
+
+    def _freeze(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if entry.name in _NUMBER_LIMITS and value is not None:
+                value = float(value)
+            elif entry.name == "suites":
+                value = tuple(map(str, value))
+            elif entry.name == "record":
+                value = frozenset(value)
+            elif isinstance(value, Mapping):
+                value = MappingProxyType(dict(value))
+            elif isinstance(value, Sequence) and not isinstance(value, str):
+                value = tuple(dict.fromkeys(value))
+            object.__setattr__(self, entry.name, value)
+
+
+def _restore_options(values: dict[str, Any]) -> RunOptions:
+    return RunOptions(**values)
+
+
+def _check_number(name: str, value: Any, limits: tuple[float, float], *, is_whole: bool = False) -> None:
+    """Refuse what is no number within its limits; None is a default and always allowed where it is one.
+
+    Raises:
+        InputError: the value is not allowed.
+    """
+    if value is None and name in _OPTIONAL_FIELDS:
+        return
+    kinds = int if is_whole else int | float
+    if not isinstance(value, kinds) or isinstance(value, bool) or not limits[0] <= value <= limits[1]:
+        noun = "a whole number" if is_whole else "a number"
+        low, high = (f"{limit:f}".rstrip("0").rstrip(".") for limit in limits)
+        raise _refuse(name, value, f"{noun} from {low} to {high}")
+
+
+def _check_words(name: str, value: Any) -> None:
+    """Refuse a single text in place of several, which would be taken letter by letter.
+
+    Raises:
+        InputError: the value is not allowed.
+    """
+    is_list = isinstance(value, Collection) and not isinstance(value, str | Mapping)
+    if not is_list or not all(isinstance(word, str | Path) for word in value):
+        raise _refuse(name, value, "a tuple of texts")
+
+
+def _refuse(name: str, value: object, allowed: str) -> InputError:
+    return InputError(f"{value!r}; allowed: {allowed}", where=f"RunOptions.{name}", change="change it")
+
+
+_OPTIONAL_FIELDS = frozenset(entry.name for entry in fields(RunOptions) if entry.default is None)

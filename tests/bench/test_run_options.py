@@ -1,0 +1,172 @@
+"""Options in Python: what they refuse, that they stay as they are, and that flags give the same."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from bench_cli import run_flags
+from planned import suite_file
+
+from tandem.bench.run_options import RunOptions
+from tandem.bench.settings import RunSettings, complete_options
+from tandem.cli.bench_settings import build_settings
+from tandem.cli.selection import Selection
+from tandem.errors import InputError
+
+SERVERS = {"plain": "http://h:1", "draft": "http://h:2"}
+ARMS = ("--baseline", "plain=http://h:1", "--variant", "draft=http://h:2", "--model", "m")
+SELECTION = Selection(environments=Path("environments"), experiments=Path("experiments"))
+DRAWN_FIELDS = ("created_utc", "clock", "host", "flags")
+
+
+def make_options(**options: Any) -> RunOptions:
+    return RunOptions(**{"servers": SERVERS, "model": "m", **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"servers": {}}, "RunOptions.servers: {}; allowed: name of each server to its URL, the baseline first"),
+        ({"servers": ["http://h:1"]}, "RunOptions.servers: ['http://h:1']; allowed: name of each"),
+        ({"servers": {"a#2": "http://h:1"}}, "RunOptions.servers: 'a#2'; allowed: up to 63 letters"),
+        ({"servers": {"a": "h:1"}}, "RunOptions.servers['a']: 'h:1'; allowed: http(s)://HOST:PORT"),
+        ({"servers": {"a": "http://user:word@h:1"}}, "RunOptions.servers['a']: 'http://user:word@h:1'"),
+        ({"model": ""}, "RunOptions.model: ''; allowed: one for all servers, or one for each of plain, draft"),
+        ({"model": {"plain": "m"}}, "RunOptions.model: {'plain': 'm'}; allowed: one for all servers"),
+        ({"model": None}, "RunOptions.model: None; allowed: a name, or the name of each server"),
+        ({"size": "small"}, "RunOptions.size: 'small'; allowed: 'quick', 'default', 'full'"),
+        ({"suites": "real"}, "RunOptions.suites: 'real'; allowed: a tuple of texts"),
+        ({"classes": (1,)}, "RunOptions.classes: (1,); allowed: a tuple of texts"),
+        ({"prompts_per_class": 0}, "RunOptions.prompts_per_class: 0; allowed: a whole number from 1 to 1000000"),
+        ({"max_tokens": 1.5}, "RunOptions.max_tokens: 1.5; allowed: a whole number"),
+        ({"api": "responses"}, "RunOptions.api: 'responses'; allowed: 'chat', 'completions'"),
+        ({"thinking": "off"}, "RunOptions.thinking: 'off'; allowed: None, True, False"),
+        ({"thinking": 1}, "RunOptions.thinking: 1; allowed: None, True, False"),
+        ({"temperature": 3}, "RunOptions.temperature: 3; allowed: a number from 0 to 2"),
+        ({"temperature": None}, "RunOptions.temperature: None; allowed: a number from 0 to 2"),
+        ({"record": ("tokens",)}, "RunOptions.record: 'tokens'; allowed: token_ids, logprobs"),
+        ({"concurrency": 4}, "RunOptions.concurrency: 4; allowed: a tuple of whole numbers from 1 to 4096"),
+        ({"concurrency": (0,)}, "RunOptions.concurrency: 0; allowed: a whole number from 1 to 4096"),
+        ({"rate_per_s": float("nan")}, "RunOptions.rate_per_s: nan; allowed: a number from 0.000001 to 1000000"),
+        ({"concurrency": (4,), "rate_per_s": 1.0}, "RunOptions.rate_per_s: 1.0; allowed: concurrency or rate_per_s"),
+        ({"schedule": "abba"}, "RunOptions.schedule: 'abba'; allowed: 'interleaved', 'simultaneous'"),
+        ({"rounds": True}, "RunOptions.rounds: True; allowed: a whole number"),
+        ({"rounds": 4, "duration_s": 60}, "RunOptions.duration_s: 60; allowed: rounds or duration_s, not both"),
+        ({"control_rounds": -1}, "RunOptions.control_rounds: -1; allowed: a whole number from 0 to 1000"),
+        ({"control_rounds": None}, "RunOptions.control_rounds: None; allowed: a whole number from 0 to 1000"),
+        ({"mixed": 0}, "RunOptions.mixed: 0; allowed: True, False"),
+        ({"seed": 2**63}, "RunOptions.seed: 9223372036854775808; allowed: a whole number"),
+        ({"timeouts": {"gap": 1.0}}, "RunOptions.timeouts['gap']: 1.0; allowed: a number above 0 of connect_s"),
+        ({"timeouts": (1.0,)}, "RunOptions.timeouts: (1.0,); allowed: a mapping"),
+        ({"goodput": {"ttft_ms": 0}}, "RunOptions.goodput['ttft_ms']: 0; allowed: a number above 0 of ttft_ms"),
+        ({"placement": {"other": "x"}}, "RunOptions.placement['other']: 'x'; allowed: a server of plain, draft"),
+        ({"price_usd_per_hour": -1}, "RunOptions.price_usd_per_hour: -1; allowed: a number from 0.000001"),
+    ],
+    ids=lambda value: " ".join(map(str, value.items())) if isinstance(value, dict) else "",
+)
+def test_a_bad_option_is_refused_with_its_name_and_what_is_allowed(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as fault:
+        make_options(**options)
+    assert str(fault.value).startswith(message)
+
+
+def list_settings(settings: RunSettings) -> dict[str, Any]:
+    """The settings of a run without what differs between two runs of the same flags."""
+    manifest = msgspec.to_builtins(settings.manifest)
+    stated = {name: value for name, value in manifest.items() if name not in DRAWN_FIELDS}
+    return stated | {name: getattr(settings, name) for name in RunSettings.__slots__ if name != "manifest"}
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ({"model": {"plain": "m", "draft": "n"}}, ("--model", "draft=n")),
+        ({"size": "quick"}, ("--quick",)),
+        ({"size": "full"}, ("--full",)),
+        ({"suites": ("post", "real")}, ("--suite", "post", "real")),
+        ({"classes": ("chat", "json")}, ("--classes", "chat,json")),
+        ({"prompts_per_class": 2}, ("--prompts-per-class", "2")),
+        ({"max_tokens": 16}, ("--max-tokens", "16")),
+        ({"api": "completions"}, ("--api", "completions")),
+        ({"thinking": False}, ("--thinking", "off")),
+        ({"temperature": 1}, ("--temperature", "1")),
+        ({"record": ("token_ids", "logprobs")}, ("--record", "token-ids,logprobs")),
+        ({"concurrency": [1, 8, 1]}, ("--concurrency", "1,8,1")),
+        ({"rate_per_s": 2}, ("--rate", "2")),
+        ({"schedule": "simultaneous"}, ("--schedule", "simultaneous")),
+        ({"rounds": 6}, ("--rounds", "6")),
+        ({"duration_s": 90}, ("--duration", "90s")),
+        ({"control_rounds": 0}, ("--control-rounds", "0")),
+        ({"repeats": 2}, ("--repeats", "2")),
+        ({"mixed": True}, ("--mixed",)),
+        ({"seed": 7}, ("--seed", "7")),
+        ({"warm_up": 0}, ("--warm-up", "0")),
+        ({"timeouts": {"gap_s": 9.0}}, ("--timeouts", "gap:9")),
+        ({"goodput": {"ttft_ms": 500}}, ("--goodput", "ttft_ms:500")),
+        ({"placement": {"draft": "second-half"}}, ("--placement", "draft=second-half")),
+        ({"price_usd_per_hour": 35.76}, ("--price", "35.76")),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_option_gives_the_settings_of_its_flag(
+    options: dict[str, Any], flags: tuple[str, ...], root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(root)
+    from_options = list_settings(complete_options(make_options(**options)))
+    from_flags = list_settings(build_settings(SELECTION, run_flags(*ARMS, *flags, "--out", "x")))
+
+    assert from_options == from_flags
+    assert from_options != list_settings(complete_options(make_options()))
+
+
+def test_options_that_say_nothing_give_the_settings_of_no_flag(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+    from_flags = list_settings(build_settings(SELECTION, run_flags(*ARMS, "--out", "x")))
+    assert list_settings(complete_options(make_options())) == from_flags
+
+
+def test_the_api_key_is_in_the_settings_and_in_no_text() -> None:
+    options = make_options(api_key="secret")
+    assert complete_options(options).api_key == "secret"
+    assert "secret" not in repr(options)
+
+
+def test_a_suite_may_be_a_path(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, {"own": ["say a", "say b"]})
+    [suite] = complete_options(make_options(suites=(path,))).suites
+    assert suite.classes == ("own",)
+
+
+def test_a_later_change_of_what_was_given_changes_no_option() -> None:
+    servers = dict(SERVERS)
+    options = make_options(servers=servers)
+    servers["third"] = "http://h:3"
+    assert dict(options.servers) == SERVERS
+
+
+@pytest.mark.parametrize("name", ["servers", "timeouts", "goodput", "placement"])
+def test_a_mapping_of_the_options_is_frozen(name: str) -> None:
+    with pytest.raises(TypeError):
+        getattr(make_options(), name)["other"] = 1
+
+
+def test_options_can_be_sent_to_another_process() -> None:
+    options = make_options(goodput={"ttft_ms": 500}, api_key="secret")
+    assert copy.deepcopy(options) == options  # by what pickle writes
+
+
+def test_a_changed_copy_is_checked_too() -> None:
+    with pytest.raises(InputError, match=r"RunOptions\.rounds: 0"):
+        dataclasses.replace(make_options(), rounds=0)
+
+
+def test_a_number_of_numpy_can_be_stored() -> None:
+    manifest = complete_options(make_options(rate_per_s=np.float64(2.5))).manifest
+    assert json.loads(msgspec.json.encode(manifest))["rate_per_s"] == 2.5
