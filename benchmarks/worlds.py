@@ -119,7 +119,7 @@ def list_false_words(world: World) -> frozenset[str]:
 
 def judge_runs(world: World, seeds: Iterable[int]) -> list[ReportSummary]:
     """Simulate and judge a run of each seed."""
-    return [summarize_verdict(judge_run(simulate_run(world, seed), JudgeOptions()), world) for seed in seeds]
+    return [summarize_verdict(judge_run(simulate_run(world, seed), JudgeOptions(), ()), world) for seed in seeds]
 
 
 class WorldRow(NamedTuple):

@@ -73,7 +73,7 @@ def read_run_points(folder: Path) -> tuple[MeasuredPoint, ...]:
     from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: PLC0415 - scipy
 
     table = read_request_table(folder)
-    verdict, arms = judge_run(table, JudgeOptions()), {arm.name: arm for arm in table.run.arms}
+    verdict, arms = judge_run(table, JudgeOptions(), ()), {arm.name: arm for arm in table.run.arms}
     points = []
     for cell in verdict.cells:
         speculation, speed_up = arms[cell.variant].speculation, cell.speed_up

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tandem.bench.quantiles import Values
+from tandem.errors import InputError
 from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
 
@@ -29,6 +30,16 @@ class SpeedUpDecision(NamedTuple):
 
     word: CellWord
     ground: Literal["absent", "margin", "chance", "floor", "difference"]
+
+
+def require_margin(margin: float) -> None:
+    """Refuse an equivalence margin that no interval lies inside, or that every one does.
+
+    Raises:
+        InputError: the margin is not above 0, or above 1.
+    """
+    if not 0 < margin <= 1:
+        raise InputError(f"{margin!r}; allowed: above 0, at most 1", where="margin", change="change it")
 
 
 def decide_speed_up(

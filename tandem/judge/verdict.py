@@ -18,6 +18,7 @@ from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import RunManifest, run_id
 from tandem.bench.quality_rows import read_quality
 from tandem.bench.request_table import RequestTable
+from tandem.bench.summary import summarize_table
 from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.cells import judge_cells
@@ -26,6 +27,7 @@ from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
 from tandem.judge.claims.llmperf_answers import answer_llmperf
 from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
+from tandem.judge.decision import require_margin
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines
 from tandem.judge.quality import judge_quality
@@ -47,11 +49,21 @@ class JudgeOptions:
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
         usd_per_hour: in place of the manifest's price; None keeps that.
         tokenizer: the target's tokenizer.json, for outputs of servers that give no token ids; None compares characters.
+
+    Raises:
+        InputError: the margin is not above 0.
     """
 
     margin: float = MARGIN
     usd_per_hour: float | None = None
     tokenizer: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a margin by which nothing could be `same`."""
+        require_margin(self.margin)
+
+
+DEFAULT_OPTIONS = JudgeOptions()
 
 
 def explain_unjudged(run: RunManifest) -> str | None:
@@ -65,17 +77,36 @@ def explain_unjudged(run: RunManifest) -> str | None:
     return None
 
 
-def judge_run(table: RequestTable, options: JudgeOptions, notes: Sequence[str] = ()) -> Verdict:
+def judge_run(
+    table: RequestTable, options: JudgeOptions = DEFAULT_OPTIONS, notes: Sequence[str] | None = None
+) -> Verdict:
     """Return the verdict on a run.
+
+    >>> from tandem.bench import read_request_table
+    >>> verdict = judge_run(read_request_table("monday"))
+    >>> verdict.headlines[0].verdict, verdict.headlines[0].faster
+    ('faster within one start', ('repeat at concurrency 4',))
+    >>> for cell in verdict.cells:
+    ...     if cell.metric == "e2e_ms":
+    ...         print(cell.class_, cell.verdict, f"{cell.speed_up.low:.2f} to {cell.speed_up.high:.2f}")
+    repeat faster 2.71 to 2.87
+    open same 0.98 to 1.02
 
     Args:
         table: its requests.
         options: how to judge it.
-        notes: further sentences that a reader must know.
+        notes: of the run's summary, if the caller has them already; None computes them.
 
     Raises:
-        InputError: the manifest's names leave no arm to judge, or a file that an option names cannot be used.
+        InputError: the run has one arm, is one of LLMPerf, or its manifest's names leave no arm to judge; or a file
+            that an option names cannot be used.
     """
+    reason = explain_unjudged(table.run)
+    if reason is not None:
+        where = str(table.folder / MANIFEST)
+        raise InputError(f"no verdict: {reason}", where=where, change="judge a run of two servers or more")
+    if notes is None:
+        notes = summarize_table(table).notes
     run, margin = table.run, options.margin
     if not table.variants:
         raise InputError(

@@ -42,7 +42,7 @@ def test_plain_intervals_hold_the_truth() -> None:
 def test_word_is_held_against_the_truth_of_its_world() -> None:
     """Judged as equal, servers of which one is faster have false words."""
     faster = replace(BY_NAME["true 1.5"], true_speed_up=2.0)
-    verdict = worlds.judge_run(worlds.simulate_run(faster, 1), worlds.JudgeOptions())
+    verdict = worlds.judge_run(worlds.simulate_run(faster, 1), worlds.JudgeOptions(), ())
     false = worlds.summarize_verdict(verdict, BY_NAME["plain"])
     true = worlds.summarize_verdict(verdict, faster)
 

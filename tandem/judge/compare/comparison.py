@@ -30,11 +30,11 @@ from tandem.judge.compare.acceptance_drift import CHUNK_METRIC, join_series, mea
 from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
 from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSeries, RunSummary
 from tandem.judge.controls import check_controls
-from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up
+from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up, require_margin
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing
-from tandem.judge.schema import CellWord, RatioEstimate, RunControls, ShareEstimate
+from tandem.judge.schema import MARGIN, CellWord, RatioEstimate, RunControls, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
 CONFOUNDING_NOTE = (
@@ -54,16 +54,26 @@ _GROUNDS = {
 _RowKind = Literal["figure", "gain"]
 
 
-def compare_tables(before: RequestTable, after: RequestTable, *, margin: float) -> RunComparison:
+def compare_tables(before: RequestTable, after: RequestTable, *, margin: float = MARGIN) -> RunComparison:
     """Compare the later of two runs with the earlier.
+
+    >>> from tandem.bench import read_request_table
+    >>> before, after = read_request_table("monday"), read_request_table("tuesday")
+    >>> comparison = compare_tables(before, after)
+    >>> for row in comparison.rows:
+    ...     if row.kind == "gain" and row.metric == "e2e_ms":
+    ...         print(row.class_, f"{row.before:.2f} then {row.after:.2f}", row.verdict)
+    repeat 2.79 then 3.45 faster
+    open 1.00 then 1.00 same
 
     Args:
         before, after: their tables.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
 
     Raises:
-        InputError: the two cannot be compared; the error says why.
+        InputError: the two cannot be compared; the error says why. Or the margin is not above 0.
     """
+    require_margin(margin)
     common = find_common_parts(before, after)
     sides = [
         _RunSide(_EARLIER, before, check_controls(before), common.arms, common.suites.values()),
