@@ -219,6 +219,37 @@ class RequestTable:
         ]
         return RowGroups(turns, codes)
 
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return named columns with one value a request, for numpy or a data frame.
+
+        >>> arrays = read_request_table("monday").to_arrays()
+        >>> is_variant = arrays["arm"] == "qwen-sd-vllm"
+        >>> arrays["e2e_ms"][is_variant].mean().round()
+        np.float64(1509.0)
+
+        Returns:
+            `arm`, `class`, `suite`, `prompt_id`, `placement`, `start`, `error` and `content`, which
+            are texts or None; `concurrency` and `rate_per_s`, one of them NaN; `round`, `slot` and
+            `repeat`; `start_s` and `end_s`, in seconds on the clock of the records; `tokens` of the
+            output; `failed`, `hit_token_limit` and `retried`; and each figure of the catalogue that
+            one request can have, in the unit of its name, or NaN.
+        """
+        arrays: dict[str, NDArray[Any]] = {}
+        for column in ("arm", "class_", "placement", "start", "error", "content"):
+            plural = _NAMES[column][0]
+            # the last name is None, because the code UNKNOWN is -1
+            names = np.array([*getattr(self, plural), None], object)
+            arrays[column.rstrip("_")] = names[getattr(self, column)]
+        for name in ("suite", "prompt_id"):
+            texts = np.array([getattr(prompt, name) for prompt in self.prompts], object)
+            arrays[name] = texts[self.prompt]
+        for name in ("concurrency", "rate_per_s"):
+            values = np.array([getattr(load, name) for load in self.loads], float)  # None becomes NaN
+            arrays[name] = values[self.load]
+        for name in ("round", "slot", "repeat", "start_s", "end_s", "tokens", "failed", "hit_token_limit", "retried"):
+            arrays[name] = getattr(self, name)
+        return arrays | dict(self.figures)
+
     def select(self, mask: BoolArray) -> RequestTable:
         """Return the requests in `mask`, with their gaps."""
         is_kept, columns = mask[self.gap_owners], dict[str, Any]()
@@ -235,12 +266,20 @@ class RequestTable:
         return len(self.arm)
 
 
-def read_request_table(folder: Path) -> RequestTable:
+def read_request_table(folder: Path | str) -> RequestTable:
     """Return the requests of a run.
+
+    >>> table = read_request_table("monday")
+    >>> table.baseline, table.variants, len(table)
+    ('qwen-vllm', ('qwen-sd-vllm',), 288)
+
+    Args:
+        folder: of the run.
 
     Raises:
         InputError: a file is missing or a line is invalid; the error names it.
     """
+    folder = Path(folder)
     run, torn_lines = manifest.read_manifest(folder), list[str]()
     codes = {name: _number_names() for name in _NAMES}
     blocks: list[dict[str, dict[str, NDArray[Any]]]] = []

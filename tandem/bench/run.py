@@ -26,6 +26,7 @@ from tandem.bench import counters, host, json_file, manifest, summary
 from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.client import CompletionClient
 from tandem.bench.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
+from tandem.bench.file_limit import raise_file_limit
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
@@ -44,6 +45,7 @@ from tandem.bench.warm_up import warm_up_arm
 from tandem.errors import ExternalError, InputError, TandemError
 
 OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: requested only with --record
+MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
 
 
@@ -104,6 +106,7 @@ class MeasurementRun:
             ExternalError: a server does not answer the probe, or the manifest cannot be written.
         """
         settings, self.plan = self.settings, self.settings.plan()
+        raise_file_limit(len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS)))
         expected_s, request_count = settings.manifest.duration_s or estimate_run_s(self.plan), self.plan.request_count
         if self.only_round is not None:
             if not 0 <= self.only_round < (self.plan.round_total or 0):
@@ -199,6 +202,9 @@ class MeasurementRun:
             reason = await self._run_rounds(arms, callback)
         except TandemError as fault:
             self.stop.request("failed", fault)
+        except asyncio.CancelledError:
+            reason = "interrupted"
+            raise
         finally:
             reason = self.stop.reason or reason
             final_manifest = await self._finish(run_manifest, reason)

@@ -10,7 +10,6 @@ is published; 130 interrupted.
 
 from __future__ import annotations
 
-import resource
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -27,7 +26,6 @@ from tandem.shell_command import quote_command
 if TYPE_CHECKING:
     from tandem.bench.run import RunOutcome
 
-MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
 RUN_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
     "a cell has no data, the disk is full, or with --publish not all is published; 4 void: a control failed, nothing "
@@ -50,15 +48,13 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
         TandemError: flags contradict each other, an arm cannot be measured, or the disk takes no more.
         KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
     """
-    import uvloop  # noqa: PLC0415 - this command alone needs an event loop
-
-    from tandem.bench.run import MeasurementRun  # noqa: PLC0415 - aiohttp, numpy
+    from tandem.bench.measurement import run_until_end  # noqa: PLC0415 - aiohttp, numpy, uvloop
+    from tandem.bench.run import MeasurementRun  # noqa: PLC0415 - the same
     from tandem.cli.bench_settings import build_flag_error, build_settings  # noqa: PLC0415
 
     settings = build_settings(selection, flags)
     folder = flags.resume or flags.out
     assert folder is not None, "the command line refuses a run without a folder"
-    _raise_file_limit(len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS)))
     publisher = None
     if flags.publish is not None:
         from tandem.cli.publish import build_publisher  # noqa: PLC0415 - the rules of an environment
@@ -74,7 +70,7 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
         on_round=publisher,
         check=publisher.check if publisher else None,
     )
-    outcome = uvloop.run(run.run())
+    outcome = run_until_end(run)
     publish_code = publisher.finish() if publisher else ExitCode.DONE
     return max(_report_outcome(outcome, folder, selection), publish_code)
 
@@ -229,14 +225,6 @@ def publish(
     from tandem.cli.publish import publish_folder  # noqa: PLC0415 - the rules of an environment
 
     return publish_folder(selection, folder, env, experiment, is_simulation=simulated)
-
-
-def _raise_file_limit(socket_count: int) -> None:
-    """Raise how many files this process may open to what the system allows it, where it needs more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < 2 * socket_count and soft != resource.RLIM_INFINITY:
-        limit = 2 * socket_count if hard == resource.RLIM_INFINITY else min(2 * socket_count, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
 
 
 def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> ExitCode:

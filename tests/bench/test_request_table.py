@@ -150,3 +150,28 @@ def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_no_rows(tmp_path: Path) -> None:
     assert len(read_request_table(write_run(tmp_path, []))) == 0
+
+
+def test_arrays_have_names_and_figures_and_none_or_nan_where_a_record_has_neither(tmp_path: Path) -> None:
+    first = record()
+    second = failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, content=None)
+    table = read_request_table(write_run(tmp_path, [first, second]))
+
+    arrays = table.to_arrays()
+
+    assert {len(column) for column in arrays.values()} == {2}
+    assert arrays["arm"].tolist() == ["base", "spec"]
+    assert arrays["class"].tolist() == ["repeat", "chat"]
+    assert arrays["prompt_id"].tolist() == ["repeat-00", "repeat-00"]
+    assert arrays["error"].tolist() == [None, "closed"]
+    assert arrays["content"].tolist() == ["ok", None]
+    assert arrays["placement"].tolist() == [None, None]
+    np.testing.assert_equal(arrays["concurrency"], [4.0, np.nan])
+    np.testing.assert_equal(arrays["rate_per_s"], [np.nan, 2.5])
+    np.testing.assert_equal(arrays["e2e_ms"], table.figures["e2e_ms"])
+
+
+def test_arrays_of_no_request_are_empty_columns(tmp_path: Path) -> None:
+    table = read_request_table(write_run(tmp_path, [record()]))
+    arrays = table.select(np.zeros(1, bool)).to_arrays()
+    assert {len(column) for column in arrays.values()} == {0}
