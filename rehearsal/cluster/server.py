@@ -188,7 +188,7 @@ class ClusterServer:
             fault = f'Get "https://{node_name}:10250/{path}": dial tcp {node_name}:10250: i/o timeout'
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "", fault)
 
-        obstacle = _find_log_obstacle(pod, name)
+        obstacle = find_log_obstacle(pod, name)
         if obstacle:
             raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", obstacle)
         lines = self._read_log(pod, name).splitlines(keepends=True)
@@ -361,7 +361,7 @@ def _choose_container(pod: Object, name: str) -> str:
     raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
 
 
-def _find_log_obstacle(pod: Object, name: str) -> str:
+def find_log_obstacle(pod: Object, name: str) -> str:
     """Return why a container has no log yet, in the kubelet's words; empty if it has one."""
     subject = f'container "{name}" in pod "{pod["metadata"]["name"]}"'
     status = pod.get("status", {})

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from rehearsal.cluster.nodes import drain_node
 from rehearsal.cluster.process_pods import ProcessPods
-from rehearsal.cluster.server import ClusterFault, ClusterServer
+from rehearsal.cluster.server import ClusterFault
 from rehearsal.cluster.store import Object, ObjectStore
 from rehearsal.run.pod_programs import COMPONENT_LABEL, NAME_LABEL
 from rehearsal.run.settings import RunFaults
@@ -19,6 +18,8 @@ class FaultInjector:
     """Waits for the moment and acts once.
 
     Args:
+        api_faults: those of the API that are still to come.
+        drain_node: drains a node.
         terminate_instances: ends the accelerator instances and their nodes' processes.
         restart_endpoint: takes the local endpoint away for so many seconds, and returns at once.
 
@@ -29,7 +30,8 @@ class FaultInjector:
 
     store: ObjectStore
     pods: ProcessPods
-    server: ClusterServer
+    api_faults: list[ClusterFault]
+    drain_node: Callable[[str], None]
     terminate_instances: Callable[[], None]
     restart_endpoint: Callable[[float], None]
     faults: RunFaults
@@ -78,13 +80,13 @@ class FaultInjector:
         if faults.endpoint_down_s:
             self.restart_endpoint(faults.endpoint_down_s)
         if faults.api_status:
-            self.server.faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
+            self.api_faults.append(ClusterFault(faults.api_status, calls=faults.api_calls))
 
     def _drain_nodes(self, uncordon_s: float) -> None:
         """Drain each node that has devices, and remember when it takes pods again."""
         self._cordoned_nodes = [row["spec"]["nodeName"] for row in self.store.list_objects("resourceslices")]
         for name in self._cordoned_nodes:
-            drain_node(self.store, name)
+            self.drain_node(name)
         self._uncordon_at_s = time.monotonic() + uncordon_s if uncordon_s else None
 
     def _uncordon_nodes(self) -> None:

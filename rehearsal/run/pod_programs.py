@@ -94,7 +94,12 @@ class PodPrograms:
         return replace(command, words=words, variables=variables)
 
     def list_fillers(self, pod: Object, volume: Object, folder: Path) -> list[Callable[[], None]]:
-        """Return functions that copy the objects of a claim's prefix into a folder, as Mountpoint would show them."""
+        """Return functions that copy the objects of a claim's prefix into a folder, as Mountpoint would show them.
+
+        A volume of another kind is the token that a real API server projects: the kubeconfig names its file.
+        """
+        if "persistentVolumeClaim" not in volume:
+            return []
         claim = self.store.get_object(
             "persistentvolumeclaims", pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"]
         )

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,7 @@ from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.process_pods import ProcessPods
-from rehearsal.cluster.server import ClusterServer, ClusterUser
+from rehearsal.cluster.server import ClusterFault, ClusterServer, ClusterUser
 from rehearsal.cluster.store import Object, ObjectStore, format_time
 from rehearsal.cluster.tokens import BoundTokens
 from rehearsal.run.fault_injector import FaultInjector
@@ -118,18 +119,22 @@ class RunWorld:
         account: where the environment is deployed.
         settings: of the rehearsal.
         folder: of manifests, pods and truth logs; the files of pods stay there.
+        store: of the cluster's objects; a new one by default.
 
     Attributes:
         live: the cluster and its API. pods: its processes.
         skipped: kinds of the manifests that the cluster has no place for, with their number.
     """
 
-    def __init__(self, account: RehearsalAccount, settings: RehearsalSettings, folder: Path) -> None:
+    def __init__(
+        self, account: RehearsalAccount, settings: RehearsalSettings, folder: Path, store: ObjectStore | None = None
+    ) -> None:
         self.account, self.settings, self.folder = account, settings, folder
+        self.store = store or ObjectStore(WallClock().now)
+        self._api_faults = list[ClusterFault]()
         workspace = load_workspace(account.sandbox.environments, account.sandbox.experiments, (settings.environment,))
         self._experiment = workspace.experiments[settings.experiment].record
         self._guard, self._catalogue = build_guard_config(account.sandbox.environment), load_catalogue()
-        self.store = ObjectStore(WallClock().now)
         self._stop_event, self._stack = threading.Event(), ExitStack()
         self._restart_thread: threading.Thread | None = None
 
@@ -210,6 +215,30 @@ class RunWorld:
         """Return the kubeconfig for a client of the cluster."""
         return self.live.build_kubeconfig(token, namespace)
 
+    def build_tokens(self) -> BoundTokens:
+        """Return the tokens of the cluster's pods."""
+        return BoundTokens(self.store, self.settings.token_s, self._has_kubelet, [ADMIN_TOKEN])
+
+    def open_cluster(
+        self, bodies: list[Object], tokens: BoundTokens, actions: list[Callable[[], None]]
+    ) -> tuple[RehearsalCluster, LiveCluster]:
+        """Return the cluster and its API, which is at work from its `__enter__` to its `__exit__`.
+
+        Args:
+            bodies: the manifests, for the users' rights.
+            tokens: of the cluster's pods.
+            actions: called at each look of the cluster.
+        """
+        users = build_users(bodies) | {ADMIN_TOKEN: ClusterUser("admin", cluster_rules=[_ALL_RULE])}
+        cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store, self.settings.choose_timing())
+        server = ClusterServer(self.store, users, self.pods.read_log, cluster.has_kubelet, tokens.find_account)
+        server.faults = self._api_faults
+        return cluster, LiveCluster(cluster, server, actions)
+
+    def apply_manifests(self, bodies: list[Object]) -> Counter[str]:
+        """Put the manifests into the cluster; return how many of each kind it has no place for."""
+        return self.live.call(lambda: apply_manifests(self.store, bodies))
+
     def write_inputs(self) -> None:
         """Write manifests, simulators' knobs, runtime stand-ins and checkpoints, without a deployed account.
 
@@ -230,7 +259,7 @@ class RunWorld:
         bodies = read_manifests(self.folder / MANIFESTS)
         eks = endpoint.client("eks")
         associations = eks.list_pod_identity_associations(clusterName=self._guard.cluster)["associations"]
-        tokens = BoundTokens(self.store, settings.token_s, self._has_kubelet, [ADMIN_TOKEN])
+        tokens = self.build_tokens()
         programs = PodPrograms(
             store=self.store, identities=frozenset((row["namespace"], row["serviceAccount"]) for row in associations),
             aws_variables=endpoint.client_environment(self.folder), hub_variables=hub_variables, folder=self.folder,
@@ -239,20 +268,23 @@ class RunWorld:
         )  # fmt: skip
         self.pods = ProcessPods(self.store, self.folder / "pods", programs, settings.backoff_scale)
         self._stack.callback(self.pods.close)
-        users = build_users(bodies) | {ADMIN_TOKEN: ClusterUser("admin", cluster_rules=[_ALL_RULE])}
-        self._cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store, settings.choose_timing())
-        server = ClusterServer(self.store, users, self.pods.read_log, self._cluster.has_kubelet, tokens.find_account)
         self._injector = FaultInjector(
-            store=self.store, pods=self.pods, server=server, faults=settings.faults,
-            terminate_instances=self._terminate_instances, restart_endpoint=self._restart_endpoint,
-        )  # fmt: skip
+            store=self.store,
+            pods=self.pods,
+            api_faults=self._api_faults,
+            faults=settings.faults,
+            drain_node=self._drain_node,
+            terminate_instances=self._terminate_instances,
+            restart_endpoint=self._restart_endpoint,
+        )
         actions = [self._injector.act_if_due, tokens.refresh]
-        self.live = self._stack.enter_context(LiveCluster(self._cluster, server, actions))
+        self._cluster, live = self.open_cluster(bodies, tokens, actions)
+        self.live = self._stack.enter_context(live)
         types = self._catalogue.instances.instances
         self._bridge = NodeBridge(cluster=self._cluster, instance_types=types, read_faults=self._read_faults)
         endpoint.set_fleet(settings.faults.fleet)
         self._look_at_instances()  # the system nodes are there before anything needs one
-        self.skipped = self.live.call(lambda: apply_manifests(self.store, bodies))
+        self.skipped = self.apply_manifests(bodies)
         thread = threading.Thread(target=self._follow_instances, daemon=True, name="nodes")
         thread.start()
         self._stack.callback(thread.join)
@@ -260,6 +292,9 @@ class RunWorld:
 
     def _has_kubelet(self, name: str) -> bool:
         return self._cluster.has_kubelet(name)
+
+    def _drain_node(self, name: str) -> None:
+        self._cluster.drain_node(name)
 
     def _read_faults(self) -> RunFaults:
         return self.settings.faults

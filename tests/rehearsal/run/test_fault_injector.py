@@ -8,7 +8,6 @@ import pytest
 from test_claim_times import look, start_server
 from test_process_pods import SLEEP, LiveCluster
 
-from rehearsal.cluster.server import ClusterServer
 from rehearsal.run.fault_injector import FaultInjector
 from rehearsal.run.settings import RehearsalSettings, RunFaults
 
@@ -20,7 +19,7 @@ class Injected:
 
     def __init__(self, folder) -> None:
         self.live, self.terminated, self.down_s = LiveCluster(folder), [], []
-        self.server = ClusterServer(self.live.store)
+        self.api_faults = []
         template = {
             "metadata": {"labels": {"app": "arm"}},
             "spec": {"containers": [{"name": "vllm", "args": ["--a", "b"]}]},
@@ -31,8 +30,9 @@ class Injected:
         body = {"metadata": {"name": "arm"}, "spec": {"template": template, "selector": {}}}  # of another experiment
         self.live.store.create_object("deployments", "other", body)
         self.injector = FaultInjector(
-            store=self.live.store, pods=self.live.pods, server=self.server, faults=RunFaults(),
-            terminate_instances=lambda: self.terminated.append(True), restart_endpoint=self.down_s.append,
+            store=self.live.store, pods=self.live.pods, api_faults=self.api_faults, faults=RunFaults(),
+            drain_node=self.live.cluster.drain_node, terminate_instances=lambda: self.terminated.append(True),
+            restart_endpoint=self.down_s.append,
         )  # fmt: skip
 
     def reach(self, **faults) -> None:
@@ -131,7 +131,7 @@ def test_fault_the_endpoint_is_down(injected):
 @pytest.mark.parametrize("status", [503, 410])
 def test_fault_the_api_answers_otherwise(injected, status):
     injected.reach(api_status=status, api_calls=3)
-    (fault,) = injected.server.faults
+    (fault,) = injected.api_faults
     assert (fault.status, fault.calls) == (status, 3)
 
 
@@ -142,5 +142,5 @@ def test_a_fault_waits_for_its_seconds(injected):
 
 def test_without_a_fault_nothing_happens(injected):
     injected.reach()
-    done = (injected.terminated, injected.down_s, injected.server.faults)
+    done = (injected.terminated, injected.down_s, injected.api_faults)
     assert (done, injected.deployment["spec"]["replicas"]) == (([], [], []), 1)

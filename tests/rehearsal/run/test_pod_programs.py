@@ -103,3 +103,8 @@ def test_fault_another_aws_stands_before_pods(host):
     host.small.faults = RunFaults(aws_url="http://proxy")
     variables = host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
     assert {variables["AWS_ENDPOINT_URL"], variables["AWS_ENDPOINT_URL_S3"]} == {"http://proxy"}
+
+
+def test_nothing_fills_the_volume_of_a_projected_token(host, tmp_path):
+    pod = host.pod("deployments", "runner", "runner-system")
+    assert host.programs.list_fillers(pod, {"name": "kube-api-access", "projected": {"sources": []}}, tmp_path) == []
