@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean
+.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -66,6 +66,12 @@ test: setup ## style, types and the tests, but for those of make proof
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' tests/proofs
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests --ignore=tests/proofs
+
+# KUBECONFIG and CONTEXT count only on the command line: a shell's own must not choose the cluster
+named = $(if $(filter command,$(firstword $(origin $(1)))),$($(1)))
+conform: setup ## check manifests, rights and the runner on a cluster that nobody needs: KUBECONFIG=FILE CONTEXT=NAME
+	CONFORM_KUBECONFIG="$(call named,KUBECONFIG)" CONFORM_CONTEXT="$(call named,CONTEXT)" CONFORM_ADDRESS="$(ADDRESS)" \
+		KUBECTL="$(KUBECTL)" $(BIN)/pytest -p no:cacheprovider -q -n 0 -m conform tests/conform
 
 golden: setup ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
 	$(BIN)/python tests/frozen/freeze.py --write

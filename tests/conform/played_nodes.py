@@ -1,0 +1,48 @@
+"""Nodes of the post's environment without an account: two system nodes, and one of Trn2 with its slice of devices."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from declared_post import ENVIRONMENT, EXPERIMENT, VARIANTS
+
+from rehearsal.run.node_bridge import NodeBridge, NodeInstance
+from rehearsal.run.settings import RunFaults
+from tandem.spec.catalogue import load_catalogue
+from tandem.spec.names import node_group_name
+
+SYSTEM_NODES = ("conform-system-1", "conform-system-2")
+NEURON_NODE = "conform-trn2"
+SYSTEM_TYPE = ENVIRONMENT.cluster.system_nodes.instance_type
+_TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
+
+
+def play_nodes(cluster: Any) -> None:
+    """Make the nodes and their ResourceSlice, as EKS and the Neuron driver would.
+
+    Args:
+        cluster: rehearsed, or the kubelets of a named one.
+    """
+    types = load_catalogue().instances.instances
+    NodeBridge(cluster=cluster, instance_types=types, read_faults=RunFaults).write_nodes(_list_instances())
+
+
+def _list_instances() -> list[NodeInstance]:
+    system = [_build_instance(name, SYSTEM_TYPE, {"workload": "system"}) for name in SYSTEM_NODES]
+    raised = {f"raise.tandem/{variant}": EXPERIMENT.name for variant in VARIANTS}
+    return [*system, _build_instance(NEURON_NODE, ENVIRONMENT.capacity.instance_type, raised, _TAINT)]
+
+
+def _build_instance(name: str, instance_type: str, labels: dict[str, str], *taints: dict[str, str]) -> NodeInstance:
+    return NodeInstance(
+        id=f"i-{name}",
+        name=name,
+        type=instance_type,
+        zone="us-east-2c",
+        state="running",
+        launched_at=datetime.now(UTC),
+        group=node_group_name(ENVIRONMENT) if taints else "system",
+        labels=labels,
+        taints=taints,
+    )
