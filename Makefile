@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean
+.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs house lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,15 +55,24 @@ rehearse-run: setup ## the run alone, as demo runs it; HOLD=1: a fresh world lik
 	@$(if $(HOLD),:,rm -rf $(REHEARSED))
 	@$(REHEARSE) $(if $(HOLD),--hold,--out $(REHEARSED) -- --quick)
 
-# `make lint` holds the source against benchmarks/house.py too; here that comes in once every limit holds.
-# Types are checked while the tests run, and told when they have ended. Three processes on two cores: tests wait much.
-test: setup ## style, types and the tests, but for those of make proof
+# The one gate: .ci/run runs it. What takes seconds comes first and ends it at once. Types are checked while the tests
+# run, and told when they have ended. Three processes on two cores: tests wait much.
+test: setup test-packages ## format, lint, imports, types and the tests, but for those of make proof
+	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/lint-imports
 	@mkdir -p build; $(BIN)/mypy > build/mypy.log 2>&1 & types=$$!; echo "$(BIN)/mypy (beside the tests)"; \
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder; tests=$$?; \
 	wait $$types; types=$$?; cat build/mypy.log; exit $$((tests ? tests : types))
 
+# a registry must answer here, and at no later time: the tests need no address beyond this machine
+.PHONY: test-packages
+test-packages: setup
+	@$(BIN)/python -c "from rehearsal.aws.installation import ensure_python; ensure_python()"
+	@$(BIN)/python tests/images/recipe.py tools
+
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
+	@$(BIN)/python tests/images/recipe.py tools run lm-eval
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' tests/proofs
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests --ignore=tests/proofs
 
@@ -77,12 +86,8 @@ golden: setup ## write again what tests/frozen holds: templates, manifests, help
 	$(BIN)/python tests/frozen/freeze.py --write
 	TANDEM_GOLDEN=write $(BIN)/pytest -q tests/cli/test_first_screens.py
 
-lint: setup ## style, format, imports, sizes and names, types
-	$(BIN)/ruff check
-	$(BIN)/ruff format --check
-	$(BIN)/lint-imports
-	$(BIN)/python benchmarks/house.py
-	$(BIN)/mypy
+house: setup ## print figures of names and sizes; NAMES=1 lists what counts against a limit
+	$(BIN)/python benchmarks/house.py $(if $(NAMES),--names)
 
 .venv-lock/.ready: supply/requirements.txt
 	@echo "==> uv into .venv-lock (70 MB)"

@@ -36,18 +36,6 @@ def belongs(name: str, package: str) -> bool:
     return name == package or name.startswith(f"{package}.")
 
 
-def test_every_contract_of_the_import_linter_holds() -> None:
-    linted = subprocess.run(
-        [Path(sys.executable).parent / "lint-imports", "--no-cache"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert linted.returncode == 0, linted.stdout
-
-
 @pytest.mark.parametrize("path", modules("lambdas"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     libraries = {name.partition(".")[0] for name in imports(path)}

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from tandem.spec.project_image import LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
-# kept between runs, until `make clean`; `make quality` has a .venv-lm-eval
+# made by `make test` and `make proof`, kept until `make clean`; `make quality` has a .venv-lm-eval
 FOLDERS = {TOOLS: ROOT / ".venv-tools", RUN: ROOT / ".venv-run", LM_EVAL: ROOT / ".venv-lm-eval-image"}
 FOLDER = FOLDERS[TOOLS]
+STAMP = "installed.sha256"
 
 
 @dataclass(frozen=True)
@@ -62,28 +63,49 @@ def environment(folder: Path, image: ProjectImage = TOOLS) -> dict[str, str]:
     return {name: value.replace(folder_inside(image), str(folder)) for name, value in pairs}
 
 
-def built(image: ProjectImage = TOOLS) -> Path:
-    """Carry the build stage out in the image's folder, as Docker would: what the same lines installed is kept.
+def install(image: ProjectImage) -> None:
+    """Carry out what the build stage installs, as Docker would; what the same lines installed before is kept.
 
     Raises:
         subprocess.CalledProcessError: a RUN of the Dockerfile failed.
     """
     folder = FOLDERS[image]
     folder.mkdir(exist_ok=True)
+    steps, _ = _build_steps(image)
+    stamp = folder / STAMP
+    wanted = _digest(steps, image)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    sys.stdout.write(f"==> packages of the image {image.name} into {folder.name}\n")
+    stamp.unlink(missing_ok=True)
+    shutil.rmtree(folder / "packages", ignore_errors=True)
+    _carry_out(steps, image)
+    stamp.write_text(wanted)
+
+
+def built(image: ProjectImage = TOOLS) -> Path:
+    """Carry out the rest of the build stage in the image's folder, where `install` has been.
+
+    Raises:
+        subprocess.CalledProcessError: a RUN of the Dockerfile failed.
+    """
+    folder = FOLDERS[image]
+    steps, rest = _build_steps(image)
+    stamp = folder / STAMP
+    is_installed = stamp.exists() and stamp.read_text() == _digest(steps, image)
+    assert is_installed, f"run first: .venv/bin/python tests/images/recipe.py {image.name}"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stage = [each for each in instructions(image) if each.stage == 1]
-        source = next(index for index, each in enumerate(stage) if each.text == "tandem source/tandem")
-        installs, rest = stage[:source], stage[source:]
-        stamp, wanted = folder / "installed.sha256", _digest(installs, image)
-        if not stamp.exists() or stamp.read_text() != wanted:
-            stamp.unlink(missing_ok=True)
-            shutil.rmtree(folder / "packages", ignore_errors=True)
-            _carry_out(installs, image)
-            stamp.write_text(wanted)
         shutil.rmtree(folder / "source", ignore_errors=True)
         _carry_out(rest, image)
     return folder
+
+
+def _build_steps(image: ProjectImage) -> tuple[list[Instruction], list[Instruction]]:
+    """Return what the build stage installs, and what it does after it: copy our source and list the packages."""
+    stage = [each for each in instructions(image) if each.stage == 1]
+    source = next(index for index, each in enumerate(stage) if each.text == "tandem source/tandem")
+    return stage[:source], stage[source:]
 
 
 def _digest(steps: list[Instruction], image: ProjectImage) -> str:
@@ -137,3 +159,9 @@ def closed_off(user: str) -> list[str]:
     if shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
         return words
     return []
+
+
+if __name__ == "__main__":
+    for chosen in FOLDERS:
+        if chosen.name in sys.argv[1:]:
+            install(chosen)
