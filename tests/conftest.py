@@ -6,7 +6,6 @@ What is dear to make is made in one of the processes that pytest starts: the tes
 from __future__ import annotations
 
 import gc
-import shutil
 import sys
 from pathlib import Path
 
@@ -21,6 +20,8 @@ sys.path[:0] = [
     str(ROOT / "benchmarks"),
     str(ROOT / "docs"),
 ]  # a test imports what another folder of tests shares by its bare name
+
+from shipped import copy_shipped  # noqa: E402
 
 import _node  # noqa: E402, F401  # before anything imports jsii
 
@@ -91,7 +92,6 @@ def root() -> Path:
 
 @pytest.fixture
 def specs(tmp_path: Path) -> Path:
-    """A folder with copies of environments/ and experiments/, free to be spoilt."""
-    for name in ("environments", "experiments"):
-        shutil.copytree(ROOT / name, tmp_path / name)
+    """A folder with copies of the shipped environments and experiments, free to be spoilt."""
+    copy_shipped(tmp_path)
     return tmp_path

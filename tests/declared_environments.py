@@ -9,13 +9,14 @@ from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests" / "environments"
+NAMES = ("customer-keys", "private-charts")
 ARGOCD_NAME = "private-charts-argocd"
 ARGOCD_DELIVERY = {"tool": "argocd", "namespace": "argocd", "path": f"manifests/{ARGOCD_NAME}"}
 
 
 def read_environments() -> dict[str, Environment]:
     """Return them by name."""
-    declared = load_workspace(FOLDER, ROOT / "experiments").environments
+    declared = load_workspace(FOLDER, ROOT / "experiments", NAMES).environments
     environments = {name: file.record for name, file in declared.items()}
     flux = environments["private-charts"]
     assert isinstance(flux.delivery, GitopsDelivery)

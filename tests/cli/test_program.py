@@ -97,7 +97,9 @@ def test_settings_that_boto3_refuses_end_a_stop_in_a_sentence(name, value, actio
 
 
 def test_a_pipe_that_is_closed_early_is_no_traceback():
-    with subprocess.Popen([*TANDEM, "show"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*TANDEM, "show", "post-us-east-2"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

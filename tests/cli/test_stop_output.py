@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from bucket_specs import folders
+from shipped import load_shipped
 
 from tandem.cli.program import main
 from tandem.errors import ExternalError, InputError
 from tandem.ops.caller import CallerIdentity
 from tandem.ops.stop_function import invoke_stop_function
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[2]
 STOP = ["stop", "--env", "post-us-east-2", *folders(ROOT)]
@@ -59,7 +59,7 @@ def test_a_stop_goes_on_where_its_warning_finds_no_room(monkeypatch):
 def test_an_answer_of_the_stop_function_that_is_no_object_is_a_sentence(body, monkeypatch):
     answer = {"Payload": io.BytesIO(body)}
     monkeypatch.setattr("tandem.ops.stop_function.call_operation", lambda *_, **__: answer)
-    environment = load_workspace(ROOT / "environments", ROOT / "experiments").environments["post-us-east-2"].record
+    environment = load_shipped().environments["post-us-east-2"].record
 
     with pytest.raises(ExternalError, match=r"reading what it did failed .*; the reaper tries again"):
         invoke_stop_function(environment, who="anna", why="enough")

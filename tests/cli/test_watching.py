@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 from bucket_specs import folders
+from shipped import ENVIRONMENTS
 
 from tandem.bench.suites.suite import load_suite as suite
 from tandem.cli.inputs import read_legal_inputs
@@ -188,14 +189,13 @@ def test_more_alarms_than_a_template_takes_are_refused(variants, *, refused):
     assert [(fault.path, fault.severity) for fault in found] == ([("experiments", "refusal")] if refused else [])
 
 
-def test_check_tells_of_each_environment_what_no_alarm_sees_within_a_screen(capsys):
-    assert main(["check", "--verbose", *folders(ROOT)]) == 0
+def test_check_tells_of_each_environment_what_no_alarm_sees_within_a_screen(specs, capsys):
+    assert main(["check", "--verbose", *folders(specs)]) == 0
 
     out = capsys.readouterr().out
     told = " ".join(out.split())
-    names = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
-    assert [name for name in names if f"{name}: no alarm covers this: " not in told] == []
-    assert told.count("No regression of TTFT or TPOT is seen") == len(names)
+    assert [name for name in ENVIRONMENTS if f"{name}: no alarm covers this: " not in told] == []
+    assert told.count("No regression of TTFT or TPOT is seen") == len(ENVIRONMENTS)
     assert max(map(len, out.splitlines())) <= 100
 
 

@@ -7,10 +7,12 @@ tests/charts/test_schemas.py.
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
-from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, ROOT, read_environments
+from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, read_environments
+from shipped import copy_shipped
 
 from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from tandem.cli.inputs import read_inputs
@@ -22,9 +24,9 @@ NAMES = sorted(read_environments())
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """The files of this folder, and private-charts.yaml a second time with Argo CD as its tool."""
-    copies = tmp_path_factory.mktemp("environments")
-    for file in FOLDER.glob("*.yaml"):
-        shutil.copy(file, copies)
+    base = tmp_path_factory.mktemp("declared")
+    copies = Path(shutil.copytree(FOLDER, base / "environments", ignore=shutil.ignore_patterns("*.py", "__pycache__")))
+    copy_shipped(base, "experiments")
     document = yaml.safe_load((FOLDER / "private-charts.yaml").read_text())
     document["delivery"].update(ARGOCD_DELIVERY)
     (copies / f"{ARGOCD_NAME}.yaml").write_text(yaml.safe_dump(document))
@@ -33,7 +35,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def inputs(folder):
-    return read_inputs(Selection(environments=folder, experiments=ROOT / "experiments"))
+    return read_inputs(Selection(environments=folder, experiments=folder.parent / "experiments"))
 
 
 def test_the_files_declare_what_the_other_tests_take(inputs):
@@ -49,7 +51,7 @@ def test_the_rules_refuse_none_of_them(inputs):
 @pytest.mark.xdist_group("endpoint")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rehearsed_life_differs_in_no_property(folder, name):
-    request = RehearsalRequest(name=name, environments=folder, experiments=ROOT / "experiments")
+    request = RehearsalRequest(name=name, environments=folder, experiments=folder.parent / "experiments")
 
     rehearsal = run_rehearsal(request, print)
 

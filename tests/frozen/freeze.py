@@ -32,14 +32,11 @@ sys.path[:0] = [
 ]
 
 import boto3  # noqa: E402 - the paths stand above
+import shipped  # noqa: E402
 from bench_cli import without_page  # noqa: E402
 
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
 from tandem.cli.program import main  # noqa: E402
-
-EXAMPLES = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
-EXAMPLE_EXPERIMENTS = ("dev", "llama-eagle3", "post", "post-drafts-windows", "qwen3-native")
-"""What is committed: files of your own beside these are in no golden file."""
 
 ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
 RUNS = {
@@ -90,7 +87,7 @@ def freeze_templates(templates: Mapping[str, Mapping[str, Any]]) -> Golden:
 
 def freeze_manifests() -> Golden:
     """Return a digest of every file below manifests/ of the examples."""
-    folders = [ROOT / "manifests" / name for name in EXAMPLES]
+    folders = [ROOT / "manifests" / name for name in shipped.ENVIRONMENTS]
     paths = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
     lines = [
         f"{hashlib.sha256(name_digests(path.read_text()).encode()).hexdigest()} {path.relative_to(ROOT)}\n"
@@ -103,13 +100,11 @@ def freeze_artifact_keys() -> Golden:
     """Return the key and its fields of each variant of each experiment."""
     from tandem.spec.catalogue import load_catalogue  # noqa: PLC0415 - of this section alone
     from tandem.spec.variant_key import compute_artifact_key  # noqa: PLC0415
-    from tandem.spec.workspace import load_workspace  # noqa: PLC0415
 
-    declared = load_workspace(ROOT / "environments", ROOT / "experiments").experiments
+    declared = shipped.load_shipped().experiments
     keys = {
         f"{name} {variant.name}": compute_artifact_key(file.record, variant, load_catalogue())
         for name, file in sorted(declared.items())
-        if name in EXAMPLE_EXPERIMENTS
         for variant in file.record.all_variants()
     }
     return {"artifact_keys.json": dump_json({name: {"key": key.name, **key.as_fields()} for name, key in keys.items()})}
@@ -204,19 +199,10 @@ def freeze_help() -> Golden:
     return files
 
 
-def copy_examples(folder: Path, *sources: str) -> None:
-    """Copy what the examples have of some folders."""
-    for source in sources:
-        (folder / source).mkdir()
-        for path in sorted((ROOT / source).iterdir()):
-            if path.stem in {*EXAMPLES, *EXAMPLE_EXPERIMENTS}:
-                (shutil.copytree if path.is_dir() else shutil.copyfile)(path, folder / source / path.name)
-
-
 def freeze_mistake(name: str, folder: Path) -> dict[str, Any]:
     """Make one mistake of mistakes.json in a folder with copies of environments/, experiments/ and a small run."""
     mistake = json.loads((FOLDER / "mistakes.json").read_text())[name]
-    copy_examples(folder, "environments", "experiments")
+    shipped.copy_shipped(folder)
     shutil.copytree(RUNS["restarts"], folder / "run")
     for file, old, new in mistake.get("edits", ()):
         path = folder / file
@@ -268,7 +254,9 @@ SCREENS = {  # the commonest ends that ask no account or meet no credentials; te
 
 def freeze_screen(name: str, folder: Path) -> Golden:
     """Return what a command of SCREENS prints, where copies lie of what is declared and rendered, and two runs."""
-    copy_examples(folder, "environments", "experiments", "manifests")
+    shipped.copy_shipped(folder)
+    for environment in shipped.ENVIRONMENTS:
+        shutil.copytree(ROOT / "manifests" / environment, folder / "manifests" / environment)
     for run in ("run", "again"):
         shutil.copytree(RUNS["restarts"], folder / run)
     manifest = folder / "again" / "manifest.json"

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shipped import ENVIRONMENTS
+
 from tandem.cli.monitoring_cost import build_scope
 from tandem.metrics import PUBLISHERS
 from tandem.monitoring.dashboards import build_body, build_dashboards
@@ -18,8 +20,8 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.workspace import load_workspace
 
+__all__ = ["ENVIRONMENTS", "REGION", "ROOT"]
 ROOT = Path(__file__).parents[2]
-ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
 REGION = "us-east-2"
 SEARCHED = re.compile(r"SEARCH\('\{\"([^\"]+)\",?([^}]*)\} MetricName=\"([^\"]+)\"((?: \w+=\"[^\"]*\")*)', '(\w+)'")
 

@@ -118,7 +118,7 @@ def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(scraper
 def servers() -> dict[str, dict[str, Any]]:
     """Return every committed pod template: file and name to namespace, labels and ports, of servers and of all else."""
     found = {}
-    for file in (ROOT / "manifests").rglob("*.yaml"):
+    for file in (path for name in ENVIRONMENTS for path in (ROOT / "manifests" / name).rglob("*.yaml")):
         for body in bodies(file):
             if body["kind"] in {"Deployment", "CronJob"}:
                 spec = body["spec"]["template"] if body["kind"] == "Deployment" else _job_template(body)

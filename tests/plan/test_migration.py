@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from shipped import load_shipped
 
 from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.plan.migration import migrate_experiment
 from tandem.spec.catalogue import load_catalogue
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[2]
 MOVES = [
@@ -21,7 +21,7 @@ MOVES = [
 
 
 def declared(name):
-    return load_workspace(ROOT / "environments", ROOT / "experiments").experiments[name].record
+    return load_shipped().experiments[name].record
 
 
 def migrated(name, runtime):

@@ -14,7 +14,7 @@ import pytest
 
 import app
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT
-from tandem.cli.inputs import read_legal_inputs
+from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -26,9 +26,15 @@ ROOT = Path(__file__).parents[2]
 MIRROR = "registry.invalid/public"  # a host that can never be found, as a mistyped mirror is
 
 
+def read_example() -> CommandInputs:
+    """Read the example of a trn2.3xlarge and what it hosts."""
+    folders = {"environments": ROOT / "environments", "experiments": ROOT / "experiments"}
+    return read_legal_inputs(Selection(**folders, names=("dev-trn2-3xlarge",)))
+
+
 def place(name: str, **more: Any) -> Environment:
-    inputs = read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
-    (found,) = [each for each in inputs.environments() if each.name == "dev-trn2-3xlarge"]
+    inputs = read_example()
+    (found,) = inputs.environments()
     return found.model_copy(update={"name": name, "account": FICTITIOUS_ACCOUNT, "region": "us-east-2", **more})
 
 
@@ -38,7 +44,7 @@ WHOLE, BROKEN = place("whole"), place("broken", registry_mirrors={"public.ecr.aw
 @pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image")
-    inputs = read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    inputs = read_example()
     hosts = [(each, [inputs.workspace.experiments[name].record for name in each.experiments])
              for each in (WHOLE, BROKEN)]  # fmt: skip
     app.build_app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()

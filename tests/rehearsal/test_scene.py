@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from shipped import ENVIRONMENTS
 
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_prerequisites, create_sandbox
 from tandem.spec.faults import SpecError
 
 ROOT = Path(__file__).parents[2]
-NAMES = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def copied(tmp_path):
     return create_sandbox("post-us-east-2", ROOT / "environments", ROOT / "experiments", tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_committed_environment_can_be_copied(name, tmp_path):
     assert (
         create_sandbox(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.account
@@ -55,7 +55,7 @@ def test_both_protections_are_lifted_together(copied):
 
 def test_spot_nodes_get_no_reservation(tmp_path):
     name = next(
-        name for name in NAMES
+        name for name in ENVIRONMENTS
         if yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())["capacity"]["kind"] == "spot"
     )  # fmt: skip
 

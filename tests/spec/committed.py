@@ -1,14 +1,18 @@
-"""The committed files, read once for all tests that hold them against facts."""
+"""The shipped files, read once for all tests that compare them with facts."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 
+from shipped import ENVIRONMENTS, EXPERIMENTS, load_shipped
+
 from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.workspace import Workspace, load_workspace
+from tandem.spec.workspace import Workspace
+
+__all__ = ["ENVIRONMENTS", "EXPERIMENTS", "ROOT", "environment", "experiment", "known", "workspace"]
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -16,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 @cache
 def workspace() -> Workspace:
     """Return every committed environment and experiment."""
-    return load_workspace(ROOT / "environments", ROOT / "experiments")
+    return load_shipped()
 
 
 def experiment(name: str) -> Experiment:
@@ -32,7 +36,3 @@ def environment(name: str) -> Environment:
 def known() -> Catalogue:
     """Return the committed data files."""
     return load_catalogue()
-
-
-EXPERIMENTS = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
-ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from committed import ROOT
 from complete import ENVIRONMENT, EXPERIMENT
 
 from tandem.spec.faults import SpecError, SpecFault
@@ -38,8 +37,8 @@ def refused(folders: Path, *names: str) -> tuple[SpecFault, ...]:
     return caught.value.faults
 
 
-def test_the_committed_files_are_of_good_form() -> None:
-    assert load_workspace(ROOT / "environments", ROOT / "experiments").faults == ()
+def test_the_shipped_files_are_of_good_form(specs: Path) -> None:
+    assert load_workspace(specs / "environments", specs / "experiments").faults == ()
 
 
 def test_a_hosted_experiment_without_a_file_is_told_with_those_there_are(folders: Path) -> None:

@@ -34,7 +34,9 @@ Synth = Callable[..., Path]  # environments to the folder of their cloud assembl
 
 @cache
 def inputs() -> CommandInputs:
-    return read_legal_inputs(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    return read_legal_inputs(
+        Selection(environments=ROOT / "environments", experiments=ROOT / "experiments", names=COMMITTED)
+    )
 
 
 def environment(name: str) -> Environment:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from assemblies import ROOT
+from shipped import copy_shipped
 
 pytestmark = pytest.mark.cdk
 
@@ -39,8 +39,7 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
     """One environment, chosen as the CLI hands context over, beside a broken one; no Node of the machine's own."""
     base = tmp_path_factory.mktemp("app")
     specs = base / "specs"
-    shutil.copytree(ROOT / "environments", specs / "environments")
-    shutil.copytree(ROOT / "experiments", specs / "experiments")
+    copy_shipped(specs)
     broken = specs / "environments" / "native-us-east-2.yaml"
     broken.write_text(broken.read_text().replace("nodes: 1", "nodes: none"))
     context = {

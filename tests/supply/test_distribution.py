@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from declared_environments import NAMES
 from light_installation import Distribution, build_distribution, build_variables, create_environment
 
 from supply.lock_file import DISTRIBUTION, ROOT, normalize_name
@@ -128,7 +129,7 @@ def test_help_loads_nothing_that_is_slow(run: Run) -> None:
         (("plan", "post", "--page", "plan.html"), 0, "plan.html"),
         (("migrate", "post", "--runtime", "native", "--write"), 0, "wrote experiments/post-native.yaml"),
         (("new", "mine"), 0, "wrote environments/mine.yaml"),
-        (("check", *FOLDERS), 0, "2 environments"),
+        (("check", *NAMES, *FOLDERS), 0, "2 environments"),
         (("show", "customer-keys", *FOLDERS), 0, "tandem-customer-keys-tools:"),
         (("images", "customer-keys", *FOLDERS), 0, "docker/library/python:"),
         (("bench", "report", "gone"), 2, "gone/manifest.json"),

@@ -9,7 +9,7 @@ from itertools import combinations, pairwise, takewhile
 from pathlib import Path
 
 import pytest
-import yaml
+from shipped import load_shipped
 
 from tandem.bench.suites import suite as suites
 from tandem.bench.suites.prompt import Prompt
@@ -55,7 +55,7 @@ def test_a_prompt_is_named_after_its_class_and_fits_the_post_s_experiment(prompt
 
 
 def test_every_answer_may_end_naturally_within_the_experiments_outputs() -> None:
-    most = min(yaml.safe_load(path.read_text())["max_output_tokens"] for path in (ROOT / "experiments").glob("*.yaml"))
+    most = min(file.record.max_output_tokens for file in load_shipped().experiments.values())
     assert {prompt.id for prompt in REAL.prompts if not 100 <= (prompt.max_tokens or 0) <= most} == set()
     assert [prompt.id for prompt in REAL.prompts if "to-limit" in prompt.check] == []
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 import yaml
 from botocore.awsrequest import AWSResponse
+from shipped import copy_shipped
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.ops.account import AccountClients
@@ -34,7 +34,7 @@ def declared(folder: Path, name: str, change: Change = lambda _: None) -> Enviro
     """A copy of an example environment under another name in a made-up account, with the experiments it hosts."""
     (folder / "environments").mkdir(parents=True, exist_ok=True)
     if not (folder / "experiments").exists():
-        shutil.copytree(ROOT / "experiments", folder / "experiments")
+        copy_shipped(folder, "experiments")
     document = yaml.safe_load((ROOT / "environments" / "post-us-east-2.yaml").read_text())
     document["account"] = ACCOUNT
     document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
