@@ -6,7 +6,9 @@ What is dear to make is made in one of the processes that pytest starts: the tes
 from __future__ import annotations
 
 import gc
+import random
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -32,8 +34,13 @@ DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}  # seconds of Node
 LONG = {"bench-jobs", "endpoint", "run-life"}  # groups of a minute and more, which no process may begin at the end
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--shuffle SEED`: modules in another order, and their tests, which shows what depends on what ran before."""
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="run modules, and tests in them, in another order")
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep together what shares a dear fixture or a module, and let begin first what would be waited for at the end.
 
     One group per test would do, but for pytest-xdist, which looks at each group of a process whenever a test ends.
@@ -41,7 +48,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and not any(item.iter_markers("xdist_group")):
             item.add_marker(pytest.mark.xdist_group(group_of(item)))
-    items.sort(key=last)
+    seed = config.getoption("shuffle")
+    if seed is None:
+        items.sort(key=last)
+    else:
+        shuffle_items(items, random.Random(seed))  # noqa: S311  # a seed makes the order repeatable
+
+
+def shuffle_items(items: list[pytest.Item], chance: random.Random) -> None:
+    """Shuffle modules, and the tests of each; a module stays together for what its tests share."""
+    modules = defaultdict[Path, list[pytest.Item]](list)
+    for item in items:
+        modules[item.path].append(item)
+    paths = list(modules)
+    chance.shuffle(paths)
+    items.clear()
+    for path in paths:
+        chance.shuffle(modules[path])
+        items += modules[path]
 
 
 def group_of(item: pytest.Function) -> str:
