@@ -1,0 +1,254 @@
+"""Every name that a page puts in code type is one of the tree, of an API that is installed, or declared as foreign."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib.util
+import pkgutil
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import botocore.session
+import lightkube.models
+import pytest
+import yaml
+from document_text import (
+    CURRENT,
+    ROOT,
+    list_block_commands,
+    list_blocks,
+    list_committed,
+    list_span_commands,
+    list_spans,
+    name_page,
+)
+from write_pages import REFERENCES, walk_schema_keys
+
+SOURCES = (
+    *("app.py", "benchmarks/", "charts/", "images/", "lambdas/", "rehearsal/", "stacks/", "supply/", "tandem/"),
+    *("tests/doubles/", "environments/", "experiments/", "Makefile", "pyproject.toml", "cdk.json", "package.json"),
+)
+TEXTS = (".py", ".yaml", ".toml", ".json", ".jsonl", ".j2", ".sh", ".js", ".in", "Makefile", "Dockerfile")
+SERVICES = {"codebuild", "s3", "sns"}  # whose names pages use without a command of theirs
+# Names that neither this tree nor an installed API has -> whose they are.
+FOREIGN = {
+    "CDK_VALIDATION": "a variable of the CDK",
+    "CloudShell": "AWS CloudShell, of which botocore has no model",
+    "CreateEnvironment": "AWS CloudShell",
+    "ECRAuthorizationToken": "a kind of the External Secrets Operator",
+    "ErrImagePull": "a reason of the kubelet",
+    "FailedMount": "a reason of the kubelet",
+    "ImagePullBackOff": "a reason of the kubelet",
+    "gsm8k_cot": "a task of lm-eval",
+    "openai_chat_completions_client.py": "a module of llmperf",
+    "native-2.34.yaml": "a runtime that the reader adds",
+    "prod.yaml": "the reader's environment and experiment in examples",
+}
+# What a program puts before or after a word to make a name.
+COMPOSED = (r"TANDEM_STANDIN_", r"_image$", r"_\d+$")
+FILE = re.compile(r"[\w-]+(?:\.[\w-]+)*\.(?:html|jsonl|json|md|py|toml|txt|yaml)\b")
+CALL = re.compile(r"(?:await )?[A-Za-z_][\w.]*\(.*\)$")
+ATTRIBUTE = re.compile(r"(?!Dockerfile)[A-Z][a-z]+\w*\.[a-z_]\w*$")  # of a class
+# snake_case, CamelCase, lowerCamel, CAPS_WITH_UNDERSCORE; a plain word of English is no name
+NAME = re.compile(r"(?<![\w/.<$-])[A-Za-z_]\w*(?:_\w+|[a-z][A-Z]\w*)")
+
+
+def strip_prose(text: str) -> str:
+    """Return Python without docstrings and comments."""
+    code = re.sub(r'(?:\A|:\n)\s*r?"""(?:.|\n)*?"""', "", text)
+    return re.sub(r"(?:^|\s)#.*", "", code)
+
+
+@cache
+def read_sources() -> dict[Path, str]:
+    """Return the text of every program and data file, without what is prose."""
+    names = [name for name in list_committed() if name.startswith(SOURCES) and name.endswith(TEXTS)]
+    texts = {ROOT / name: (ROOT / name).read_text() for name in names if (ROOT / name).is_file()}
+    return {path: strip_prose(text) if path.suffix == ".py" else text for path, text in texts.items()}
+
+
+@cache
+def list_known_words() -> frozenset[str]:
+    """Return every word of the sources, of the AWS services that pages name, and of Kubernetes' objects."""
+    words = {word for text in read_sources().values() for word in re.findall(r"[A-Za-z_]\w*", text)}
+    return frozenset(words | set(list_aws_words()) | set(list_kubernetes_words()) | FOREIGN.keys())
+
+
+def list_aws_words() -> Iterator[str]:
+    """Yield operations, shapes, members, values and error codes of the services."""
+    session = botocore.session.get_session()
+    commands = [words for path in CURRENT for words in (*list_block_commands(path), *list_span_commands(path))]
+    for service in SERVICES | {words[1] for words in commands if words[0] == "aws"}:
+        model = session.get_service_model(service)
+        yield from model.operation_names
+        for name in model.shape_names:
+            shape = model.shape_for(name)
+            yield name
+            yield from getattr(shape, "members", ())
+            yield from getattr(shape, "enum", ())
+            yield shape.metadata.get("error", {}).get("code", name)
+
+
+def list_kubernetes_words() -> Iterator[str]:
+    """Yield the kinds and fields of Kubernetes' objects."""
+    for module in pkgutil.iter_modules(lightkube.models.__path__, "lightkube.models."):
+        spec = importlib.util.find_spec(module.name)
+        assert spec is not None
+        assert spec.origin is not None
+        text = Path(spec.origin).read_text()
+        yield from re.findall(r"^(?:class|    )\s*(\w+)", text, flags=re.MULTILINE)
+
+
+def list_code(path: Path) -> list[str]:
+    """Return the spans of a page and the lines of its blocks of commands, files and Python."""
+    lines = [line for block in list_blocks(path, "", "yaml", "python") for line in block.splitlines()]
+    return [*list_spans(path), *lines]
+
+
+def is_known(name: str) -> bool:
+    """Return whether a name is a known word, or put together of one, or the name of a committed module."""
+    rests = {re.sub(pattern, "", name) for pattern in COMPOSED}
+    return bool(rests & list_known_words()) or f"{name}.py" in list_file_names()
+
+
+@cache
+def list_file_names() -> frozenset[str]:
+    """Return the names of committed files, without their folders."""
+    return frozenset(Path(name).name for name in list_committed())
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_name_in_code_type_exists(path: Path) -> None:
+    texts = [re.sub(r"-k '.*?'", "", FILE.sub("", code)) for code in list_code(path)]  # -k: a part of a name
+    names = {name for text in texts for name in NAME.findall(text)}
+    assert {name for name in names if not is_known(name)} == set()
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) -> None:
+    """A file of the reader's own stands in a block of the page, or its name in capitals or digits."""
+    named = {name for span in list_spans(path) for name in FILE.findall(span) if re.search(r"^[a-z]", name)}
+    own = {name for block in list_blocks(path, "") for name in FILE.findall(block)}
+    sources = "\n".join(read_sources().values())
+    patterns = {name: re.sub(r"\\-\d+", r"-\\S+", re.escape(name)) for name in named - own - FOREIGN.keys()}
+    unknown = {name for name in patterns if name not in list_file_names()}
+    assert {name for name in unknown if not re.search(patterns[name], sources)} == set()
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_path_of_http_or_an_image_stands_in_a_program(path: Path) -> None:
+    named = [re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span) for span in list_spans(path)]
+    sources = "\n".join(read_sources().values())
+    paths = {match[1] for match in named if match and not re.search("[A-Z]|^/aws/", match[1])}  # /aws/: a log group
+    assert {place for place in paths if place not in sources} == set()
+
+
+@cache
+def list_key_paths() -> frozenset[str]:
+    """Return the path of each key and section of an environment, an experiment and the catalogue's files."""
+    keys = {key.path.replace("[]", "") for record in REFERENCES.values() for key in walk_schema_keys(record)}
+    for path, text in read_sources().items():
+        if "tandem/spec/data" in str(path):
+            keys |= set(walk_mapping(yaml.safe_load(text)))
+    return frozenset(".".join(key.split(".")[:depth]) for key in keys for depth in range(1, key.count(".") + 2))
+
+
+def walk_mapping(value: object, path: str = "") -> Iterator[str]:
+    """Yield the path of each leaf of a file's mappings."""
+    if not isinstance(value, dict):
+        yield path
+        return
+    for key, inner in value.items():
+        yield from walk_mapping(inner, f"{path}.{key}" if path else str(key))
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_path_of_a_key_is_one_of_a_schema(path: Path) -> None:
+    sections = "|".join(name for record in REFERENCES.values() for name in record.model_fields)
+    spans = [FILE.sub("", span).replace("[]", "") for span in list_spans(path) if not CALL.match(span)]
+    paths = {key for span in spans for key in re.findall(rf"(?<![\w./-])(?:{sections})\.[\w.]*\w(?![\w.]*/)", span)}
+    assert {key for key in paths if key not in list_key_paths()} == set()
+
+
+# ---- calls
+
+
+@cache
+def find_definitions(name: str) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Return the classes and functions of this name."""
+    pattern = re.compile(rf"^ *(?:class|def|async def) {name}\b", flags=re.MULTILINE)
+    files = [path for path, text in read_sources().items() if path.suffix == ".py" and pattern.search(text)]
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in nodes if isinstance(node, kinds) and node.name == name]
+
+
+def list_members(definition: ast.ClassDef) -> set[str]:
+    """Return fields, properties and methods of a class and its bases."""
+    fields = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
+    methods = {node.name for node in definition.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    members = methods | {field.id for field in fields if isinstance(field, ast.Name)}
+    for base in definition.bases:
+        for inherited in find_definitions(base.id) if isinstance(base, ast.Name) else []:
+            members |= list_members(inherited) if isinstance(inherited, ast.ClassDef) else set()
+    return members
+
+
+def list_parameters(definition: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
+    """Return what a call may name: a function's parameters, a class's fields or those of its `__init__`."""
+    if isinstance(definition, ast.ClassDef):
+        starts = [node for node in definition.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
+        return list_members(definition) | {name for start in starts for name in list_parameters(start)}
+    arguments = definition.args
+    return {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def parse_code(code: str) -> ast.AST | None:
+    """Return the tree of a span or a block of Python; None where it is none."""
+    try:
+        return ast.parse(code.removeprefix("await "))
+    except SyntaxError:
+        return None
+
+
+def list_faults(tree: ast.AST, *, names_parameters: bool) -> Iterator[str]:
+    """Yield each call of something that nobody defines, or with a parameter that it does not have.
+
+    Args:
+        tree: of the code.
+        names_parameters: whether a bare word as argument is the parameter's name, as in a table of a page.
+    """
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ATTRIBUTE.match(ast.unparse(node)):
+            definitions = find_definitions(ast.unparse(node.value))
+            classes = [kind for kind in definitions if isinstance(kind, ast.ClassDef)]
+            if not any(node.attr in list_members(kind) for kind in classes):
+                yield ast.unparse(node)
+        if isinstance(node, ast.Call) and not is_taken(node, names_parameters=names_parameters):
+            yield ast.unparse(node)
+
+
+def is_taken(call: ast.Call, *, names_parameters: bool) -> bool:
+    """Return whether some definition of the called name takes the arguments."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name in dir(list) or name in dir(builtins):
+        return True
+    stated = {keyword.arg for keyword in call.keywords if keyword.arg}
+    if names_parameters:
+        stated |= {argument.id for argument in call.args if isinstance(argument, ast.Name)}
+    return any(stated <= list_parameters(definition) for definition in find_definitions(name))
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_call_in_code_type_is_of_a_definition_that_takes_it(path: Path) -> None:
+    spans = [span for span in list_spans(path) if CALL.match(span) or ATTRIBUTE.match(span)]
+    calls = [tree for span in spans if (tree := parse_code(span)) is not None]
+    faults = [fault for tree in calls for fault in list_faults(tree, names_parameters=True)]
+    for block in list_blocks(path, "python"):
+        tree = parse_code(block)
+        assert tree is not None, block
+        faults += list_faults(tree, names_parameters=False)
+    assert faults == []
