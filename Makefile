@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs house lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean
+.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs house lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean figures
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -161,6 +161,9 @@ upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/up
 
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/coverage.md
 	$(BIN)/python benchmarks/coverage.py --write
+
+figures: setup ## compare tables of docs/ with what their programs compute again, five minutes; WORLDS=1: half an hour more
+	$(BIN)/python benchmarks/figures.py $(if $(WORLDS),--worlds)
 
 worlds: setup ## count false words of reports in 20 worlds, half an hour: the table of docs/coverage.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))

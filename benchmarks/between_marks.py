@@ -62,6 +62,16 @@ def write_between(name: str, text: str, document: Path | None = None) -> None:
     document.write_text(f"{before}{begun}{wrapped(text)}\n{ended}{after}")
 
 
+def read_between(name: str) -> str:
+    """Return the text between the marks of this name, as its page has it.
+
+    Raises:
+        InputError: no page has the marks, or several have.
+    """
+    begin, end = marks(name)
+    return find_document(name).read_text().partition(f"{begin}\n")[2].partition(f"\n{end}")[0]
+
+
 def wrapped(text: str) -> str:
     """Return Markdown without a line of prose wider than documents are; tables stay as they are."""
     return "\n".join(line if line.startswith("|") else _folded(line) for line in text.split("\n"))

@@ -219,13 +219,9 @@ def main() -> int:
     if options.seed < 0:
         parser.error(f"argument --seed: {options.seed} is below 0; give 0 or a higher whole number")
     begun = time.monotonic()
-    cells = [Cell(ratio, prompts) for ratio in (*RATIOS, None) for prompts in PROMPTS]
-    found = list(rows(options.seeds, cells, options.seed))
-    called = false_reports(options.seeds, options.seed)
-    held = all(one.holds for one in found) and all(one.controlled <= MOST_FALSE for one in called.values())
-    seconds = time.monotonic() - begun
-    head = _head(options.seeds, options.seed, seconds, held=held)
-    text = "\n".join([head, "", *table(found), "", _of_reports(called)])
+    figures, held = compute_figures(options.seeds, options.seed)
+    head = _head(options.seeds, options.seed, time.monotonic() - begun, held=held)
+    text = f"{head}\n\n{figures}"
     print(text)
     if options.write:
         try:
@@ -234,6 +230,15 @@ def main() -> int:
             print(f"error: {fault}", file=sys.stderr)
             return fault.exit_code
     return 0 if held else 1
+
+
+def compute_figures(seeds: int = 1000, seed: int = 0) -> tuple[str, bool]:
+    """Return the tables, and whether every promise holds."""
+    cells = [Cell(ratio, prompts) for ratio in (*RATIOS, None) for prompts in PROMPTS]
+    found = list(rows(seeds, cells, seed))
+    called = false_reports(seeds, seed)
+    held = all(one.holds for one in found) and all(one.controlled <= MOST_FALSE for one in called.values())
+    return "\n".join([*table(found), "", _of_reports(called)]), held
 
 
 def _of_reports(called: Mapping[coverage_reports.Null, Shares]) -> str:

@@ -36,7 +36,7 @@ DOCUMENT = ROOT / "docs" / "upgrade.md"
 OLD_TAG = "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04"
 OLD_VERSIONS = {"sdk": "2.32.0", "vllm": "0.24.0", "neuronx_cc": "2.27.5334.0", "plugin": "1.1.0"}
 RESERVATION = "cr-0123456789abcdef0"  # any id: without one there is no Fleet stack, whose node image an upgrade changes
-DIGEST = re.compile(r"\b[0-9a-f]{12}\b")
+DIGEST = re.compile(r"\b[0-9a-f]{12}(?:[0-9a-f]{4})?\b")  # twelve digits of a key, sixteen of specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
     options = parser.parse_args()
-    for name, (before, after) in {"sdk": sdk_upgrade(), "kubernetes": kubernetes_upgrade()}.items():
-        text = "\n".join(describe_upgrade(before, after))
+    for name, read_states in UPGRADES.items():
+        text = "\n".join(describe_upgrade(*read_states()))
         if options.write:
             write_between(name, text, DOCUMENT)
         else:
@@ -212,6 +212,9 @@ def describe_change(old: str, new: str) -> str:
     words = [re.split(r"(?<=[/:@ ])", text) for text in (old, new)]
     begin = next(at for at, pair in enumerate(zip(*words, strict=False)) if pair[0] != pair[1])
     return " to ".join(f"`{''.join(text[begin:])}`" for text in words)
+
+
+UPGRADES = {"sdk": sdk_upgrade, "kubernetes": kubernetes_upgrade}
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 import theory
-import theory_real
 import yaml
-from between_marks import marks
 from theory_model import compute_error, hold_rows_out, predict_speed_up
 
 from tandem.plan.measurement_rows import PUBLISHED_FILE, load_published
@@ -32,18 +30,6 @@ def test_the_median_error_is_at_most_15_percent_and_below_both_naive_rules():
     errors = theory.compute_median_errors(list(hold_rows_out(ROWS)))
     assert errors["predicted"] <= 0.15
     assert errors["predicted"] < min(errors["mean_of_others"], errors["tokens_alone"])
-
-
-def test_the_page_says_what_the_rows_say():
-    begin, end = marks(theory.FIGURES)
-    page = (Path(theory.__file__).parents[1] / "docs/theory.md").read_text()
-    assert page.partition(f"{begin}\n")[2].partition(f"\n{end}")[0] == "\n".join(theory.format_table())
-
-
-def test_the_page_says_what_the_kept_runs_say():
-    begin, end = marks(theory.REAL_FIGURES)
-    page = (Path(theory.__file__).parents[1] / "docs/theory.md").read_text()
-    assert page.partition(f"{begin}\n")[2].partition(f"\n{end}")[0] == "\n".join(theory_real.format_table())
 
 
 def test_every_row_is_used_or_says_why_not():

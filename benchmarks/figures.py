@@ -1,0 +1,115 @@
+"""Compare the tables of docs/ with what their programs compute again: the same data must give the same table.
+
+    python benchmarks/figures.py [--worlds]
+
+`make test` compares those of QUICK, which take seconds; this program compares the others, which take minutes, and with
+`--worlds` the table that takes half an hour. A table of MEASURED comes from servers or a machine, so nothing can
+compute it again. Invariant: every table between marks belongs to one of the four groups.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+
+import coverage  # noqa: E402
+import llmperf_comparison  # noqa: E402
+import real  # noqa: E402
+import real_records  # noqa: E402
+import theory  # noqa: E402
+import theory_real  # noqa: E402
+import tuning  # noqa: E402
+import upgrade_diff  # noqa: E402
+import worlds  # noqa: E402
+from between_marks import read_between, wrapped  # noqa: E402
+
+LLMPERF_RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
+
+
+def format_real_runs() -> list[str]:
+    """Return the tables of the kept runs of `make real`."""
+    with tempfile.TemporaryDirectory() as folder:
+        return real.section(real_records.restore_records(Path(folder) / "kept"))[0]
+
+
+def format_upgrade(name: str) -> Iterable[str]:
+    """Return the tables of a rehearsed upgrade."""
+    return upgrade_diff.describe_upgrade(*upgrade_diff.UPGRADES[name]())
+
+
+def format_coverage() -> list[str]:
+    """Return the tables of coverage at the seeds of the page."""
+    return coverage.compute_figures()[0].splitlines()
+
+
+def format_worlds() -> list[str]:
+    """Return the table of all worlds at the seeds of the page."""
+    return worlds.format_table(list(worlds.measure_worlds(worlds.WORLDS, seeds=1000, first_seed=0)))
+
+
+QUICK: Mapping[str, Callable[[], Iterable[str]]] = {
+    theory.FIGURES: theory.format_table,
+    theory.REAL_FIGURES: theory_real.format_table,
+    **tuning.TABLES,
+    real.FIGURES: format_real_runs,
+    "llmperf comparison": partial(llmperf_comparison.format_comparison, LLMPERF_RUNS),
+    "llmperf tokenizers": partial(llmperf_comparison.format_token_counts, LLMPERF_RUNS),
+    "llmperf machine": partial(llmperf_comparison.describe_machine, LLMPERF_RUNS),
+}
+SLOW: Mapping[str, Callable[[], Iterable[str]]] = {
+    "sdk": partial(format_upgrade, "sdk"),
+    "kubernetes": partial(format_upgrade, "kubernetes"),
+    "coverage": format_coverage,
+}
+SLOWEST: Mapping[str, Callable[[], Iterable[str]]] = {"worlds": format_worlds}
+# the name of a table that servers or a machine gave -> the command that measures
+MEASURED = {
+    "accuracy": "make bench-load",
+    "bursts": "make bench-load",
+    "capacity": "make bench-load",
+    "make others": "make others",
+}
+
+
+def list_differences(name: str, lines: Iterable[str]) -> list[str]:
+    """Return the lines in which a page and the computed table differ, marked as `diff` marks them.
+
+    The line above a table that names command, day and duration is the writer's and not compared.
+
+    Args:
+        name: of the table, as its marks have it.
+        lines: of the computed table.
+    """
+    stated = read_between(name).splitlines()
+    computed = wrapped("\n".join(lines)).splitlines()
+    if stated[0].startswith("`python ") and not computed[0].startswith("`python "):
+        stated = stated[2:]
+    return list(difflib.unified_diff(stated, computed, "page", "computed", n=0, lineterm=""))
+
+
+def main() -> int:
+    """Compare the slow tables with their pages; return 1 where one differs."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--worlds", action="store_true", help="the table of worlds too, which takes half an hour")
+    tables = SLOW | (SLOWEST if parser.parse_args().worlds else {})
+    has_difference = False
+    for name, format_table in tables.items():
+        start_s = time.monotonic()
+        differences = list_differences(name, format_table())
+        print(f"{name}: {'differs' if differences else 'as on its page'}, {time.monotonic() - start_s:.0f} s")
+        print(*differences, sep="\n", end="\n" if differences else "")
+        has_difference |= bool(differences)
+    return int(has_difference)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""The tables of docs/ are what their programs compute of the data of today."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import figures
+import pytest
+from between_marks import read_between
+
+DOCS = Path(__file__).parents[2] / "docs"
+GROUPS = (figures.QUICK, figures.SLOW, figures.SLOWEST, figures.MEASURED)
+
+
+@pytest.mark.parametrize("name", figures.QUICK)
+def test_a_table_is_what_its_program_computes(name: str) -> None:
+    assert figures.list_differences(name, figures.QUICK[name]()) == []
+
+
+def test_another_figure_on_the_page_is_a_difference() -> None:
+    name = "tuning loads"
+    computed = "\n".join(figures.QUICK[name]())
+    assert figures.list_differences(name, re.sub(r"\d", "9", computed, count=1).splitlines()) != []
+
+
+def test_every_table_between_marks_has_a_program() -> None:
+    pages = [path.read_text() for path in DOCS.glob("*.md")]
+    names = {name for page in pages for name in re.findall(r"^<!-- (.+): begin -->$", page, flags=re.MULTILINE)}
+    assert names == {name for group in GROUPS for name in group}
+
+
+@pytest.mark.parametrize("name", figures.MEASURED)
+def test_a_measured_table_names_its_command_and_day(name: str) -> None:
+    assert re.match(r"`python benchmarks/\w+\.py`, 20\d\d-\d\d-\d\d", read_between(name))
