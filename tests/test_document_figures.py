@@ -1,0 +1,138 @@
+"""A limit or a default that a page states is the constant of the program; a measured figure names its command.
+
+STATED is the one table of what is compared: a page, a piece of its text, and where the figure in it comes from. The
+references and the tables of `benchmarks/figures.py` need no row: their programs write them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, fields
+from datetime import timedelta
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from document_text import BLOCK, CURRENT, ROOT, name_page
+
+from rehearsal.aws.fleet_behavior import FleetBehavior
+from rehearsal.cluster.timing import ClusterTiming
+from tandem.bench.run_size import DEFAULT_SIZE, DEFAULT_SUITES
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.suites.suite import REAL
+from tandem.cli.artifacts import DEFAULT_DAYS
+from tandem.cli.bench_flags import RunFlags
+from tandem.guard import observe
+from tandem.guard.config import GuardConfig
+from tandem.guard.pass_metrics import PASS_MINUTES
+from tandem.judge.quality import FEWEST_ITEMS
+from tandem.monitoring import widget
+from tandem.ops.doctor.capacity import MAX_PRICE_AGE_DAYS
+from tandem.publish import publisher
+from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
+from tandem.spec.experiment import CompileSettings, QualityTask
+
+GUARD_DEFAULTS = {field.name: field.default for field in fields(GuardConfig)}
+RUN_DEFAULTS = {field.name: field.default for field in fields(RunFlags)}
+
+
+def count_minutes(value: timedelta | float) -> str:
+    """Return a time, or a number of seconds, in minutes."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    return str(Fraction(seconds) / 60)
+
+
+STATED: list[tuple[str, str, object]] = [
+    ("artifacts.md", "`--days` days ({} by default)", DEFAULT_DAYS),
+    ("artifacts.md", "| `compile.deadline_hours` | {} |", CompileSettings.model_fields["deadline_hours"].default),
+    ("artifacts.md", "| `compile.attempts` | {} |", CompileSettings.model_fields["attempts"].default),
+    ("artifacts.md", "| `compile.where` | `{}` |", CompileSettings.model_fields["where"].default),
+    ("bench.md", "`--rounds N` ({} by default)", FEWEST_ROUNDS),
+    ("bench.md", "`--control-rounds N`, {} by default", RUN_DEFAULTS["control_rounds"]),
+    ("bench.md", "`--concurrency 1,4` ({} by default)", DEFAULT_SIZE.concurrency[0]),
+    ("bench.md", "| `--suite S` | {} |", DEFAULT_SUITES[0]),
+    ("bench.md", "| `--max-tokens N` | {} |", DEFAULT_SIZE.max_tokens),
+    ("bench.md", "| `--prompts-per-class N` | {} |", DEFAULT_SIZE.prompts_per_class),
+    ("bench.md", "| `--temperature T` | {} |", RUN_DEFAULTS["temperature"]),
+    ("doctor.md", "else at most {} days old (spot)", MAX_PRICE_AGE_DAYS["spot"]),
+    ("doctor.md", "days old (spot) or {} |", MAX_PRICE_AGE_DAYS["on-demand"]),
+    ("local-endpoint.md", "`start_delay_s`, `stop_delay_s` ({})", FleetBehavior().start_delay_s),
+    ("local-endpoint.md", "| `retry_delay_s` ({:.0f}) |", FleetBehavior().retry_delay_s),
+    ("publish.md", "`older than {} weeks`", {14 * 86400: "two"}[publisher.MAX_AGE_S]),
+    ("quality.md", "(default {})", QualityTask.model_fields["items"].default),
+    ("quality.md", "Below {} no word is possible", FEWEST_ITEMS),
+    ("run.md", "a CronJob is missing for {} minutes", count_minutes(engine.REFUSAL_WAIT)),
+    ("run.md", "does not start in {} minutes is a failed attempt", count_minutes(jobs.START_WAIT)),
+    ("run.md", "larger than {} KiB", run_keys.MAX_REQUEST_BYTES >> 10),
+    ("run.md", "older than {} minutes when it first sees it", count_minutes(request_inbox.MAX_AGE)),
+    ("run.md", "`runner.json` is older than {} minutes", count_minutes(run_client.BEAT_LIMIT)),
+    ("run.md", "{} minutes before a block's end", count_minutes(observe.BLOCK_MARGIN)),
+    ("run.md", "new labels on a live node within {} minutes", count_minutes(fleet_steps.LABEL_WAIT_S)),
+    ("run.md", "that a node joins in {} minutes", count_minutes(fleet_steps.NODE_WAIT_S)),
+    ("run.md", "shows its devices {} minutes later", count_minutes(fleet_steps.DEVICE_WAIT_S)),
+    ("run.md", "a start takes {} minutes at most", count_minutes(serving_steps.READY_WAIT_S)),
+    ("reproduce.md", "the reaper stops the fleet {} minutes before", count_minutes(observe.BLOCK_MARGIN)),
+    ("runbook.md", "reaper runs every {} minutes", PASS_MINUTES),
+    ("runbook.md", "and {} minutes after the fence it terminates", GUARD_DEFAULTS["grace_minutes"]),
+    ("runbook-guard.md", "The reaper stops the fleet {} minutes before it", count_minutes(observe.BLOCK_MARGIN)),
+    ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
+    ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
+    ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),
+    ("watch.md", "**A point is {} minutes.**", {300: "five"}[widget.PERIOD_S]),
+    *(("rehearsal-cluster.md", f"| `{name}` | {{:.0f}} |", value) for name, value in asdict(ClusterTiming()).items()),
+]
+# A default in a sentence: "30 by default", "by default 8", "(default 400)".
+DEFAULT = re.compile(r"\d[\d.,]* by default|\bby default \d[\d.]*|\(default \d[\d.]*")
+DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
+COMMAND = re.compile(r"`(?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:make |python |pytest |benchmarks/|tests/)")
+# Pages whose days are those of sources that were read, not of measurements -> what is dated.
+DATED_SOURCES = {
+    "suites.md": "prompts counted by tokenizers of others",
+    "tuning.md": "published rows with their sources",
+}
+
+
+def read_page(name: str) -> str:
+    """Return the text of a page of docs/, each run of blanks as one."""
+    return " ".join((ROOT / "docs" / name).read_text().split())
+
+
+@pytest.mark.parametrize(("name", "text", "value"), STATED, ids=[f"{name}: {text}" for name, text, _ in STATED])
+def test_a_stated_figure_is_the_programs(name: str, text: str, value: object) -> None:
+    assert text.format(value) in read_page(name)
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_stated_default_is_compared(path: Path) -> None:
+    text = " ".join(path.read_text().split())
+    for name, template, value in STATED:
+        text = text.replace(template.format(value), "") if name == path.name else text
+    assert DEFAULT.findall(text) == []
+
+
+@pytest.mark.parametrize("path", [path for path in CURRENT if path.parent.name != "reference"], ids=name_page)
+def test_a_number_in_a_column_of_defaults_is_compared(path: Path) -> None:
+    stated = [template.format(value) for name, template, value in STATED if name == path.name]
+    rows = [line for table in list_tables(path) if is_of_defaults(table) for line in table[2:]]
+    numbered = [row for row in rows if re.match(r"\d[\d.,]*$", row.split(" | ")[1])]
+    assert [row for row in numbered if not any(text in row for text in stated)] == []
+
+
+def list_tables(path: Path) -> list[list[str]]:
+    """Return the lines of each table of a page."""
+    found = re.findall(r"(?:^\|.*\n)+", path.read_text(), flags=re.MULTILINE)
+    return [table.splitlines() for table in found]
+
+
+def is_of_defaults(table: list[str]) -> bool:
+    """Return whether the second column of a table has defaults."""
+    return table[0].strip("| ").split(" | ")[1:2] == ["default"]
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_dated_measurement_names_its_command(path: Path) -> None:
+    if path.name in DATED_SOURCES or path.parent.name == "reference":
+        return
+    sections = re.split(r"^#+ .*$", BLOCK.sub("", path.read_text()), flags=re.MULTILINE)
+    dated = [text for text in sections if DAY.search(text)]
+    assert [DAY.findall(text) for text in dated if not COMMAND.search(text)] == []
