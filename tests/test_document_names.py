@@ -128,6 +128,24 @@ def test_a_name_in_code_type_exists(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
+def test_a_dotted_name_is_a_module_or_stands_in_one(path: Path) -> None:
+    packages = "tandem|rehearsal|benchmarks|charts|stacks|supply|doubles"
+    texts = [FILE.sub("", code) for code in list_code(path)]
+    names = {name for text in texts for name in re.findall(rf"(?<![\w./-])(?:{packages})(?:\.[A-Za-z_]\w*)+", text)}
+    assert {name for name in names if not is_of_module(name)} == set()
+
+
+def is_of_module(name: str) -> bool:
+    """Return whether a dotted name is a module, a name of one, or a word of a program, such as a label's."""
+    place, _, last = name.replace(".", "/").rpartition("/")
+    modules = {f"{place}/{last}", f"{place}/{last}.py"} & list_committed()
+    text = read_sources().get(ROOT / f"{place}.py", "")
+    sources = "\n".join(read_sources().values())
+    is_word = f'"{name}' in sources or f'"{name.replace(".", "/")}"' in sources  # the tables of an upgrade join by dots
+    return bool(modules) or re.search(rf"\b{last}\b", text) is not None or is_word
+
+
+@pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) -> None:
     """A file of the reader's own stands in a block of the page, or its name in capitals or digits."""
     named = {name for span in list_spans(path) for name in FILE.findall(span) if re.search(r"^[a-z]", name)}

