@@ -46,7 +46,10 @@ AWS_CUSTOM = {
 AWS_GLOBAL = {"--region", "--query", "--output", "--profile", "--max-items"}
 MAP_KEYS = {"Policy"}  # of a topic's attributes: botocore's models leave the keys of a map open
 KUBECTL_GROUPS = {("create",), ("create", "secret"), ("set",)}  # commands of kubectl with commands below them
+OWN_SCRIPTS = {"first.py", "task.py"}  # that the reader saves from a block of the page
+PAGE_COMMANDS = {"library.md": ("tandem", "bench", "run")}  # whose flags a page names without it
 FOREIGN_FLAGS = {
+    "--validate": "kubectl apply",
     "--build-arg": "docker build",
     "--speculative-config": "vllm serve",
     "--gen_kwargs": "lm-eval",
@@ -129,7 +132,7 @@ def read_makefile() -> tuple[frozenset[str], frozenset[str]]:
     """Return the targets and the variables of the Makefile."""
     text = (ROOT / "Makefile").read_text()
     targets = re.findall(r"^([a-z-]+):", text, flags=re.MULTILINE)
-    variables = re.findall(r"\$\((?:if \$\()?([A-Z_]+)\)?", text)
+    variables = re.findall(r"\$\((?:if \$\(|call named,)?([A-Z_]+)", text)
     return frozenset(targets), frozenset(variables)
 
 
@@ -278,7 +281,7 @@ def find_script(words: tuple[str, ...]) -> Path:
 
 @pytest.mark.parametrize("words", [words for words in select_commands("python") if words.values[0][0] != "-c"])
 def test_python_has_script_and_flags_of_the_command(words: tuple[str, ...]) -> None:
-    if words[:2] == ("-m", "pytest") or words[0] == "task.py":  # the one as pytest; the other is a block of its page
+    if words[:2] == ("-m", "pytest") or words[0] in OWN_SCRIPTS:  # the one as pytest
         return
     script = find_script(words)
     assert str(script.relative_to(ROOT)) in list_committed()
@@ -303,7 +306,7 @@ def list_known_flags(words: tuple[str, ...]) -> set[str]:
         return list_aws_flags(rest)
     if program == "npx" and len(rest) > 1:
         return set(read_cdk_flags()[rest[1]])
-    if program == "python" and rest[0] != "-c" and rest[0] != "task.py" and rest[1:2] != ("pytest",):
+    if program == "python" and rest[0] not in {"-c", *OWN_SCRIPTS} and rest[1:2] != ("pytest",):
         return set(list_declared_flags(find_script(rest)))
     return set()
 
@@ -311,6 +314,8 @@ def list_known_flags(words: tuple[str, ...]) -> set[str]:
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_flag_alone_is_one_of_a_command_that_its_page_names(path: Path) -> None:
     known = set(FOREIGN_FLAGS)
+    if path.name in PAGE_COMMANDS:
+        known |= list_known_flags(PAGE_COMMANDS[path.name])
     for page, words in COMMANDS:
         if page == path:
             known |= list_known_flags(words) | list_flags(words)

@@ -61,8 +61,8 @@ STATED: list[tuple[str, str, object]] = [
     ("publish.md", "`older than {} weeks`", {14 * 86400: "two"}[publisher.MAX_AGE_S]),
     ("quality.md", "(default {})", QualityTask.model_fields["items"].default),
     ("quality.md", "Below {} no word is possible", FEWEST_ITEMS),
-    ("run.md", "a CronJob is missing for {} minutes", count_minutes(engine.REFUSAL_WAIT)),
-    ("run.md", "does not start in {} minutes is a failed attempt", count_minutes(jobs.START_WAIT)),
+    ("run.md", "or a missing CronJob: {} minutes", count_minutes(engine.REFUSAL_WAIT)),
+    ("run.md", "a Job whose pod does not start: {} minutes", count_minutes(jobs.START_WAIT)),
     ("run.md", "larger than {} KiB", run_keys.MAX_REQUEST_BYTES >> 10),
     ("run.md", "older than {} minutes when it first sees it", count_minutes(request_inbox.MAX_AGE)),
     ("run.md", "`runner.json` is older than {} minutes", count_minutes(run_client.BEAT_LIMIT)),
@@ -82,7 +82,7 @@ STATED: list[tuple[str, str, object]] = [
     *(("rehearsal-cluster.md", f"| `{name}` | {{:.0f}} |", value) for name, value in asdict(ClusterTiming()).items()),
 ]
 # A default in a sentence: "30 by default", "by default 8", "(default 400)".
-DEFAULT = re.compile(r"\d[\d.,]* by default|\bby default \d[\d.]*|\(default \d[\d.]*")
+DEFAULT = re.compile(r"(?<![\d.])\d[\d,]*(?:\.\d+)? by default|\bby default \d[\d.]*|\(default \d[\d.]*")
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 COMMAND = re.compile(r"`(?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:make |python |pytest |benchmarks/|tests/)")
 # Pages whose days are those of sources that were read, not of measurements -> what is dated.

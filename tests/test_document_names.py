@@ -32,6 +32,7 @@ SOURCES = (
     *("tests/doubles/", "environments/", "experiments/", "Makefile", "pyproject.toml", "cdk.json", "package.json"),
 )
 TEXTS = (".py", ".yaml", ".toml", ".json", ".jsonl", ".j2", ".sh", ".js", ".in", "Makefile", "Dockerfile")
+EXECUTED = {"library.md"}  # whose blocks of Python tests/test_library.py runs
 SERVICES = {"codebuild", "s3", "sns"}  # whose names pages use without a command of theirs
 # Names that neither this tree nor an installed API has -> whose they are.
 FOREIGN = {
@@ -104,7 +105,8 @@ def list_kubernetes_words() -> Iterator[str]:
 
 def list_code(path: Path) -> list[str]:
     """Return the spans of a page and the lines of its blocks of commands, files and Python."""
-    lines = [line for block in list_blocks(path, "", "yaml", "python") for line in block.splitlines()]
+    languages = ("", "yaml") if path.name in EXECUTED else ("", "yaml", "python")
+    lines = [line for block in list_blocks(path, *languages) for line in block.splitlines()]
     return [*list_spans(path), *lines]
 
 
@@ -131,7 +133,9 @@ def test_a_name_in_code_type_exists(path: Path) -> None:
 def test_a_dotted_name_is_a_module_or_stands_in_one(path: Path) -> None:
     packages = "tandem|rehearsal|benchmarks|charts|stacks|supply|doubles"
     texts = [FILE.sub("", code) for code in list_code(path)]
-    names = {name for text in texts for name in re.findall(rf"(?<![\w./-])(?:{packages})(?:\.[A-Za-z_]\w*)+", text)}
+    names = {
+        name for text in texts for name in re.findall(rf"(?<![\w./-])(?:{packages})(?:\.[A-Za-z_]\w*)+(?!\w*/)", text)
+    }
     assert {name for name in names if not is_of_module(name)} == set()
 
 
@@ -139,7 +143,8 @@ def is_of_module(name: str) -> bool:
     """Return whether a dotted name is a module, a name of one, or a word of a program, such as a label's."""
     place, _, last = name.replace(".", "/").rpartition("/")
     modules = {f"{place}/{last}", f"{place}/{last}.py"} & list_committed()
-    text = read_sources().get(ROOT / f"{place}.py", "")
+    files = (ROOT / f"{place}.py", ROOT / place / "__init__.py")
+    text = "".join(read_sources().get(file, "") for file in files)
     sources = "\n".join(read_sources().values())
     is_word = f'"{name}' in sources or f'"{name.replace(".", "/")}"' in sources  # the tables of an upgrade join by dots
     return bool(modules) or re.search(rf"\b{last}\b", text) is not None or is_word
@@ -265,7 +270,7 @@ def test_a_call_in_code_type_is_of_a_definition_that_takes_it(path: Path) -> Non
     spans = [span for span in list_spans(path) if CALL.match(span) or ATTRIBUTE.match(span)]
     calls = [tree for span in spans if (tree := parse_code(span)) is not None]
     faults = [fault for tree in calls for fault in list_faults(tree, names_parameters=True)]
-    for block in list_blocks(path, "python"):
+    for block in list_blocks(path, "python") if path.name not in EXECUTED else []:
         tree = parse_code(block)
         assert tree is not None, block
         faults += list_faults(tree, names_parameters=False)
