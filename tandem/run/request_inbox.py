@@ -68,9 +68,11 @@ class RequestInbox:
         self.world, self.file = world, file
 
     def find_next(self, delayed_keys: Collection[str]) -> InboxItem | None:
+<<<<<<< HEAD
         """Return the request to take next.
 
-        Those that failed at an earlier look come last; then cancels, operators before engineers, and the oldest first.
+        Those that failed at an earlier look come last; then operators' before engineers', cancels first, then by age.
+        An engineer may write any number of requests, and requests that nobody can read: no operator waits for them.
 
         Args:
             delayed_keys: of requests that could not be read or answered at an earlier look.
@@ -81,7 +83,7 @@ class RequestInbox:
 
         def rank(item: InboxItem) -> tuple[bool, bool, bool]:
             is_cancel = _CANCEL_STEM.search(item.stem) is not None
-            return item.key in delayed_keys, not is_cancel, item.prefix == STAGE_REQUESTS_PREFIX
+            return item.key in delayed_keys, item.prefix == STAGE_REQUESTS_PREFIX, not is_cancel
 
         return min(self.list_open(), key=rank, default=None)
 

@@ -288,3 +288,30 @@ def test_cancels_of_engineers_delay_no_cancel_of_an_operator(world):
     world.look()
     assert world.read_run()["cancelled_by"] == WHO
     assert not any(map(world.read_answer, junk_keys))
+
+
+def test_cancels_of_engineers_delay_no_run_of_an_operator(world):
+    for number in range(20):
+        world.account.put(f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json", b"no")
+    world.pass_time(60)
+    key = world.ask()
+    world.look()
+    assert world.read_answer(key)["is_accepted"] is True
+
+
+@pytest.mark.parametrize("folder", ["stage-requests/AROAENGINEER:eva", "requests/AROAOTHER:berta"])
+def test_cancel_that_cannot_be_read_delays_no_run(world, folder):
+    unread_key, get = f"{folder}/sealed.cancel.json", world.account._get
+
+    def deny(**request):
+        if request["Key"] == unread_key:
+            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+        return get(**request)
+
+    world.account._get = deny
+    world.runner = world.start_runner()
+    world.account.put(unread_key, b"{}")
+    key = world.ask()
+    world.look()
+    world.look()
+    assert world.read_answer(key)["is_accepted"] is True
