@@ -231,8 +231,11 @@ def describe_word_scope(rounds: int, starts: int) -> str:
 def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     """Return the steps of a run, each in the lease that holds it."""
     nodes, usd_per_hour = max(inputs.nodes, 1), inputs.environment.capacity.usd_per_hour
-    paid_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
-    priced_steps = (replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in paid_steps)
+    lease_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
+    # the end of a compile that lacks nothing has no lease, and no node
+    priced_steps = (
+        replace(step, usd=step.minutes / 60 * nodes * usd_per_hour * bool(step.lease)) for step in lease_steps
+    )
     free_steps = (_estimate_step("preflight"), _estimate_stage(inputs))
     if inputs.request.until == "stage":
         return RunEstimate(steps=free_steps, nodes=0)

@@ -75,6 +75,11 @@ def test_only_steps_behind_the_raise_are_paid_and_at_the_declared_price():
     assert estimate.minutes == pytest.approx(estimate.node_minutes + 1)
 
 
+def test_a_compile_that_lacks_nothing_costs_nothing():
+    estimate = estimate_run(plan(until="compile"))
+    assert (estimate.leases, estimate.node_minutes, estimate.usd) == (0, 0, 0)
+
+
 def test_staging_takes_the_models_bytes_at_the_stated_rate():
     step = find_step(plan(gaps=BucketGaps(models=MODELS)), "stage")
     size_mb = sum(load_catalogue().models[name].bytes.value for name in MODELS) / 1e6
