@@ -6,6 +6,7 @@ needs a reason to be here; an object in a namespace reaches that namespace alone
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -23,6 +24,20 @@ CLUSTER_KINDS = {
     "ClusterRole": "a name for rights, which a binding gives",
     "ClusterRoleBinding": "to subjects of our own",
 }
+# the kinds that Kubernetes has in a namespace: an API server drops the namespace of any other kind
+NAMESPACED_KINDS = {
+    "ConfigMap",
+    "CronJob",
+    "Deployment",
+    "NetworkPolicy",
+    "PersistentVolumeClaim",
+    "ResourceClaimTemplate",
+    "ResourceQuota",
+    "Role",
+    "RoleBinding",
+    "Service",
+    "ServiceAccount",
+}
 GITOPS_GROUPS = {"argoproj.io", "helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"}
 each_environment = pytest.mark.parametrize("environment", DECLARED)
 
@@ -39,6 +54,39 @@ def list_of_kind(environment: str, kind: str) -> list[Object]:
 def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment: str) -> None:
     kinds = {body["kind"] for body in everything(environment) if "namespace" not in body["metadata"]}
     assert kinds == set(CLUSTER_KINDS)
+
+
+@each_environment
+def test_a_namespace_in_its_metadata_hides_no_cluster_wide_kind(environment: str) -> None:
+    kinds = {
+        body["kind"] for body in everything(environment) if body["apiVersion"].partition("/")[0] not in GITOPS_GROUPS
+    }
+    assert kinds - set(CLUSTER_KINDS) == NAMESPACED_KINDS
+
+
+@each_environment
+def test_no_role_of_others_is_replaced(environment: str) -> None:
+    """A ClusterRole of the name `view` would replace that of the cluster."""
+    roles = [
+        *list_of_kind(environment, "ClusterRole"),
+        *list_of_kind(environment, "ClusterRoleBinding"),
+    ]
+    names_of_roles = {role["metadata"]["name"] for role in roles}
+    assert [name for name in names_of_roles if not name.startswith("tandem-")] == []
+
+
+@each_environment
+def test_no_pod_has_a_priority_over_pods_of_others(environment: str) -> None:
+    """With a priority above theirs it would push them off a node."""
+    bodies = list_of_kind(environment, "Deployment") + list_of_kind(environment, "CronJob")
+    text = json.dumps(bodies)
+    assert "priorityClassName" not in text
+
+
+@each_environment
+def test_no_service_takes_an_address_of_others(environment: str) -> None:
+    specs = [body["spec"] for body in list_of_kind(environment, "Service")]
+    assert [spec for spec in specs if "externalIPs" in spec] == []
 
 
 @each_environment
