@@ -68,7 +68,6 @@ class RequestInbox:
         self.world, self.file = world, file
 
     def find_next(self, delayed_keys: Collection[str]) -> InboxItem | None:
-<<<<<<< HEAD
         """Return the request to take next.
 
         Those that failed at an earlier look come last; then operators' before engineers', cancels first, then by age.
