@@ -221,10 +221,12 @@ def release_fleet(work: StepWork) -> bool:
         ExternalError: AWS or Kubernetes failed; the next call goes on.
     """
     world, is_late, is_gone = work.world, work.count_elapsed_s() > RELEASE_WAIT_S, True
-    _adopt_lease(work)
+    holder = _adopt_lease(work)
+    # a run that never had a lease has no server up: what runs is of whoever has the fleet
+    servers = () if holder and not work.journal.run.leases else work.servers
     try:
         close_jobs(work)
-        for arm in work.servers:
+        for arm in servers:
             world.cluster.scale_deployment(work.namespace, arm, 0)
             is_gone = is_gone and not list_unfinished_pods(work, arm)
     except ExternalError as fault:
@@ -241,20 +243,25 @@ def release_fleet(work: StepWork) -> bool:
     return not work.has_lease
 
 
-def _adopt_lease(work: StepWork) -> None:
-    """Write down a lease under which a look raised nodes but which the look could not write down."""
+def _adopt_lease(work: StepWork) -> str:
+    """Write down a lease under which a look raised nodes but which the look could not write down.
+
+    Returns:
+        The name of a lease of somebody else, if that one has the fleet; else an empty text.
+    """
     world, spans = work.world, work.journal.run.leases
     if work.has_lease:
-        return
+        return ""
     fleet = observe_fleet(world.clients, world.guard, world.now())
     fleet.require_known("lease", where=world.environment.name, consequence="nothing is ended", change="try again")
     lease = fleet.lease
     is_own = lease is not None and lease.run.partition(".")[0] == work.run  # a run's id has no dot
     if lease is None or not is_own or lease.run in {span.name for span in spans}:
-        return
+        return lease.run if lease and not is_own else ""
     deadline, created = lease.deadline.isoformat(), lease.created.isoformat()
     span = LeaseSpan(name=lease.run, nodes=lease.nodes, deadline=deadline, raised_at=created)
     work.journal.write_run(leases=(*spans, span), writer=world.writer)
+    return ""
 
 
 def end_own_lease(work: StepWork) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, WHO, VirtualWorld
+from virtual_world import ARTIFACTS, BASELINE, GUARD, MODELS, NAMESPACE, RUN, VARIANT, WHO, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
 from tandem.guard.apply import stop_fleet
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.ops.stop_paths import StopPath
 from tandem.run.cluster import RefusedCallError
 
@@ -463,3 +464,16 @@ def test_cancel_while_it_parks_is_done():
     world.live(until=at_step("park-1"))
     world.ask("cancel")
     assert world.live()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("until", ["judge", "compile"])
+def test_run_that_is_refused_for_a_lease_of_others_leaves_their_servers(until):
+    world = VirtualWorld(stored=set(STORED))
+    labels = {"workload": "neuron-inference"}
+    request = RaiseRequest(run="by-hand", hours=4, nodes=1, experiment="post", node_labels=labels, who="ada")
+    raise_fleet(world.account.clients, GUARD, request, world.account.now)
+    world.store.patch_object("deployments", NAMESPACE, BASELINE, {"spec": {"replicas": 1}})
+    world.ask(until=until)
+    record = world.live()
+    assert (record["state"], "run by-hand of ada has the fleet" in record["reason"]) == ("ended", True)
+    assert world.store.get_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"] == 1
