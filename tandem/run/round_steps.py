@@ -219,11 +219,19 @@ def run_llmperf(work: StepWork) -> StepProgress:
         progress = _check_or_skip(work)
         if progress.state != "done":
             return progress
-        return StepProgress(note="begins", result={"job": name}, attempts=1)
+        before = msgspec.to_builtins(read_servers(work))
+        return StepProgress(note="begins", result={"job": name, "before": before}, attempts=1)
+    before = msgspec.convert(work.result["before"], dict[str, ServerState])
     left_s, is_long = work.count_lease_s(), work.count_elapsed_s() > LLMPERF_WAIT_S
-    if look.state in {"absent", "running"} and (is_long or (left_s is not None and left_s < LEASE_MARGIN_S)):
+    is_late = is_long or (left_s is not None and left_s < LEASE_MARGIN_S)
+    fault = ""
+    if change := describe_change(before, read_servers(work)):
+        fault = f"does not count: {change}"
+    elif look.state in {"absent", "running"} and is_late:
+        fault = f"took too long: {look.words or 'it did not end'}"
+    if fault:
         close_job(work, name)
-        return StepProgress(state="skipped", note=f"llmperf took too long: {look.words or 'it did not end'}")
+        return StepProgress(state="skipped", note=f"llmperf {fault}")
     if look.state == "absent":
         start_job(work, names.LLMPERF_JOB, 1)
     elif look.state != "running":

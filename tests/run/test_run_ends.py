@@ -477,3 +477,20 @@ def test_run_that_is_refused_for_a_lease_of_others_leaves_their_servers(until):
     record = world.live()
     assert (record["state"], "run by-hand of ada has the fleet" in record["reason"]) == ("ended", True)
     assert world.store.get_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"] == 1
+
+
+@pytest.mark.parametrize("replicas", [1, 2])
+def test_llmperf_counts_only_on_servers_that_stay_as_they_were(replicas):
+    world = VirtualWorld(stored=set(STORED))
+    world.ask(llmperf=True)
+    world.live(
+        until=lambda world: world.store.list_objects("jobs", label_selector="app.kubernetes.io/name=qwen-llmperf")
+    )
+    if replicas == 1:
+        world.delete_server(BASELINE)
+    else:
+        world.store.patch_object("deployments", NAMESPACE, BASELINE, {"spec": {"replicas": 2}})
+    assert world.live()["state"] == "judged"
+    state, note = world.find_step("llmperf")[1:]
+    assert (state, note.startswith(f"llmperf does not count: {BASELINE}")) == ("skipped", True)
+    assert not world.judged.llmperf_job
