@@ -506,7 +506,8 @@ class VirtualWorld:
         request = {
             "kind": kind, "run": run, "environment": ENVIRONMENT.name, "experiment": self.experiment.name,
             "spec_digest": compute_spec_digest(ENVIRONMENT, self.experiment, CATALOGUE),
-            "at": self.account.now.isoformat(), "hours": 8, "rounds": 4, "size": "quick",
+            "at": self.account.now.isoformat(), "hours": 8, "rounds": 4,
+            "size": "default" if "until" in fields else "quick",
         }  # fmt: skip
         request |= fields
         stems = {"run": run, "cancel": f"{run}.cancel", "resume": f"{run}.resume-2"}
