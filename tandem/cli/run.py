@@ -273,7 +273,7 @@ def _draft_run(
     )  # fmt: skip
     if draft.faults:
         return draft
-    if request.until == "stage":
+    if not plan_inputs.needs_nodes:
         return _examine_account(client, draft, STAGE_CHECKS)
     lease = lease_run(request.run, len(earlier_run.leases) + 1 if earlier_run else 1)
     return _look_at_fleet(client, draft, lease, caller)
@@ -419,7 +419,7 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
         yield from _list_arm_rows(inputs)
     else:
         yield "until", f"{request.until}: nothing is served or measured"
-    if request.until != "stage":
+    if inputs.needs_nodes:
         capacity = inputs.environment.capacity
         yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
         yield from (("reserved", note) for note in draft.notes)
@@ -434,10 +434,10 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
         phases.setdefault(PHASES.get(word, word), []).append(step)
     yield from ((phase, _format_phase(rows)) for phase, rows in phases.items() if rows[0].minutes)
 
-    if request.until == "stage":
-        yield "total", f"{_format_size(estimate)}  no node"
-    else:
+    if inputs.needs_nodes:
         yield from _list_money_rows(draft)
+    else:
+        yield "total", f"{_format_size(estimate)}  no node"
 
 
 def _list_arm_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:

@@ -52,6 +52,8 @@ def check_before_money(work: StepWork) -> StepProgress:
     if request.until == "judge":
         needed += _list_measuring_objects(work)
     _require_objects(work, needed)
+    if request.until == "compile" and not list_missing_jobs(work, "artifact"):
+        return StepProgress(state="done")  # no node will be raised
 
     has_begun = "since" in work.result
     if request.until == "judge" and not has_begun:  # once: a set may have 64 MiB

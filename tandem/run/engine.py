@@ -7,6 +7,7 @@ engine looks at both until nothing is left.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -98,7 +99,7 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         StepSpec(name=name_step("raise"), advance=raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
         StepSpec(name=name_step("node"), advance=wait_for_nodes, deadline_s=HOUR_S),
     ]
-    compile_s = experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
+    compile_s = _count_compile_waves(work) * experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
     compile_step = StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s)
     if request.until == "compile":
         return [*steps, compile_step]
@@ -175,6 +176,15 @@ def _list_sweep_steps(
     record = work.journal.steps.get(last_choice.name)
     if record is not None and record.state == "done":
         yield StepSpec(name="judge", advance=sweep_steps.decide_winner, deadline_s=2 * HOUR_S, needs_node=False)
+
+
+def _count_compile_waves(work: StepWork) -> int:
+    """Return how many sets of Jobs, as many as the nodes hold at once, compile every artifact of the step."""
+    inputs, experiment = work.plan_inputs, work.experiment
+    is_pair = experiment.sweep is not None and work.journal.run.request.until == "judge"
+    artifacts = 2 if is_pair else len(experiment.all_variants())
+    slots = max(1, inputs.nodes * inputs.count_slots(experiment.compile))
+    return math.ceil(artifacts / slots)
 
 
 def _raise_if_missing(work: StepWork) -> StepProgress:
@@ -261,7 +271,8 @@ class RunEngine:
             now, is_refused = work.world.now(), isinstance(fault, RefusedCallError) and not spec.is_end
             self._refused_at = (self._refused_at or now) if is_refused else None
             is_lasting = self._refused_at is not None and now - self._refused_at > REFUSAL_WAIT
-            if is_late or (is_lasting and work.has_lease):
+            is_idle = work.journal.run.request.until == "stage"  # others wait for the runner meanwhile
+            if is_late or (is_lasting and (work.has_lease or is_idle)):
                 self._refused_at = None
                 if spec.is_optional:
                     return StepProgress(state="skipped", note=describe_fault(fault))

@@ -83,6 +83,12 @@ class RunPlanInputs:
             counts.append(limit // (unit * (getattr(settings, setting) or getattr(serving, setting))))
         return min(counts)
 
+    @property
+    def needs_nodes(self) -> bool:
+        """Whether the run raises nodes: it measures, or compiles what the bucket lacks."""
+        until = self.request.until
+        return until == "judge" or (until == "compile" and bool(self.gaps.artifacts))
+
     @cached_property
     def arms(self) -> tuple[ManifestArm, ...]:
         """The variants that are served at once, the baseline first; of a sweep the first pair."""
@@ -232,12 +238,9 @@ def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     """Return the steps of a run, each in the lease that holds it."""
     nodes, usd_per_hour = max(inputs.nodes, 1), inputs.environment.capacity.usd_per_hour
     lease_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
-    # the end of a compile that lacks nothing has no lease, and no node
-    priced_steps = (
-        replace(step, usd=step.minutes / 60 * nodes * usd_per_hour * bool(step.lease)) for step in lease_steps
-    )
+    priced_steps = (replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in lease_steps)
     free_steps = (_estimate_step("preflight"), _estimate_stage(inputs))
-    if inputs.request.until == "stage":
+    if not inputs.needs_nodes:
         return RunEstimate(steps=free_steps, nodes=0)
     return RunEstimate(steps=(*free_steps, *priced_steps), nodes=nodes)
 
@@ -262,7 +265,7 @@ def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
     request, max_hours = inputs.request, inputs.environment.guard.max_hours
     if request.until != "judge":
         yield from _find_unused_flags(request)
-    if request.until == "stage":
+    if not inputs.needs_nodes:
         return
 
     yield from _find_capacity_faults(inputs)

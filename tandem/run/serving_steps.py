@@ -68,7 +68,8 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
             _begin_wait(work, f"devices of {arm}")
             wait_s = min(_count_wait_s(work), _count_age_s(work, pods))
             if wait_s > CLAIM_WAIT_S:
-                raise RunEndError(f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}")
+                advice = "see docs/runbook-serving.md#not-ready"
+                raise RunEndError(f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}; {advice}")
             return StepProgress(note=f"{arm} waits for its devices: {trouble}", result=work.result)
     _end_wait(work)
     return StepProgress(state="done", note=describe_placements(servers, arms))

@@ -1,4 +1,6 @@
-"""Nothing in the tree can deny, default or change an object of a namespace that the tree does not make.
+"""No rendered object can deny, default or change an object of a namespace that the tree does not make.
+
+What the Neuron chart brings, to which a GitOps object points, is that chart's own.
 
 Source: the kinds of the Kubernetes API reference, 1.36. A cluster-wide object reaches every namespace, so each kind
 needs a reason to be here; an object in a namespace reaches that namespace alone.

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, WHO, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
+from tandem.run.cluster import RefusedCallError
 from tandem.run.run_keys import answer_key, request_key, run_record_key
+from tandem.run.run_plan import RunPlanInputs
+from tandem.spec.experiment import CompileSettings
 
 FREE_SERVICES = {"s3", "sns", "kubernetes"}  # what a run that only stages may call
 
 
 def stage(world, **fields):
     return world.ask(until="stage", hours=0, **fields)
+
+
+def refuse_job(*_):
+    raise RefusedCallError("Kubernetes refused to create job: 403", change="see docs/run.md")
+
+
+def count_slots(_, settings):
+    """Let a node hold two servers and one compile."""
+    return 1 if isinstance(settings, CompileSettings) else 2
 
 
 def list_states(world):
@@ -220,3 +234,28 @@ def test_fields_without_use_are_refused(fields, flag):
     key = world.ask(**fields)
     world.look()
     assert world.read_answer(key)["reason"].startswith(f"{flag}: ")
+
+
+def test_compiling_nothing_works_behind_a_fence():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    fence = {"state": "closed", "who": "anna", "why": "lunch", "at": world.account.now.isoformat()}
+    world.account.put("stop.json", fence)
+    world.ask(until="compile")
+    assert world.live()["state"] == "compiled"
+
+
+def test_compiling_one_artifact_after_the_other_takes_two_deadlines(monkeypatch):
+    monkeypatch.setattr(RunPlanInputs, "count_slots", count_slots)
+    world = VirtualWorld(scripts={"compile": PodScript(run_s=3.5 * 3600)})
+    world.ask(until="compile", hours=8)
+    assert world.live()["state"] == "compiled"
+
+
+def test_staging_that_kubernetes_refuses_ends_after_ten_minutes():
+    world = VirtualWorld()
+    world.api.create_job = refuse_job
+    stage(world)
+    record = world.live()
+    began = datetime.fromisoformat(record["started_at"])
+    ended = datetime.fromisoformat(record["ended_at"])
+    assert (record["state"], (ended - began).total_seconds() < 1000) == ("failed", True)

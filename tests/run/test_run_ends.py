@@ -468,7 +468,7 @@ def test_cancel_while_it_parks_is_done():
 
 @pytest.mark.parametrize("until", ["judge", "compile"])
 def test_run_that_is_refused_for_a_lease_of_others_leaves_their_servers(until):
-    world = VirtualWorld(stored=set(STORED))
+    world = VirtualWorld(stored=set(MODELS.values()))
     labels = {"workload": "neuron-inference"}
     request = RaiseRequest(run="by-hand", hours=4, nodes=1, experiment="post", node_labels=labels, who="ada")
     raise_fleet(world.account.clients, GUARD, request, world.account.now)

@@ -271,7 +271,7 @@ def test_gaps_are_what_is_needed_and_not_whole():
 
 def test_the_plan_knows_the_deadlines_of_the_runners_steps():
     asked = SimpleNamespace(run=SimpleNamespace(request=plan(starts=2, llmperf=True).request))
-    work = SimpleNamespace(journal=asked, lease_number=1, experiment=plan().experiment)
+    work = SimpleNamespace(journal=asked, lease_number=1, experiment=plan().experiment, plan_inputs=plan())
     deadlines = {spec.name: spec.deadline_s / 60 for spec in engine.list_steps(work)}
     inputs = plan(starts=2, llmperf=True, hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS))
     planned = {step.step: step.deadline_minutes for step in estimate_run(inputs).steps}
