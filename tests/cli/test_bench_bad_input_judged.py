@@ -232,7 +232,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         "rounds.jsonl:1",
         "remove it: then no round is marked",
     ),
-    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem reads schema 2"),
+    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "reads schema 2"),
     "a manifest with rounds without end": (
         lambda run: run.manifest.update(control_rounds=10**12),
         "manifest.json",

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
-from functools import cache
 
-import botocore.session
 import pytest
 from alarmed import DRAFTING, EXPERIMENT, REFERENCE, watched
-from botocore import xform_name
 from hosted import ROOT
 
 from charts import manifest, serve
-from tandem.cli import program
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
 from tandem.spec import names
@@ -33,9 +28,6 @@ VARIABLES = {
     "ENV": ENVIRONMENT.name, "REGION": ENVIRONMENT.region, "EXPERIMENT": EXPERIMENT, "VARIANT": DRAFTING,
     "TYPE": ENVIRONMENT.capacity.instance_type,
 }  # fmt: skip
-# what the AWS CLI adds to the services' own operations
-OWN: dict[tuple[str, str], set[str]] = {("eks", "update-kubeconfig"): {"name"}, ("s3", "cp"): set()}
-EVERYWHERE = {"query", "output", "region", "max-items"}
 
 
 def filled(text: str) -> str:
@@ -88,39 +80,6 @@ def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section)
     assert "\n```\n" in body or "Look as for" in body
     assert "| likely cause, the likeliest first |" in body
     assert re.search(r"^False when: ", body, flags=re.MULTILINE)
-
-
-@pytest.mark.parametrize("line", commands("tandem"))
-def test_a_command_of_tandem_is_one(line):
-    words = shlex.split(filled(line), comments=True)[1:]
-    assert program.app.parse_args(words)
-
-
-AWS = botocore.session.Session()
-
-
-@cache
-def model(service: str):
-    return AWS.get_service_model(service)
-
-
-@pytest.mark.parametrize("line", commands("aws"))
-def test_a_command_of_aws_names_an_operation_and_its_parameters(line):
-    service, operation, *rest = shlex.split(filled(line).replace("$(", "(").replace("\\$", "$"), comments=True)[1:]
-    flags = {word[2:] for word in rest if word.startswith("--")}
-    if (service, operation) in OWN:
-        assert flags <= OWN[service, operation] | EVERYWHERE
-        return
-
-    known = {xform_name(name, "-"): name for name in model(service).operation_names}
-    assert operation in known
-    shape = model(service).operation_model(known[operation]).input_shape
-    members = {xform_name(name, "-"): member for name, member in shape.members.items()}
-    members |= {f"no-{name}": member for name, member in members.items() if member.type_name == "boolean"}
-    assert flags <= set(members) | EVERYWHERE
-    if rest:  # else it is merely spoken of
-        needed = {xform_name(name, "-") for name in shape.required_members}
-        assert needed <= {flag.removeprefix("no-") for flag in flags}
 
 
 @pytest.mark.parametrize("line", commands("kubectl"))
