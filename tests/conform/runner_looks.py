@@ -91,14 +91,14 @@ class RunnerLooks:
         """Compare the servers' pods with their declaration: arguments, environment, quantities, volumes."""
         work = self._work()
         return [
-            [*server_state.list_differences(work, variant, server_state.list_staying_pods(work, variant.name)[0])]
+            [*server_state.list_differences(work, variant, server_state.list_active_pods(work, variant.name)[0])]
             for variant in EXPERIMENT.all_variants()
         ]
 
     def look_at_a_deleted_server(self) -> Any:
         """Delete a server's pod and read the servers when its successor is ready."""
         work = self._work()
-        (pod,) = server_state.list_staying_pods(work, SERVER)
+        (pod,) = server_state.list_active_pods(work, SERVER)
         self.delete_pod(pod["metadata"]["name"])
         self._settle(lambda: self._is_ready(SERVER) and self._find_uid(SERVER) != pod["metadata"]["uid"])
         return self._read_servers()
@@ -108,13 +108,13 @@ class RunnerLooks:
         work = self._work()
         for server in VARIANTS:
             self.client.scale_deployment(NAMESPACE, server, 0)
-        self._settle(lambda: not any(server_state.list_server_pods(work, server) for server in VARIANTS))
+        self._settle(lambda: not any(server_state.list_unfinished_pods(work, server) for server in VARIANTS))
         self._settle(lambda: not self.client.list_objects("resourceclaims", NAMESPACE))
         return self._read_servers()
 
     def look_at_a_server_without_a_node(self) -> Any:
         """Delete a server's pod on a node that takes no new one, read its successor, and give the node back."""
-        (pod,) = server_state.list_staying_pods(self._work(), SERVER)
+        (pod,) = server_state.list_active_pods(self._work(), SERVER)
         self.cordon_node(True)
         self.delete_pod(pod["metadata"]["name"])
         self._settle(lambda: self._find_trouble(SERVER) == "Unschedulable")
@@ -213,7 +213,7 @@ class RunnerLooks:
         return state is not None and state.is_ready and bool(state.endpoints)
 
     def _find_uid(self, server: str) -> str:
-        pods = server_state.list_staying_pods(self._work(), server)
+        pods = server_state.list_active_pods(self._work(), server)
         return pods[0]["metadata"]["uid"] if pods else ""
 
     def _find_trouble(self, server: str) -> str:
