@@ -47,12 +47,13 @@ def check_before_money(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     world, request = work.world, work.journal.run.request
-    jobs = [*list_missing_jobs(work, "model"), *list_missing_jobs(work, "artifact")]
+    compile_jobs = list_missing_jobs(work, "artifact")
+    jobs = [*list_missing_jobs(work, "model"), *compile_jobs]
     needed: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
     if request.until == "judge":
         needed += _list_measuring_objects(work)
     _require_objects(work, needed)
-    if request.until == "compile" and not list_missing_jobs(work, "artifact"):
+    if request.until == "compile" and not compile_jobs:
         return StepProgress(state="done")  # no node will be raised
 
     has_begun = "since" in work.result

@@ -237,17 +237,22 @@ def test_cancel_goes_before_older_requests(world):
     assert not any(map(world.read_answer, junk_keys))
 
 
-def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
-    unread_key, *junk_keys = put_junk(world, 3)
+def deny_reads(world, key):
+    """Refuse every read of an object to a new runner, as the key of its encryption may."""
     get = world.account._get
 
     def deny(**request):
-        if request["Key"] == unread_key:
+        if request["Key"] == key:
             raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
         return get(**request)
 
     world.account._get = deny
     world.runner = world.start_runner()
+
+
+def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
+    unread_key, *junk_keys = put_junk(world, 3)
+    deny_reads(world, unread_key)
     for _ in range(3):
         world.look()
     assert all(map(world.read_answer, junk_keys))
@@ -255,15 +260,7 @@ def test_request_that_cannot_be_read_lets_later_ones_go_first(world):
 
 def test_unreadable_cancel_lets_a_run_go_first(world):
     cancel_key = world.ask("cancel")
-    get = world.account._get
-
-    def deny(**request):
-        if request["Key"] == cancel_key:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
-        return get(**request)
-
-    world.account._get = deny
-    world.runner = world.start_runner()
+    deny_reads(world, cancel_key)
     run_key = world.ask(run="other")
     for _ in range(2):
         world.look()
