@@ -3,34 +3,53 @@
 Invariant: parsing begins after the end of the request and reads only stored bytes, so the same reply always gives the
 same answer; nothing a server sends raises. The record keeps all that arrived before a fault.
 
+An answer is complete only by a finish reason of `tandem.bench.finish_reason`, or by [DONE]. An answer that ends by
+[DONE] alone is complete, but suspect (`end_without_reason`): a server that dies may send it too. An error in any form
+(an event named `error`, an object with `error` inside or outside the events, an error of the choice) and any other
+finish reason are `api_error`, with the server's own words. Comments and events that are no part of an answer, such as
+pings, change nothing.
+
 Tokens of a chunk are the growth of the running `usage.completion_tokens`, if every chunk with text has one (vLLM's
 `continuous_usage_stats`), else the number of its `token_ids`, else unknown. If usage and token ids contradict each
 other, the ids count, because they are the output itself; `error_detail` names the contradiction.
 
 Order of faults: a status, an interruption, too many tokens, a time-out before [DONE], another fault in the bytes, and
-last `closed`. After [DONE] an answer is complete, whatever the connection does then.
+last `closed`. After [DONE] the connection may do what it likes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.event import DONE, EventError, count_or_none, decode_event, encode_raw, read_event, read_texts
-from tandem.bench.record import JSON_NULL, SCHEMA, Chunk, ChunkKind, RequestRecord, split_chunks
+from tandem.bench.delta import ChoiceOutput, read_output
+from tandem.bench.event import (
+    DONE,
+    EventError,
+    count_or_none,
+    decode_event,
+    describe_error,
+    describe_error_event,
+    encode_raw,
+    find_error,
+    format_bytes,
+    read_event,
+)
+from tandem.bench.finish_reason import is_good_end, read_finish_reason
+from tandem.bench.record import JSON_NULL, OUTPUT_KINDS, SCHEMA, Chunk, ChunkKind, RequestRecord, split_chunks
 from tandem.bench.reply import ServerReply, describe_foreign_body, describe_refusal, split_events
-from tandem.bench.sse import EventSplitter
+from tandem.bench.sse import EventSplitter, ServerEvent
 
 OK = 200
-ABORT_REASONS = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: not a valid end of an answer
 ENDLESS_FACTOR, ENDLESS_EXTRA = 2, 64  # more tokens than factor * max_tokens + extra is endless
-OUTPUT_KINDS = {"text", "reasoning"}
+MAX_UNKNOWN_PARTS, MAX_PART_NAME = 8, 80  # names of parts that a record keeps, and characters of one
+FIELD_LINE = re.compile(rb"[\w-]{1,40}(:|\Z)")  # an unknown field of an event stream, which the standard ignores
 DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
 
 
@@ -45,7 +64,7 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     record = RequestRecord(
         schema=SCHEMA, request_id=request.request_id, arm="", class_="", suite="", prompt_id="", start_s=reply.start_s,
         headers_s=reply.headers_s, end_s=reply.end_s, status=reply.status, reconnected=reply.reconnects,
-        retry_after_s=reply.retry_after_s,
+        retry_after_s=reply.retry_after_s, max_tokens=request.max_tokens,
     )  # fmt: skip
     if reply.status != OK:
         detail = reply.error_detail or describe_refusal(reply)
@@ -61,14 +80,16 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
         total, counted_by = id_count, "token_ids"
     elif parser.running_tokens not in {0, total}:
         contradiction = f"usage counted up to {parser.running_tokens} tokens and says {total} at the end"
-    least_tokens = sum(chunk.bears_tokens for chunk in chunks) if total is None else total
+    # what the stream shows, not what the server claims: a count above max_tokens is refused as a count
+    least_tokens = id_count if parser.has_all_ids else sum(chunk.bears_tokens for chunk in chunks)
     word, detail = _find_fault(parser, reply, request, least_tokens)
     details = usage.get("prompt_tokens_details")
     return msgspec.structs.replace(
         record, **split_chunks(chunks), prompt_tokens=count_or_none(usage.get("prompt_tokens")),
         cached_tokens=count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None,
         completion_tokens=total, counted_by=counted_by, text="".join(parser.texts),
-        reasoning="".join(parser.thoughts) or None, token_ids=tuple(parser.ids) if parser.has_all_ids else None,
+        reasoning="".join(parser.thoughts) or None, tool_calls="".join(parser.calls) or None,
+        unknown_parts=tuple(sorted(parser.unknown_parts)), token_ids=tuple(parser.ids) if parser.has_all_ids else None,
         logprobs=_join_logprobs(parser.logprobs), model=parser.model, finish_reason=parser.finish_reason, error=word,
         error_detail=detail if word else contradiction,
     )  # fmt: skip
@@ -91,14 +112,21 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerPa
     parser, splitter = _AnswerParser(models), EventSplitter()
     for at_s, event in split_events(reply, splitter):
         parser.add_event(at_s, event)
-    tail = splitter.end()
-    if tail is not None:
+    end_s = reply.since_start_s(reply.reads[-1][0]) if reply.reads else 0.0
+    for event in splitter.end():
+        is_readable = event.is_error or not event.is_framed or event.data.strip() == DONE
         with contextlib.suppress(EventError):  # a cut tail is no event
-            if tail.strip() != DONE:
-                decode_event(tail)
-            parser.add_event(reply.since_start_s(reply.reads[-1][0]), tail)
+            if not is_readable:
+                decode_event(event.data)
+            parser.add_event(end_s, event)
     if splitter.foreign_line is not None and not (parser.events or parser.is_done or parser.fault):
         parser.fault = describe_foreign_body(reply)
+    if parser.is_lost:
+        description = f"the stream has a line outside of its events: {format_bytes(parser.stray_line)}"
+        parser.fault = EventError("api_error", description)
+    if parser.skipped_event and not parser.events:
+        description = f"an event has no choices: {format_bytes(parser.skipped_event)}"
+        parser.fault = parser.fault or EventError("no_choices", description)
     return parser
 
 
@@ -117,47 +145,133 @@ class _AnswerParser:
     events: list[_StreamEvent] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    unknown_parts: set[str] = field(default_factory=set)
     ids: list[int] = field(default_factory=list)
     logprobs: list[Any] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
     model: str | None = None
+    choice_index: Any = None  # of the answer's choice: of the first that came
     finish_reason: str | None = None
     is_done: bool = False
     fault: EventError | None = None
+    skipped_event: bytes = b""  # the first event that is no part of an answer
+    stray_line: bytes = b""  # the first text outside of the events that is no field
 
-    def add_event(self, at_s: float, event: bytes) -> None:
+    def add_event(self, at_s: float, event: ServerEvent) -> None:
         """Add one event; skip a bad event and keep the first fault."""
-        if event.strip() == DONE:
+        if not event.is_framed:
+            self._read_unframed(event.data)
+            return
+        if event.is_error:
+            self._fail(describe_error_event(event.data))
+            return
+        if event.data.strip() == DONE:
             self.is_done = True
             return
         try:
-            message, choice = read_event(event)
-            self._check_model(message.get("model"))
+            message = read_event(event.data)
+            self._check_model(message.fields.get("model"))
         except EventError as error:
             self.fault = self.fault or error
             return
-        usage = message["usage"] if isinstance(message.get("usage"), dict) else {}
+        if not message.is_part:
+            self._skip_event(event.data, message.fields)
+            return
+        usage = message.fields["usage"] if isinstance(message.fields.get("usage"), dict) else {}
         self.usage |= {key: value for key, value in usage.items() if value is not None}
-        if choice is None:
+        if not message.choices:
             self.events.append(_StreamEvent(at_s, "usage"))
             return
-        text, thought, finish = read_texts(choice)
-        delta, ids = choice.get("delta"), choice.get("token_ids")
-        is_role = isinstance(delta, dict) and delta.get("role")
-        kinds: dict[ChunkKind, Any] = {"text": text, "reasoning": thought, "end": finish, "role": is_role}
-        kind = next((name for name, value in kinds.items() if value), None)
-        if not isinstance(ids, list) or any(count_or_none(token_id) is None for token_id in ids):
-            ids = None
+        kind, ids = self._read_choices(message.choices)
         running_tokens = count_or_none(usage.get("completion_tokens"))
         self.events.append(_StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids)))
         self.ids += ids or ()
-        self.texts.append(text)
-        self.thoughts.append(thought)
+
+    def _read_choices(self, choices: tuple[dict[str, Any], ...]) -> tuple[ChunkKind | None, list[int] | None]:
+        """Read the choices of an event; return the event's kind and its token ids, None if it lacks them.
+
+        One choice is asked for. Another one that a server adds is no part of the answer, and named.
+        """
+        written = ChoiceOutput()
+        ids: list[int] | None = []
+        finish: str | None = None
+        is_role = False
+        if self.choice_index is None:
+            self.choice_index = choices[0].get("index") or 0
+        for choice in choices:
+            self._check_end(choice)
+            output = read_output(choice)
+            self._name_parts(output.unknown_parts)
+            if (choice.get("index") or 0) != self.choice_index:
+                self._name_parts(["a second choice"] if output else [])
+                continue
+            written.text += output.text
+            written.reasoning += output.reasoning
+            written.tool_calls += output.tool_calls
+            finish = read_finish_reason(choice.get("finish_reason")) or finish
+            delta = choice.get("delta")
+            is_role |= isinstance(delta, dict) and bool(delta.get("role"))
+            choice_ids = _read_token_ids(choice)
+            ids = None if ids is None or choice_ids is None else ids + choice_ids
+            self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
+        self.texts.append(written.text)
+        self.thoughts.append(written.reasoning)
+        self.calls.append(written.tool_calls)
         self.finish_reason = finish or self.finish_reason
-        self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
-        if finish in ABORT_REASONS:
-            detail = f"the server broke the answer off with finish_reason {finish}"
-            self.fault = self.fault or EventError("api_error", detail)
+        kinds: dict[ChunkKind, Any] = {
+            "text": written.text,
+            "reasoning": written.reasoning,
+            "tool": written.tool_calls,
+            "end": finish,
+            "role": is_role,
+        }
+        return next((name for name, value in kinds.items() if value), None), ids
+
+    def _check_end(self, choice: dict[str, Any]) -> None:
+        """Keep a fault if the choice reports an error, or ends as no complete answer does."""
+        reason = choice.get("finish_reason")
+        word = read_finish_reason(reason)
+        error = find_error({"error": choice.get("error")})
+        if error is None and isinstance(reason, dict):
+            error = reason.get("message")
+        words = "" if error is None else describe_error(error)
+        if word is not None and not is_good_end(word):
+            self._fail(f"the server broke the answer off with finish_reason {word[:80]}{words and f': {words}'}")
+        elif words:
+            self._fail(words)
+
+    def _read_unframed(self, lines: bytes) -> None:
+        """Read what stands outside of the events: an error in JSON is one, other text may be."""
+        for block in (lines, *lines.splitlines()):
+            with contextlib.suppress(EventError):
+                error = find_error(decode_event(block))
+                if error is not None:
+                    self._fail(describe_error(error))
+                return
+        stray_lines = [line for line in lines.splitlines() if not FIELD_LINE.match(line)]
+        self.stray_line = self.stray_line or b"".join(stray_lines[:1])
+
+    def _skip_event(self, data: bytes, fields: dict[str, Any]) -> None:
+        """Skip an event that is no part of an answer, such as a ping; name it if it holds text."""
+        self.skipped_event = self.skipped_event or data
+        output = read_output({"delta": fields})
+        if output or output.unknown_parts:
+            self._name_parts([f"an event of type {fields.get('type')} without choices"])
+
+    def _name_parts(self, names: Iterable[str]) -> None:
+        """Keep the names of unknown parts, a few: a server chooses them."""
+        for name in names:
+            if len(self.unknown_parts) < MAX_UNKNOWN_PARTS:
+                self.unknown_parts.add(name[:MAX_PART_NAME])
+
+    def _fail(self, detail: str) -> None:
+        self.fault = self.fault or EventError("api_error", detail)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether text outside of the events explains an answer that no finish reason ends."""
+        return bool(self.stray_line and self.events and self.fault is None and self.finish_reason is None)
 
     def _check_model(self, name: Any) -> None:
         if self.model is not None or not isinstance(name, str) or not name:
@@ -197,6 +311,16 @@ class _AnswerParser:
                 previous = event.running_tokens or previous
             kind: ChunkKind = event.kind or ("role" if tokens == 0 else "empty")
             yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
+
+
+def _read_token_ids(choice: dict[str, Any]) -> list[int] | None:
+    """Return the token ids of a choice; None if it has none, or some are no ids."""
+    ids = choice.get("token_ids")
+    if not isinstance(ids, list):
+        return None
+    counts = [count_or_none(token_id) for token_id in ids]
+    known_ids = [count for count in counts if count is not None]
+    return known_ids if len(known_ids) == len(ids) else None
 
 
 def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:

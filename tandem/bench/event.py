@@ -8,7 +8,9 @@ object in the middle of a stream (protocol.py of chat_completion and completion 
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import json
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,8 +35,25 @@ class EventError(Exception):
         self.word, self.detail = word, detail[:DETAIL_CHARACTERS]
 
 
+class StreamMessage(NamedTuple):
+    """The JSON of one event.
+
+    Args:
+        fields: of the object.
+        choices: its choices; empty of a usage event.
+        is_part: whether the event is part of an answer: it has a list of choices, or usage. Others, such
+            as pings, belong to no answer.
+    """
+
+    fields: dict[str, Any]
+    choices: tuple[dict[str, Any], ...]
+    is_part: bool
+
+
 def decode_event(data: bytes) -> Any:
-    """Return an event's JSON.
+    """Return an event's JSON; NaN and Infinity, which are no JSON, become None.
+
+    Python's own writer puts them into log-probabilities and counts.
 
     Raises:
         EventError: `decode` for bytes that are no UTF-8, `not_json` for text that is no JSON.
@@ -44,51 +63,79 @@ def decode_event(data: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise EventError("decode", f"an event is no UTF-8: {error.reason} in {format_bytes(data)}") from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise EventError("not_json", f"an event is no JSON: {format_bytes(data)}") from error
+        fault = EventError("not_json", f"an event is no JSON: {format_bytes(data)}")
+        if b"NaN" not in data and b"Infinity" not in data:
+            raise fault from error
+    try:
+        value = json.loads(data, parse_constant=lambda _: None)
+        msgspec.json.encode(value)  # refuses half of a surrogate pair, as the decoder does
+    except (ValueError, TypeError, RecursionError) as error:
+        raise fault from error
+    return value
 
 
-def read_event(data: bytes) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return an event's object and its first choice; None if it has usage and no choice.
+def read_event(data: bytes) -> StreamMessage:
+    """Return the message of an event.
 
     Raises:
-        EventError: those of `decode_event`; `api_error` if the event reports an error; `no_choices` if the event has
-            neither choices nor usage.
+        EventError: those of `decode_event`; `api_error` if the event reports an error; `no_choices` if the event is
+            no object.
     """
     message = decode_event(data)
+    error = find_error(message)
+    if error is not None:
+        raise EventError("api_error", describe_error(error))
     if not isinstance(message, dict):
         raise EventError("no_choices", f"an event is JSON, but no object: {format_json(message)}")
-    error = message.get("error") or (message if message.get("object") == "error" else None)
-    if error:
-        raise EventError("api_error", describe_error(error))
     choices = message.get("choices")
     if isinstance(choices, list):
-        return message, choices[0] if choices and isinstance(choices[0], dict) else None
-    if not isinstance(message.get("usage"), dict):
-        raise EventError("no_choices", f"an event has no choices: {format_json(message)}")
-    return message, None
+        return StreamMessage(message, tuple(choice for choice in choices if isinstance(choice, dict)), is_part=True)
+    return StreamMessage(message, (), is_part=isinstance(message.get("usage"), dict))
+
+
+def find_error(message: Any) -> Any | None:
+    """Return the error in an event's JSON; None if the event reports none.
+
+    The forms are OpenAI's and vLLM's (`error`), those of gateways that list `errors` or put the object
+    into an array, and objects that call themselves an error by `object` or `type`.
+    """
+    if isinstance(message, list) and len(message) == 1:
+        message = message[0]
+    if not isinstance(message, dict):
+        return None
+    for name in ("error", "errors"):
+        error = message.get(name)
+        if isinstance(error, list) and len(error) == 1:
+            error = error[0]
+        if any(error.values()) if isinstance(error, dict) else error:
+            return error
+    return message if "error" in (message.get("object"), message.get("type")) else None
+
+
+def describe_error_event(data: bytes) -> str:
+    """Return what the data of an event says that the server names as an error."""
+    with contextlib.suppress(EventError):
+        message = decode_event(data)
+        error = find_error(message)
+        return describe_error(message if error is None else error)
+    return data.decode(errors="replace").strip() or "the server gives no reason"
 
 
 def describe_error(error: Any) -> str:
     """Return the message of an error object, in the forms of OpenAI, vLLM and FastAPI."""
     for _ in range(MAX_ERROR_DEPTH):
         if isinstance(error, dict):
-            error = next((error[key] for key in ("message", "error", "detail") if error.get(key)), format_json(error))
+            keys = ("message", "error", "detail", "msg")
+            error = next((error[key] for key in keys if error.get(key)), format_json(error))
     return error if isinstance(error, str) else format_json(error)
 
 
-def read_texts(choice: dict[str, Any]) -> tuple[str, str, str]:
-    """Return text, reasoning (`reasoning` is vLLM's newer name) and finish reason of a choice; empty if absent."""
-    delta = choice.get("delta") or choice.get("message")
-    texts = [choice.get("text"), "", choice.get("finish_reason")]
-    if isinstance(delta, dict):
-        texts[:2] = delta.get("content"), delta.get("reasoning_content") or delta.get("reasoning")
-    text, reasoning, finish = (value if isinstance(value, str) else "" for value in texts)
-    return text, reasoning, finish
-
-
 def count_or_none(value: Any) -> int | None:
-    """Return `value` if it is a count, else None."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
+    """Return `value` if it is a count, else None; 12.0 is a count, because some servers write it so."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < COUNT_LIMIT:
+        return None
+    count = int(value)
+    return count if count == value else None
 
 
 def encode_raw(value: Any) -> msgspec.Raw:

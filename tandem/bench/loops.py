@@ -158,5 +158,11 @@ def complete_record(
     """Return the record of one request, with its `place` in the run; pure."""
     record, content = parse_answer(reply, request, models), None
     if not record.error:
-        content = check_content(prompt, record.text, record.finish_reason, reasoning=record.reasoning)
+        content = check_content(
+            prompt,
+            record.text,
+            record.finish_reason,
+            reasoning=record.reasoning,
+            tool_calls=record.tool_calls,
+        )
     return msgspec.structs.replace(record, content=content, **place)

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Sequence
 import numpy as np
 
 from tandem.bench.columns import BoolArray
-from tandem.bench.request_metrics import SUSPECTS
-from tandem.bench.request_table import RequestTable
+from tandem.bench.request_metrics import COMPLETE_SUSPECTS, SUSPECTS
+from tandem.bench.request_table import RequestTable, read_outputs
 
 _UNKNOWN_SIMULATION = "whether these servers were simulated is not known: one of them did not list its models"
+_BROKEN = "api_error"  # the word of an answer that the server itself broke off
 _USAGE_METRICS = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 
@@ -76,6 +77,22 @@ def _count_by_arm(table: RequestTable, mask: BoolArray | None = None) -> dict[st
     return {arm: number for arm, number in sorted(zip(table.arms, numbers, strict=True)) if number}
 
 
+def _explain_suspect(word: str) -> str:
+    effect = "they count" if word in COMPLETE_SUSPECTS else "the figures this touches are left out"
+    return f"{SUSPECTS[word]}; {effect}"
+
+
+def _note_server_words(table: RequestTable) -> Iterator[str]:
+    """Yield what a server said of the first answer that it broke off, for each arm."""
+    if _BROKEN not in table.errors:
+        return
+    is_broken = table.error == table.errors.index(_BROKEN)
+    for arm, number in _count_by_arm(table, is_broken).items():
+        row = int(np.flatnonzero(is_broken & table.arm_mask(arm))[0])
+        (record,) = read_outputs(table, [row])
+        yield f"{arm}: of {number} answers that it broke off, it said of the first: {record.error_detail}"
+
+
 def _note_requests(table: RequestTable) -> Iterator[str]:
     totals, is_answer = _count_by_arm(table), ~table.failed
     reconnect = "asked again on a fresh connection, because the reused one died before any byte"
@@ -84,10 +101,7 @@ def _note_requests(table: RequestTable) -> Iterator[str]:
         ("asked more than once", "requests", table.retried),
         (reconnect, "requests; their times are those of the second asking", table.reconnected),
         ("fewer than 2 tokens, and so no TPOT", "answers", is_answer & np.isin(table.raw_tokens, (0, 1))),
-        *(
-            (f"suspect, {word}", f"records; {SUSPECTS[word]}; the figures this touches are left out", mask)
-            for word, mask in table.suspects.items()
-        ),
+        *((f"suspect, {word}", f"records; {_explain_suspect(word)}", mask) for word, mask in table.suspects.items()),
         ("without usage", f"answers; no {_USAGE_METRICS} for them", is_answer & np.isnan(table.raw_tokens)),
         *(
             (f"content is {word}", "answers; their times are counted", table.content == number)
@@ -98,6 +112,9 @@ def _note_requests(table: RequestTable) -> Iterator[str]:
     for before, after, mask in rows:
         for arm, number in _count_by_arm(table, mask).items():
             yield f"{arm}: {before}: {number} of {totals[arm]} {after}"
+    yield from _note_server_words(table)
+    for arm, part, number in table.unknown_parts:
+        yield f"{arm}: {part} holds text that Tandem does not read, so it has no time: {number} answers"
     counts = [_count_by_arm(table, ~np.isnan(table.figures[name])) for name in ("tpot_ms", "tpot_exact_ms")]
     for arm in sorted(counts[0].keys() - counts[1].keys()):
         yield (

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,10 +60,12 @@ class ProbeResult:
     Args:
         arm: the arm with its server's facts, and the extras that were requested and present in the answer.
         models: the names the server may give the requested model, for `answer.parse_answer`.
+        notes: sentences on what the run does without.
     """
 
     arm: ManifestArm
     models: frozenset[str]
+    notes: tuple[str, ...] = ()
 
 
 async def probe_server(
@@ -105,7 +108,24 @@ async def probe_server(
         simulated=is_announced((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by),
         server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
     )
-    return ProbeResult(arm=arm, models=names or frozenset({arm.model, server_answer.model or arm.model}))
+    models = names or frozenset({arm.model, server_answer.model or arm.model})
+    return ProbeResult(arm=arm, models=models, notes=tuple(_note_count(arm.name, server_answer)))
+
+
+def _is_count_impossible(server_answer: RequestRecord) -> bool:
+    """Return whether the server counted more tokens than the probe allowed."""
+    count = server_answer.completion_tokens
+    return server_answer.counted_by == "usage" and count is not None and count > PROBE_TOKENS
+
+
+def _note_count(name: str, server_answer: RequestRecord) -> Iterator[str]:
+    """Yield a note if the server's count of tokens cannot be true."""
+    if _is_count_impossible(server_answer):
+        count = server_answer.completion_tokens
+        yield (
+            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no count, so the run "
+            "does not ask for it"
+        )
 
 
 async def _try_offers(
@@ -132,9 +152,10 @@ async def _try_offers(
             if extra != "continuous_usage" or trial[0].include_usage:
                 trial = await send_trial(msgspec.structs.replace(trial[0], **{extra: True})) or trial
     offers, reply, server_answer = trial
+    has_counts = not _is_count_impossible(server_answer)
     confirmed_offers = ServerOffers(
-        include_usage=offers.include_usage and server_answer.prompt_tokens is not None,
-        continuous_usage=offers.continuous_usage and answer.has_running_usage(reply),
+        include_usage=has_counts and offers.include_usage and server_answer.prompt_tokens is not None,
+        continuous_usage=has_counts and offers.continuous_usage and answer.has_running_usage(reply),
         token_ids=offers.token_ids and server_answer.token_ids is not None,
         logprobs=offers.logprobs and bytes(server_answer.logprobs) != bytes(JSON_NULL),
     )

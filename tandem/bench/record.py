@@ -4,7 +4,8 @@ Invariant: a record is written completely, in one write, before its worker sends
 null, never a guess; a file of another schema is refused, never read in part. Times are seconds of a monotonic clock.
 
 A file has one JSON object a line; the chunks of a stream are three arrays of one length, so a decoder reads them as
-numbers. A change of a line's form raises SCHEMA. Readers skip keys that they do not know.
+numbers. A change of a line's form raises SCHEMA; a new key whose absence means "not known" is none. Readers skip keys
+that they do not know.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ SCHEMA = 2
 BLOCK_BYTES = 1 << 21  # read at once: enough to make numpy fast, and few enough records in memory as objects
 JSON_NULL = msgspec.Raw(b"null")
 
-# Kinds of an SSE data event: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice with
-# tokens (or an unknown number) but no text; `end` a finish_reason and no text; `usage` no choice.
-ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
+# Kinds of an SSE data event: `role` a delta without content or tokens; `text`; `reasoning`; `tool` the name or the
+# arguments of a tool or function; `empty` a choice with tokens (or an unknown number) but none of these; `end` a
+# finish_reason and no output; `usage` no choice.
+ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage", "tool"]
+OUTPUT_KINDS: frozenset[ChunkKind] = frozenset({"text", "reasoning", "tool"})  # what the model wrote
 
 # every word of `RequestRecord.error` except `status_<code>`
 ERROR_WORDS = frozenset({
@@ -62,7 +65,7 @@ class Chunk(NamedTuple):
         """Whether the chunk has output: by its count if the server counts, else by its kind; a usage chunk has none."""
         if self.kind == "usage":
             return False
-        return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
+        return self.kind in OUTPUT_KINDS if self.tokens is None else self.tokens >= 1
 
 
 class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -90,6 +93,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         cached_tokens: tokens of the prompt in the server's prefix cache.
         counted_by: source of completion_tokens.
         text, reasoning: the streamed text, joined.
+        tool_calls: names and arguments of tools and functions, joined; None if there are none.
+        unknown_parts: names of parts of the stream that hold text and that Tandem does not know.
+        max_tokens: tokens that the request allowed; None if the generator does not say.
         token_ids: ids of the output, if the server sent them.
         logprobs: the server's log-probabilities as raw JSON; `null` if it sent none.
         model: model name in the server's answer.
@@ -132,6 +138,9 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counted_by: Literal["usage", "token_ids"] | None = None
     text: str = ""
     reasoning: str | None = None
+    tool_calls: str | None = None
+    unknown_parts: tuple[str, ...] = ()
+    max_tokens: int | None = None
     token_ids: tuple[int, ...] | None = None
     logprobs: msgspec.Raw = JSON_NULL
     model: str | None = None
@@ -150,6 +159,13 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         """Refuse arrays of different lengths."""
         if not len(self.chunk_s) == len(self.chunk_kind) == len(self.chunk_tokens):
             raise ValueError("chunk_s, chunk_kind and chunk_tokens differ in length")
+
+    @property
+    def output(self) -> str:
+        """All that the model wrote, with a mark between reasoning, text and tools: equal outputs are equal here."""
+        reasoning = "" if self.reasoning is None else f"{self.reasoning}\0"
+        tool_calls = "" if self.tool_calls is None else f"\0{self.tool_calls}"
+        return f"{reasoning}{self.text}{tool_calls}"
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tandem.bench.event import DETAIL_CHARACTERS, EventError, decode_event, describe_error, format_bytes, read_event
-from tandem.bench.sse import EventSplitter
+from tandem.bench.sse import EventSplitter, ServerEvent
 
 NS_PER_S = 1_000_000_000
 
@@ -87,11 +87,11 @@ class ServerReply:
         return (at_ns - self.start_ns) / NS_PER_S
 
 
-def split_events(reply: ServerReply, splitter: EventSplitter) -> Iterator[tuple[float, bytes]]:
-    """Yield each event's data with the seconds from the request's start to the read that completed it."""
+def split_events(reply: ServerReply, splitter: EventSplitter) -> Iterator[tuple[float, ServerEvent]]:
+    """Yield each event with the seconds from the request's start to the read that completed it."""
     for at_ns, piece in reply.reads:
-        for data in splitter.feed(piece):
-            yield reply.since_start_s(at_ns), data
+        for event in splitter.feed(piece):
+            yield reply.since_start_s(at_ns), event
 
 
 def read_page(reply: ServerReply) -> bytes:
@@ -112,9 +112,11 @@ def describe_foreign_body(reply: ServerReply) -> EventError:
         kind = reply.content_type or "of no type"
         return EventError("not_sse", f"the answer is {kind}, not text/event-stream: {format_bytes(body)}")
     try:
-        read_event(body)
+        message = read_event(body)
     except EventError as error:
         return error
+    if not message.is_part:
+        return EventError("no_choices", f"an event has no choices: {format_bytes(body)}")
     return EventError("not_sse", f"the answer came whole instead of as a stream: {format_bytes(body)}")
 
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from tandem.bench.columns import KIND_CODES, BoolArray, ChunkTable, IntArray, collect_chunks, collect_column
 from tandem.bench.quantiles import Values
-from tandem.bench.record import RequestRecord
+from tandem.bench.record import OUTPUT_KINDS, RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
-# contradictions in a record: the first two void every figure, the others the figures that count tokens
+# contradictions in a record: the first two void every figure, the last none, the others the figures that count tokens
 SUSPECTS = {
     "time_runs_backwards": "a chunk, the headers or the end came before what they follow",
     "chunk_after_end": "a chunk arrived after the request had ended",
@@ -27,9 +27,19 @@ SUSPECTS = {
     "usage_differs_from_chunks": "the tokens of the chunks do not add up to the server's count",
     "tokens_without_chunks": "the server counted tokens, and no chunk carried any",
     "usage_contradicts_stream": "the server's usage contradicts its stream, so no count but one by token ids is used",
+    "usage_above_max_tokens": "the server counted more tokens than the request allowed, so its count is none",
+    "end_without_reason": "the stream ended with [DONE] and without a finish_reason, so a cut answer looks the same",
 }
+COMPLETE_SUSPECTS = frozenset({"end_without_reason"})
+"""Suspects whose figures all count."""
 
-_COUNT_SUSPECTS = ("usage_below_chunks", "running_usage_fell", "usage_differs_from_chunks", "tokens_without_chunks")
+_COUNT_SUSPECTS = (
+    "usage_below_chunks",
+    "running_usage_fell",
+    "usage_differs_from_chunks",
+    "tokens_without_chunks",
+    "usage_above_max_tokens",
+)
 _TOKEN_METRICS = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")
 _LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # possible in a record of llmperf
 
@@ -59,7 +69,7 @@ def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     """Return the figures of `records`."""
     chunks = collect_chunks(records)
     tokens = collect_column(records, "completion_tokens")
-    is_text = np.isin(chunks.kind, (KIND_CODES["text"], KIND_CODES["reasoning"]))
+    is_text = np.isin(chunks.kind, [KIND_CODES[kind] for kind in sorted(OUTPUT_KINDS)])
     is_counted = (chunks.tokens >= 1) & (chunks.kind != KIND_CODES["usage"])
     bears_tokens = np.where(np.isnan(chunks.tokens), is_text, is_counted)
     failure_mask = np.array([record.error is not None for record in records], bool)
@@ -125,6 +135,9 @@ def _find_suspects(
     is_backwards[1:] = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
     chunk_count, chunk_tokens = chunks.sum_by_record(bears_tokens), chunks.sum_by_record(bears_tokens, chunks.tokens)
     is_early = (end_s < 0) | (earliest_s < 0) | (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
+    max_tokens = collect_column(records, "max_tokens")
+    by_usage = np.array([record.counted_by == "usage" for record in records], bool)
+    lacks_reason = np.array([record.finish_reason is None and record.generator == "tandem" for record in records], bool)
     return {
         "time_runs_backwards": is_early | (chunks.sum_by_record(is_backwards) > 0),
         "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier chunk counts as backwards
@@ -134,4 +147,6 @@ def _find_suspects(
         "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
         "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
         "usage_contradicts_stream": np.array([record.error_detail is not None for record in records], bool),
+        "usage_above_max_tokens": by_usage & (tokens > max_tokens),
+        "end_without_reason": lacks_reason,
     }

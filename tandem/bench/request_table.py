@@ -9,7 +9,7 @@ resampling and sums in the order of codes do not depend on the order in which re
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from tandem.bench import counters, json_file, manifest
 from tandem.bench.clocks import ADJUSTMENT_S, compute_utc_s
 from tandem.bench.columns import BoolArray, IntArray, collect_column
+from tandem.bench.finish_reason import is_limit_end
 from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.manifest import RunManifest
 from tandem.bench.quantiles import Values
@@ -113,12 +114,13 @@ class RequestTable:
         errors, contents: words of RequestRecord.error and of the suite's content check. error, content: their codes,
             UNKNOWN without an error, or without a check.
         failed: whether the request has an error.
-        hit_token_limit: whether the answer ended because of max_tokens (finish_reason length).
-        output, ids: digests of text with reasoning, and of token ids; NO_DIGEST if absent.
+        hit_token_limit: whether the answer ended because of max_tokens, by its finish reason.
+        output, ids: digests of all that the model wrote, and of token ids; NO_DIGEST if absent.
         line_offsets, line_ends: start and end of each line in the file, in bytes.
         torn_lines: a sentence about a torn last line, which is no row.
         raw_tokens: completion tokens of the record, contradicted or not.
         suspects: by word of request_metrics.SUSPECTS, whether the record has this contradiction.
+        unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number of requests.
         retried, reconnected: whether the request was sent again by a resumed run, or by the client.
         by_llmperf: whether llmperf measured the request.
         request_digest: of the request's id.
@@ -157,6 +159,7 @@ class RequestTable:
     line_offsets: IntArray
     line_ends: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
     torn_lines: tuple[str, ...] = ()
+    unknown_parts: tuple[tuple[str, str, int], ...] = ()
     raw_tokens: Values = field(default_factory=lambda: np.empty(0))
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
     retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
@@ -284,7 +287,10 @@ def read_request_table(folder: Path | str) -> RequestTable:
     codes = {name: _number_names() for name in _NAMES}
     blocks: list[dict[str, dict[str, NDArray[Any]]]] = []
     row_count = 0
+    part_counts = Counter[tuple[str, str]]()
     for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
+        for record in block.records:
+            part_counts.update((record.arm, part) for part in record.unknown_parts)
         blocks.append(_read_columns(block, codes, row_count))
         row_count += len(block.records)
     blocks = blocks or [_read_columns(RecordBlock([], 0, []), codes, 0)]
@@ -305,7 +311,16 @@ def read_request_table(folder: Path | str) -> RequestTable:
         names[plural], columns[name] = _sort_names(codes[name], columns[name], leading, required_names)
     names["loads"] = tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"])
     names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
-    table = RequestTable(folder=folder, run=run, torn_lines=tuple(torn_lines), **groups, **names, **columns)
+    unknown_parts = tuple((arm, part, number) for (arm, part), number in sorted(part_counts.items()))
+    table = RequestTable(
+        folder=folder,
+        run=run,
+        torn_lines=tuple(torn_lines),
+        unknown_parts=unknown_parts,
+        **groups,
+        **names,
+        **columns,
+    )
     return _align_clocks(_add_process_starts(table))
 
 
@@ -331,7 +346,7 @@ def _read_columns(
     """Return the columns of one block; memory then holds the texts of only one block."""
     records, metrics = block.records, compute_request_metrics(block.records)
     start_s = collect_column(records, "start_s")
-    texts = (record.text if record.reasoning is None else f"{record.reasoning}\0{record.text}" for record in records)
+    texts = (record.output for record in records)
     token_ids = (b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records)
     columns: dict[str, NDArray[Any]] = {
         **{
@@ -344,7 +359,7 @@ def _read_columns(
         "tokens": metrics.values["completion_tokens"],
         "raw_tokens": metrics.raw_completion_tokens,
         "failed": metrics.failure_mask,
-        "hit_token_limit": np.array([record.finish_reason == "length" for record in records], bool),
+        "hit_token_limit": np.array([is_limit_end(record.finish_reason) for record in records], bool),
         "retried": collect_column(records, "attempts") > 1,
         "reconnected": collect_column(records, "reconnected") > 0,
         "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),

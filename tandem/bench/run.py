@@ -151,6 +151,8 @@ class MeasurementRun:
 
     def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
         arm = probe_result.arm
+        for note in probe_result.notes:
+            self._note(note)
         for extra in sorted(self.settings.extras):
             if not getattr(arm.offers, extra):
                 self._note(f"{arm.name} does not give {extra}, so its records have none")

@@ -210,8 +210,13 @@ def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
 
 
 def _check_errors(table: RequestTable) -> CheckFinding:
-    """Return whether every arm answered: the run is void where the baseline, or every variant, answered nothing."""
-    texts, silent_texts, has_many = {}, {}, False
+    """Return whether every arm answered: the run is void where the baseline, or every variant, answered nothing.
+
+    Answers that ended without a finish reason count, and caution: a server that dies may end one so.
+    """
+    texts, silent_texts, doubts = {}, {}, {}
+    has_many = False
+    lacks_reason = table.suspects.get("end_without_reason", np.zeros(len(table), bool))
     for arm in (table.baseline, *table.variants, *([table.control] if table.control else [])):
         requests = table.arm_mask(arm)
         count, failure_count = int(requests.sum()), int((requests & table.failed).sum())
@@ -220,9 +225,15 @@ def _check_errors(table: RequestTable) -> CheckFinding:
             silent_texts[arm] = f"{arm} answered none of {count} requests" if count else f"{arm} was never asked"
         elif failure_count:
             texts[arm] = f"{arm} failed {failure_count} of {count} requests"
+        doubt_count = int((requests & lacks_reason).sum())
+        if doubt_count:
+            doubts[arm] = f"{arm} ended {doubt_count} of {count} answers with [DONE] and without a finish_reason"
     sentence = "; ".join((silent_texts or texts).values())
     if table.baseline in silent_texts or (table.variants and set(table.variants) <= silent_texts.keys()):
         return "failed", sentence
-    if silent_texts or has_many:
-        return "caution", f"{sentence}; no time includes a failed request"
+    cautions = [f"{sentence}; no time includes a failed request"] if silent_texts or has_many else []
+    if doubts:
+        cautions.append(f"{'; '.join(doubts.values())}: an answer that was cut would look the same")
+    if cautions:
+        return "caution", "; ".join(cautions)
     return "passed", sentence or f"all {len(table)} requests were answered"

@@ -13,6 +13,7 @@ from independent_server import Frames, Request, Schedule
 from one_request import asking
 
 from tandem.bench.answer import has_tokens, parse_answer
+from tandem.bench.finish_reason import GOOD_ENDS
 from tandem.bench.record import ERROR_WORDS, RecordWriter, RequestRecord, read_records
 from tandem.bench.reply import ServerReply
 
@@ -134,8 +135,90 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "the server's own error": (
         (ONE, b'data: {"error":{"message":"engine died","code":500}}\n\n', DONE), {"error_detail": "engine died"},
     ),
-    "far more tokens than asked": ((said("a", tokens=97), END), {"error": "endless"}),
-    "a few more tokens than asked": ((said("a", tokens=20), END), {"error": None}),
+    "far more tokens than asked": ((*[ONE] * 97, END), {"error": "endless"}),
+    "a few more tokens than asked": ((*[ONE] * 20, END), {"error": None}),
+    "a count of more tokens than asked stays in the record and ends nothing": (
+        (ONE, event(**used(970)), END),
+        {"error": None, "error_detail": None, "completion_tokens": 970, "max_tokens": 16},
+    ),
+    "an error event without data has the words of its comment": (
+        (ONE, b"event: error\n: worker died\n\n", DONE), {"error": "api_error", "error_detail": "worker died"},
+    ),
+    "an error event without words is a failure": (
+        (ONE, b"event: error\n\n", END), {"error": "api_error", "error_detail": "the server gives no reason"},
+    ),
+    "an error outside of the events is a failure": (
+        (ONE, b'{"error":{"message":"engine died"}}\n', END), {"error": "api_error", "error_detail": "engine died"},
+    ),
+    "an error outside of the events at the end is a failure": (
+        (ONE, b'{\n"error": "engine died"\n}'), {"error": "api_error", "error_detail": "engine died"},
+    ),
+    "an array with an error is a failure": (
+        (ONE, b'data: [{"error":{"message":"quota"}}]\n\n', END), {"error": "api_error", "error_detail": "quota"},
+    ),
+    "an error beside the text of a chunk is a failure": (
+        (event({"delta": {"content": "a"}}, error={"message": "no memory"}), END),
+        {"error": "api_error", "error_detail": "no memory"},
+    ),
+    "an error in the choice is a failure": (
+        (event({"delta": {"content": "a"}, "error": {"message": "upstream"}}), END),
+        {"error": "api_error", "error_detail": "upstream"},
+    ),
+    "an error of nothing is none": ((event({"delta": {"content": "a"}}, error={"code": 0}), END), {"error": None}),
+    "text outside of the events explains an answer that nothing ends": (
+        (ONE, b"Internal Server Error\n\n", DONE),
+        {
+            "error": "api_error",
+            "error_detail": "the stream has a line outside of its events: 'Internal Server Error'",
+        },
+    ),
+    "an unknown field of the stream is ignored": ((ONE, b"trace: 7\n\n", DONE), {"error": None, "text": "a"}),
+    "an end that is no good one is a failure with the server's words": (
+        (ONE, event({"delta": {}, "finish_reason": "error", "error": {"message": "no memory"}}), DONE),
+        {
+            "error": "api_error",
+            "error_detail": "the server broke the answer off with finish_reason error: no memory",
+            "finish_reason": "error",
+        },
+    ),
+    "a finish reason may be an object": (
+        (ONE, event({"delta": {}, "finish_reason": {"type": "abort", "message": "out of memory"}}), DONE),
+        {"error_detail": "the server broke the answer off with finish_reason abort: out of memory"},
+    ),
+    "a usage after the end changes nothing": (
+        (said("a", "stop"), event(**used(1), id="x")), {"error": None, "finish_reason": "stop", "completion_tokens": 1},
+    ),
+    "texts that stand for no reason end nothing": (
+        (said("a", ""), said("b", "null"), said("c", "None")), {"error": "closed", "text": "abc"},
+    ),
+    "done alone ends an answer without a reason": ((ONE, DONE), {"error": None, "finish_reason": None}),
+    "pings and comments change nothing": (
+        (ONE, b'event: ping\ndata: {"type":"ping"}\n\n', b": wait\n\n", b'data: {"id":"7"}\n\n', END),
+        {"error": None, "text": "a", "unknown_parts": (), "kinds": ["text", "end"]},
+    ),
+    "pings alone are no answer": ((b'data: {"type":"ping"}\n\n', DONE), {"error": "no_choices"}),
+    "choices of one index in one event are one answer": (
+        (event({"index": 0, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}}), END), {"text": "ab"},
+    ),
+    "another choice is no part of the answer and is named": (
+        (event({"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}), END),
+        {"text": "a", "unknown_parts": ("a second choice",)},
+    ),
+    "a failure of another choice is one": (
+        (event({"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {}, "finish_reason": "error"}), END),
+        {"error": "api_error"},
+    ),
+    "infinite log-probabilities are no fault": (
+        (b'data: {"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"logprob":-Infinity}]}}]}\n\n', END),
+        {"error": None, "text": "a", "logprobs": [{"logprob": None}]},
+    ),
+    "a part that nobody knows is named": (
+        (event({"delta": {"content": "a", "musing": "hm"}}), END), {"text": "a", "unknown_parts": ("delta.musing",)},
+    ),
+    "an event of another API is named": (
+        (ONE, b'data: {"type":"response.output_text.delta","delta":"b"}\n\n', END),
+        {"unknown_parts": ("an event of type response.output_text.delta without choices",)},
+    ),
 }  # fmt: skip
 
 
@@ -157,6 +240,12 @@ def test_a_stream_is_read(case: str) -> None:
         ({"delta": {"content": ""}, "finish_reason": "stop"}, "end"),
         ({"delta": {"content": ""}}, "empty"),
         ({"delta": {"content": None}}, "empty"),
+        ({"delta": {"reasoning_content": {"text": "hm", "signature": "x"}}}, "reasoning"),
+        ({"delta": {"content": [{"type": "text", "text": "hi"}]}}, "text"),
+        ({"delta": {"refusal": "no"}}, "text"),
+        ({"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}, "tool"),
+        ({"delta": {"function_call": {"name": "f", "arguments": ""}}}, "tool"),
+        ({"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": ""}}]}}, "empty"),
         ({"text": "hi"}, "text"),
         ({"text": ""}, "empty"),
         ({"text": "", "finish_reason": "length"}, "end"),
@@ -166,7 +255,18 @@ def test_an_event_is_of_the_kind_that_it_holds(choice: dict, kind: str) -> None:
     assert answered(event(choice), END).chunks[0].kind == kind
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, True, "3", 2**70, None])
+@pytest.mark.parametrize("count", [3, 3.0])
+def test_a_whole_number_is_a_count_however_it_is_written(count: float) -> None:
+    answer = answered(ONE, event(usage={"completion_tokens": count, "prompt_tokens": count}), END)
+    assert (answer.completion_tokens, answer.prompt_tokens) == (3, 3)
+
+
+def test_a_usage_of_no_number_is_no_count_and_no_fault() -> None:
+    answer = answered(ONE, b'data: {"choices":[],"usage":{"completion_tokens":NaN,"prompt_tokens":Infinity}}\n\n', END)
+    assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, "3", 2**70, 1e300, None])
 def test_a_count_that_is_none_is_not_believed(count: object) -> None:
     answer = answered(ONE, event(usage={"completion_tokens": count, "prompt_tokens": count}), END)
     assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
@@ -197,17 +297,18 @@ def test_what_cut_a_stream_stays_its_word(word: str) -> None:
         (b'data: {"choices":[{\n\n', "not_json"),
         (b"data: hello\n\n", "not_json"),
         (b"data: " + b"[" * 100_000 + b"\n\n", "not_json"),
-        (b"data: {}\n\n", "no_choices"),
         (b"data: 42\n\n", "no_choices"),
         (b"data: null\n\n", "no_choices"),
-        (b'data: {"choices":null}\n\n', "no_choices"),
+        (b"data: {}\n\n", None),
+        (b'data: {"choices":null}\n\n', None),
         (b'data: {"error":{"message":"engine died","code":500}}\n\n', "api_error"),
         (b'data: {"error":"engine died"}\n\n', "api_error"),
         (b'data: {"object":"error","message":"engine died","code":500}\n\n', "api_error"),
         (b'event: error\ndata: {"error":{"message":"engine died"}}\n\n', "api_error"),
         (said("", "abort"), "api_error"),
         (said("", "error"), "api_error"),
-        *((said("", reason), None) for reason in ("stop", "length", "repetition", "content_filter", "eos")),
+        *((said("", reason), "api_error") for reason in ("timeout", "cancelled", "insufficient_system_resource")),
+        *((said("", reason), None) for reason in (*GOOD_ENDS, "STOP", "MAX_TOKENS")),
     ],
 )  # fmt: skip
 def test_a_bad_event_is_a_word_and_the_others_are_read(bad: bytes, word: str | None) -> None:
@@ -220,10 +321,10 @@ def test_a_bad_event_is_a_word_and_the_others_are_read(bad: bytes, word: str | N
     [
         (b'{"error":' * 900 + b"1" + b"}" * 900, "api_error"),
         (b'{"error":' + b'{"a":' * 900 + b"1" + b"}" * 901, "api_error"),
-        (b'{"a":' * 900 + b"1" + b"}" * 900, "no_choices"),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, None),
     ],
 )
-def test_an_object_nested_without_end_never_raises(body: bytes, word: str) -> None:
+def test_an_object_nested_without_end_never_raises(body: bytes, word: str | None) -> None:
     assert answered(b"data: " + body + b"\n\n", END).error == word
     assert answered(body, status=500, error="status_500").error == "status_500"
 

@@ -117,10 +117,30 @@ def test_a_record_has_only_the_figures_that_it_can_carry() -> None:
         ("usage_differs_from_chunks", {"completion_tokens": 7}),
         ("usage_contradicts_stream", {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
         ("tokens_without_chunks", {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
+        ("usage_above_max_tokens", {"max_tokens": 7}),
+        ("end_without_reason", {"finish_reason": None}),
     ],
 )
 def test_a_contradiction_is_named(word: str, changes: dict[str, object]) -> None:
     assert word in suspects(record(**changes))
+
+
+def test_a_count_above_max_tokens_is_no_count() -> None:
+    assert compute(record(max_tokens=7)).keys() == TIMES_ALONE
+
+
+@pytest.mark.parametrize("changes", [{"max_tokens": 8}, {"max_tokens": 7, "counted_by": "token_ids"}])
+def test_a_count_within_max_tokens_or_by_token_ids_counts(changes: dict[str, object]) -> None:
+    assert compute(record(**changes)) == compute(record())
+
+
+def test_an_end_without_a_reason_leaves_no_figure_out() -> None:
+    assert compute(record(finish_reason=None)) == compute(record())
+
+
+def test_names_and_arguments_of_tools_are_output_with_a_time() -> None:
+    calls = chunks((0.1, "role"), (0.2, "tool"), (0.3, "tool"), (0.4, "end"))
+    assert compute(record(chunks=calls, completion_tokens=2, end_s=0.5))["ttft_ms"] == pytest.approx(200.0)
 
 
 def test_a_record_without_a_contradiction_is_not_suspect() -> None:

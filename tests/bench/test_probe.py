@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from independent_server import MODEL, Schedule, Server
 from one_request import EVERYTHING, run
@@ -49,6 +51,24 @@ def found(
 )
 def test_a_server_offers_what_stood_in_its_answer(fields: dict, offers: ServerOffers) -> None:
     assert found(**fields)[0].arm.offers == offers
+
+
+@pytest.mark.parametrize(("count", "is_asked"), [(8, True), (8.0, True), (9, False)])
+def test_a_count_above_what_the_probe_allows_is_no_count_of_the_run(count: float, is_asked: bool) -> None:
+    events = [
+        {"choices": [{"index": 0, "delta": {"content": "red"}, "finish_reason": "stop"}]},
+        {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": count}},
+    ]
+    stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+    async def probe(client: CompletionClient, _: Server) -> ProbeResult:
+        return await probe_server(client)
+
+    result = run(probe, Schedule(raw=(stream.encode().hex(),)))
+
+    assert result.arm.offers.include_usage is is_asked
+    assert [note for note in result.notes if "its usage is no count" in note] == list(result.notes)
+    assert len(result.notes) == (not is_asked)
 
 
 def test_running_usage_is_not_tried_where_usage_is_refused() -> None:

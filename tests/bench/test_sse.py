@@ -7,7 +7,7 @@ import random
 import pytest
 from recordings import RECORDINGS, recorded
 
-from tandem.bench.sse import EventSplitter, has_only_comments
+from tandem.bench.sse import EventSplitter, ServerEvent, has_only_comments
 
 FORMS = (
     b'\xef\xbb\xbfdata: {"a": 1}\r\n\r\n: a comment\r\ndata:{"b": 2}\r\rid: 7\nevent: message\nretry: 10\ndata: {"c":\n'
@@ -20,8 +20,13 @@ SEED = 20261121
 
 
 def split(*pieces: bytes) -> list[bytes]:
+    """The data of the framed events."""
+    return [event.data for event in split_events(*pieces) if event.is_framed]
+
+
+def split_events(*pieces: bytes) -> list[ServerEvent]:
     splitter = EventSplitter()
-    return [event for piece in pieces for event in splitter.feed(piece)]
+    return [event for piece in pieces for event in splitter.feed(piece)] + splitter.end()
 
 
 @pytest.mark.parametrize(
@@ -30,7 +35,7 @@ def split(*pieces: bytes) -> list[bytes]:
         (b"data:  x\n\n", [b" x"]),
         (b":\ndata: x\n:\n\n", [b"x"]),
         (b"data\n\ndata:\n\ndata: \n\n", []),
-        (b"data: x\n", []),
+        (b"data: x\n", [b"x"]),
         (b"database: x\n\n", []),
         (b"", []),
     ],
@@ -65,20 +70,39 @@ def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream: byt
 @pytest.mark.parametrize(
     ("stream", "left", "foreign_line"),
     [
-        (b"data: [DONE]\n", b"[DONE]", None),
-        (b"data: [DONE]", b"[DONE]", None),
-        (b"data: x\n\n", None, None),
-        (b": x", None, None),
-        (b"", None, None),
-        (b"<!DOCTYPE html>\n<html>\n", None, b"<!DOCTYPE html>"),
-        (b'{"status": "ok"}\n', None, b'{"status": "ok"}'),
-        (b": x\ndata: y\nevent: z\nid\nretry: 1\n\n", None, None),
+        (b"data: [DONE]\n", [ServerEvent(b"[DONE]")], None),
+        (b"data: [DONE]", [ServerEvent(b"[DONE]")], None),
+        (b"data: x\n\n", [], None),
+        (b": x", [], None),
+        (b"", [], None),
+        (b"<!DOCTYPE html>\n<html>\n", [ServerEvent(b"<!DOCTYPE html>\n<html>", is_framed=False)], b"<!DOCTYPE html>"),
+        (b": x\ndata: y\nevent: z\nid\nretry: 1\n\n", [], None),
     ],
 )
 def test_the_end_gives_the_last_event_and_the_line_of_no_stream(stream: bytes, left, foreign_line) -> None:
     splitter = EventSplitter()
     splitter.feed(stream)
     assert (splitter.end(), splitter.foreign_line) == (left, foreign_line)
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b"event: error\ndata: dead\n\n", [ServerEvent(b"dead", is_error=True)]),
+        (b"data: dead\nevent:error\n\n", [ServerEvent(b"dead", is_error=True)]),
+        (b"event: error\n: worker died\n\n", [ServerEvent(b"worker died", is_error=True)]),
+        (b"event: error\n\n", [ServerEvent(b"", is_error=True)]),
+        (b'error: {"code":500}\n\n', [ServerEvent(b'{"code":500}', is_error=True)]),
+        (b": error\n\nevent: ping\n\ndata: x\n\n", [ServerEvent(b"x")]),
+        (
+            b'{"error": 1}\ndata: x\n\ndata: y\n\n',
+            [ServerEvent(b'{"error": 1}', is_framed=False), ServerEvent(b"x"), ServerEvent(b"y")],
+        ),
+        (b'{\n "error": 1\n}\n\n', [ServerEvent(b'{\n "error": 1\n}', is_framed=False)]),
+    ],
+)
+def test_errors_and_lines_outside_of_events_are_told(stream: bytes, events: list[ServerEvent]) -> None:
+    assert split_events(stream) == events
 
 
 @pytest.mark.parametrize(

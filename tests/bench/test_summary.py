@@ -119,6 +119,26 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
     "content": ([record(), record(content="loop")], {}, "base: content is loop: 1 of 2 answers; their times are"),
     "retries": ([record(), record(attempts=3)], {}, "base: asked more than once: 1 of 2 requests"),
     "suspect": ([record(completion_tokens=800)], {}, "suspect, usage_differs_from_chunks: 1 of 1 records; the tokens"),
+    "above max_tokens": (
+        [record(), record(max_tokens=7)],
+        {},
+        "base: suspect, usage_above_max_tokens: 1 of 2 records; the server counted more tokens than the request",
+    ),
+    "no reason": (
+        [record(), record(finish_reason=None)],
+        {},
+        "base: suspect, end_without_reason: 1 of 2 records; the stream ended with [DONE] and without a finish_reason",
+    ),
+    "broken off": (
+        [record(), failed(error="api_error", error_detail="no memory"), failed(error="api_error")],
+        {},
+        "base: of 2 answers that it broke off, it said of the first: no memory",
+    ),
+    "unknown part": (
+        [record(unknown_parts=("delta.musing",)), record(unknown_parts=("delta.musing",))],
+        {},
+        "base: delta.musing holds text that Tandem does not read, so it has no time: 2 answers",
+    ),
     "no usage": ([SILENT, SILENT], {}, "base: without usage: 2 of 2 answers"),
     "no exact TPOT": ([record(chunks=SILENT.chunks)], {}, "its chunks do not say how many tokens they hold"),
     "one token": ([record(), SHORT], {}, "base: fewer than 2 tokens, and so no TPOT: 1 of 2 answers"),

@@ -62,6 +62,20 @@ def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(asked, 
     assert (sentence in found.void) == (result == "failed")
 
 
+def test_answers_that_ended_without_a_reason_are_a_caution():
+    table = observed(both())
+    lacks_reason = (table.arm == table.arms.index("spec")) & (table.prompt > 0)
+
+    found = check_controls(replace(table, suspects={"end_without_reason": lacks_reason}))
+
+    assert check(found, "errors") == ControlCheck(
+        name="errors",
+        result="caution",
+        sentence="spec ended 3 of 4 answers with [DONE] and without a finish_reason: an answer that was cut would look "
+        "the same",
+    )
+
+
 def test_one_dead_variant_of_two_voids_nothing():
     asked = [*both(), *requests("other", error="closed")]
     assert check(judged(asked, arms=("base", "spec", "other")), "errors").result == "caution"

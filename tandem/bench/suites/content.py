@@ -17,6 +17,7 @@ import json
 import re
 from typing import Any, Literal
 
+from tandem.bench.finish_reason import is_limit_end
 from tandem.bench.suites import garbage, loops
 from tandem.bench.suites.prompt import Prompt
 
@@ -54,22 +55,33 @@ REFUSALS = re.compile(
 REFUSAL_TOPICS = re.compile(r"apolog|declin|refus|sorry|turn(?:s|ed|ing)? down", re.IGNORECASE)
 
 
-def check_content(prompt: Prompt, text: str, finish_reason: str | None, *, reasoning: str | None = None) -> ContentWord:
+def check_content(
+    prompt: Prompt,
+    text: str,
+    finish_reason: str | None,
+    *,
+    reasoning: str | None = None,
+    tool_calls: str | None = None,
+) -> ContentWord:
     """Return the first true word of empty, garbage, loop, refusal, truncated; else ok or the JSON check's word.
 
     Args:
         prompt: of the answer; its `check` names the exceptions for this prompt.
         text: the streamed answer.
-        finish_reason: of the server; "length" means that max_tokens ended the answer.
+        finish_reason: of the server; it says whether max_tokens ended the answer.
         reasoning: the server's separate reasoning text. It is not checked, but if it used all tokens, the answer is
             truncated and not empty.
+        tool_calls: names and arguments of tools; they are the answer if there is no text.
     """
-    answer, thought, is_cut = text, reasoning, finish_reason == "length"
+    answer, thought, is_cut = text, reasoning, is_limit_end(finish_reason)
     if text.lstrip().startswith("<think>"):  # of a server without a reasoning parser
         thought, _, answer = text.lstrip().removeprefix("<think>").partition("</think>")
+    is_call = bool(tool_calls) and not answer.strip()
+    if is_call:
+        answer = tool_calls or ""
     if not answer.strip():
         return "truncated" if is_cut and (thought or reasoning) else "empty"
-    is_machine_text = bool(prompt.check & {"json", "code"})
+    is_machine_text = is_call or bool(prompt.check & {"json", "code"})
     if garbage.is_garbage(answer, allows_symbols=is_machine_text):
         return "garbage"
     if "repeats" not in prompt.check and loops.is_loop(answer, is_cut=is_cut, allows_like_lines=is_machine_text):

@@ -96,7 +96,7 @@ def read_divergences(
     row_pairs = np.column_stack([rows, different_pairs.second])[order].ravel().tolist()
     outputs = read_outputs(table, row_pairs)
     for row, (baseline, variant) in zip(row_pairs[::2], zip(outputs, outputs, strict=True), strict=True):
-        texts = (_join_text(baseline), _join_text(variant))
+        texts = (baseline.output, variant.output)
         ids = (baseline.token_ids or (), variant.token_ids or ())
         units: Sequence[Sequence[Any]] = ids if by_ids else tuple(map(encode, texts)) if encode else texts
         position = find_first_difference(*units)
@@ -119,10 +119,6 @@ def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any
     """Return the first place where two sequences differ: the end of the shorter, if the longer begins with it."""
     pairs = zip_longest(first_units, second_units, fillvalue=_END)
     return next((place for place, (first, second) in enumerate(pairs) if first != second), len(first_units))
-
-
-def _join_text(output: RequestRecord) -> str:
-    return output.text if output.reasoning is None else f"{output.reasoning}\0{output.text}"
 
 
 def _cut_text(text: str, place: int) -> str:

@@ -118,3 +118,11 @@ def test_thinking_that_took_all_the_tokens_is_truncated() -> None:
 def test_declining_is_content_where_the_prompt_asked_for_it() -> None:
     assert word(LETTER) == "refusal"
     assert word(LETTER, prompt="Write a note in which I decline to help with a move.") == "ok"
+
+
+@pytest.mark.parametrize(
+    ("tool_calls", "expected_word"),
+    [('find{"place":"Lisbon","days":[1,2,3]}', "ok"), ("\ufffd" * 40, "garbage"), (None, "empty")],
+)
+def test_calls_of_tools_are_content_where_there_is_no_text(tool_calls: str | None, expected_word: str) -> None:
+    assert check_content(asked(), "", "tool_calls", tool_calls=tool_calls) == expected_word

@@ -1,0 +1,76 @@
+"""The output in a choice: whatever part holds it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tandem.bench.delta import ChoiceOutput, read_output
+
+CALL = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "find", "arguments": '{"x":'}}
+
+
+@pytest.mark.parametrize(
+    ("delta", "text", "reasoning", "tool_calls"),
+    [
+        ({"content": "a"}, "a", "", ""),
+        ({"content": ["a", {"type": "text", "text": "b"}]}, "ab", "", ""),
+        ({"content": [{"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "b"}]}, "ab", "", ""),
+        ({"content": {"type": "text", "text": {"value": "a"}}}, "a", "", ""),
+        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}, "", "hm", ""),
+        ({"content": [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "a"}]}, "a", "hm", ""),
+        ({"content": [{"text": "hm", "thought": True}]}, "", "hm", ""),
+        ({"content": None, "reasoning_content": "hm"}, "", "hm", ""),
+        ({"content": "", "reasoning": "hm"}, "", "hm", ""),
+        ({"thinking": "hm"}, "", "hm", ""),
+        ({"reasoning_content": {"text": "hm", "signature": "s"}}, "", "hm", ""),
+        ({"reasoning_content": {"reasoningText": {"text": "hm", "signature": "s"}}}, "", "hm", ""),
+        ({"reasoning": ["h", {"text": "m"}]}, "", "hm", ""),
+        ({"reasoning_content": "hm", "thinking_blocks": [{"type": "thinking", "thinking": "hm"}]}, "", "hm", ""),
+        ({"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}, "", "hm", ""),
+        ({"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]}, "", "hm", ""),
+        ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "xyz"}]}, "", "", ""),
+        ({"tool_calls": [CALL]}, "", "", 'find{"x":'),
+        ({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}, "", "", "1}"),
+        ({"tool_calls": [{"function": {"name": "find", "arguments": {"x": 1}}}]}, "", "", 'find{"x":1}'),
+        ({"tool_calls": [{"type": "custom", "custom": {"name": "sh", "input": "ls"}}]}, "", "", "shls"),
+        ({"function_call": {"name": "find", "arguments": "{}"}}, "", "", "find{}"),
+        ({"content": [{"type": "tool_use", "id": "t", "name": "find", "input": {"x": 1}}]}, "", "", 'find{"x":1}'),
+        ({"refusal": "no"}, "no", "", ""),
+        ({"audio": {"id": "x", "transcript": "a"}}, "a", "", ""),
+        ({"role": "assistant", "content": ""}, "", "", ""),
+    ],
+)
+def test_output_is_found_in_its_part(delta: dict, text: str, reasoning: str, tool_calls: str) -> None:
+    assert read_output({"delta": delta}) == ChoiceOutput(text, reasoning, tool_calls)
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [({"text": "a"}, "a"), ({"text": "a", "delta": {"role": "assistant"}}, "a"), ({"message": {"content": "a"}}, "a")],
+)
+def test_text_beside_the_delta_is_found(choice: dict, text: str) -> None:
+    assert read_output(choice).text == text
+
+
+@pytest.mark.parametrize(
+    ("choice", "names"),
+    [
+        ({"delta": {"musing": "hm"}}, ["delta.musing"]),
+        ({"delta": {"musing": [{"part": "hm"}]}}, ["delta.musing"]),
+        ({"delta": {"reasoning": {"steps": "hm"}}}, ["delta.reasoning"]),
+        ({"delta": {"content": [{"type": "poem", "verse": "hm"}]}}, ["content of type poem"]),
+        ({"delta": {}, "generated": "hm"}, ["generated"]),
+        ({"delta": {"musing": ""}, "stop_reason": "eos", "index": 0}, []),
+        ({"delta": {"provider_specific_fields": {"citation": "x"}}}, []),
+    ],
+)
+def test_a_part_that_nobody_knows_is_named(choice: dict, names: list[str]) -> None:
+    assert read_output(choice).unknown_parts == names
+
+
+def test_a_part_nested_without_end_never_raises() -> None:
+    part: dict = {"text": "hm"}
+    for _ in range(500):
+        part = {"content": part, "musing": part}
+
+    assert read_output({"delta": {"content": part, "musing": part}}).text == ""
