@@ -3,15 +3,18 @@
 Invariant: a difference is never negative: counters that fell or restarted mean that the server restarted, and the pair
 is named and dropped. A figure is given only if the page has its counters; else a reason is given.
 
-Pages by runtime (vLLM 0.9.1's V0 engine and vLLM 0.11 to 0.32's V1 engine):
+What the counters of a version mean: `tandem.bench.counter_names`. The forms differ in what counts a step:
 
 - V1, live: spec_decode_num_drafts and the related counters count. Acceptance length = 1 + accepted / drafts.
 - V1, flat (NxD Inference below the plug-in drafts inside its compiled graph, so the scheduler sees no drafts):
-  inter_token_latency_seconds is observed once an engine step of a request, so decode steps = its count, and tokens a
-  step = (generation_tokens - time_to_first_token_seconds_count) / that count.
+  inter_token_latency_seconds, to 0.10.1 time_per_output_token_seconds, is observed once an engine step of a request, so
+  decode steps = its count, and tokens a step = (generation_tokens - time_to_first_token_seconds_count) / that count.
 - V0, flat: generation_tokens counts one a step of a request, including prefill's last step; the server adds the tokens
   to request_generation_tokens_sum when a request ends. Tokens / steps without each answer's first token, which no
   draft brought, is the acceptance length. Both scrapes must see an idle server.
+
+The arm's runtime decides the engine, else a label or a name that one engine alone has. On a page without either, each
+form is held against its own counters, and the forms that are left must agree.
 """
 
 from __future__ import annotations
@@ -27,6 +30,15 @@ from typing import Literal
 
 import msgspec
 
+from tandem.bench.counter_names import (
+    ACCEPTED_BY_POSITION,
+    ENGINE_LABELS,
+    ENGINE_NAMES,
+    FORMS,
+    SAMPLES,
+    CounterForm,
+    EngineName,
+)
 from tandem.bench.json_file import read_json_lines
 from tandem.bench.manifest import ManifestArm
 from tandem.bench.schedule import TurnKey
@@ -35,37 +47,19 @@ from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
 
-# our key -> the page's sample
-_SAMPLES = {
-    "prompt_tokens": "vllm:prompt_tokens_total",
-    "generation_tokens": "vllm:generation_tokens_total",
-    "request_tokens_sum": "vllm:request_generation_tokens_sum",
-    "requests_finished": "vllm:request_generation_tokens_count",
-    "first_tokens": "vllm:time_to_first_token_seconds_count",
-    "first_token_seconds": "vllm:time_to_first_token_seconds_sum",
-    "decode_steps": "vllm:inter_token_latency_seconds_count",
-    "decode_seconds": "vllm:inter_token_latency_seconds_sum",
-    "tpot_count": "vllm:request_time_per_output_token_seconds_count",
-    "tpot_seconds": "vllm:request_time_per_output_token_seconds_sum",
-    "e2e_count": "vllm:e2e_request_latency_seconds_count",
-    "e2e_seconds": "vllm:e2e_request_latency_seconds_sum",
-    "drafts": "vllm:spec_decode_num_drafts_total",
-    "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
-    "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
-    "prefix_cache_queries": "vllm:prefix_cache_queries_total",
-    "prefix_cache_hits": "vllm:prefix_cache_hits_total",
-}
 _STATES = {  # not counters: their difference means nothing
     "running": "vllm:num_requests_running",
     "waiting": "vllm:num_requests_waiting",
     "began_s": "process_start_time_seconds",
 }
+_ENGINE_STATES: dict[EngineName, str] = {"V0": "engine_v0", "V1": "engine_v1"}  # 1.0 where the page shows the engine
+_STATE_KEYS = {*_STATES, *_ENGINE_STATES.values()}
+_TOLERANCE = 1.01  # two counts of one thing, or two forms of one figure, differ by at most this factor
+_PREFIX = "vllm:"
 _CREATED = "vllm:generation_tokens_created"  # start of the process, if the page does not report it
-_PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
-_V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
-_V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
+_NO_STEPS = "the page counts no steps or no tokens"
 _PLAIN_TOKENS_PER_STEP = 1.001  # plain decoding commits fewer tokens a step
 
 
@@ -105,16 +99,25 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class CounterChange:
-    """Growth of the counters between two scrapes, and the state at both; keys are those of `parse_page`."""
+    """Growth of the counters between two scrapes, and the state at both.
+
+    Args:
+        counts: growth by key of `parse_page`.
+        is_idle: whether no request ran at either scrape.
+        engine: the engine that the page shows; None if it shows none.
+    """
 
     counts: Mapping[str, float]
     is_idle: bool = True
+    engine: EngineName | None = None
 
     def __add__(self, addend: CounterChange) -> CounterChange:
         """Return the sum of two turns; it lacks each counter that one turn lacks."""
         shared = self.counts.keys() & addend.counts.keys()
         return CounterChange(
-            {key: self.counts[key] + addend.counts[key] for key in shared}, self.is_idle and addend.is_idle
+            {key: self.counts[key] + addend.counts[key] for key in shared},
+            is_idle=self.is_idle and addend.is_idle,
+            engine=self.engine if self.engine == addend.engine else None,
         )
 
 
@@ -139,19 +142,26 @@ def parse_page(page: str) -> dict[str, float]:
     from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - import takes 0.1 s
 
     samples: dict[str, float] = {}
+    engines = set[EngineName]()
     try:
         for family in text_string_to_metric_families(page):
+            name_engine = ENGINE_NAMES.get(family.name.removesuffix("_total"))
+            engines |= {name_engine} if name_engine is not None else set()
             for sample in (sample for sample in family.samples if math.isfinite(sample.value)):
-                is_position = sample.name == _PER_POSITION
+                is_position = sample.name == ACCEPTED_BY_POSITION
+                if sample.name.startswith(_PREFIX):
+                    engines |= {engine for label, engine in ENGINE_LABELS.items() if label in sample.labels}
                 name = f"{_POSITION_KEY}{int(sample.labels['position']) + 1}" if is_position else sample.name
                 add = max if name.endswith("_created") else operator.add
                 samples[name] = add(samples.get(name, 0.0), sample.value)
     except (ValueError, IndexError, KeyError) as error:
         problem, change = f"the page is no Prometheus text: {error}", "see that no proxy answers for the server"
         raise InputError(problem, where="/metrics", change=change) from error
-    counters = {key: samples[name] for key, name in (_SAMPLES | _STATES).items() if name in samples}
+    counters = {key: samples[name] for key, name in (SAMPLES | _STATES).items() if name in samples}
     if _CREATED in samples:
         counters.setdefault("began_s", samples[_CREATED])
+    if len(engines) == 1:
+        counters[_ENGINE_STATES[engines.pop()]] = 1.0
     return counters | {name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)}
 
 
@@ -163,12 +173,13 @@ def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) 
     """
     if "began_s" in before and "began_s" in after and before["began_s"] != after["began_s"]:
         return "the server restarted between the two scrapes"
-    counts = {key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATES}
+    counts = {key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATE_KEYS}
     decreasing_keys = sorted(key for key, value in counts.items() if value < 0)
-    missing_keys = sorted(key for key in before if key not in after and key not in _STATES)
+    missing_keys = sorted(key for key in before if key not in after and key not in _STATE_KEYS)
     if decreasing_keys or missing_keys:
         return f"the server restarted between the two scrapes ({', '.join(decreasing_keys or missing_keys)} fell)"
-    return CounterChange(counts, is_idle=not before.get("running") and not after.get("running"))
+    engine = next((engine for engine, key in _ENGINE_STATES.items() if key in before and key in after), None)
+    return CounterChange(counts, is_idle=not before.get("running") and not after.get("running"), engine=engine)
 
 
 def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, failure_count: int = 0) -> AcceptanceRates:
@@ -176,26 +187,19 @@ def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, fail
 
     Args:
         change: the difference over one turn, or a sum of several.
-        arm: its runtime decides the form of the page (nxdi-v0: V0; None: V0 if the page has every counter of V0's
-            form), and its window limits the tokens of one step. No arm: the page alone decides.
+        arm: its runtime decides the engine (nxdi-v0: V0; None: the page shows it), and its window limits the tokens of
+            one step. No arm: the page alone decides.
         failure_count: failed requests of the turn: V0 counts their steps and not their tokens.
     """
-    counts, runtime, speculation = change.counts, arm.runtime if arm else None, arm.speculation if arm else None
+    counts, speculation = change.counts, arm.speculation if arm else None
     window = speculation.num_speculative_tokens if speculation else None
-    has_v0_form = "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
-    is_v0 = runtime == "nxdi-v0" or (runtime is None and has_v0_form)
-    if is_v0 and (failure_count or not change.is_idle):
+    form, reason = _choose_form(change, arm.runtime if arm else None, is_whole=change.is_idle and not failure_count)
+    if form is not None and form.counts_steps_as_tokens and (failure_count or not change.is_idle):
         reason = "an answer's tokens are counted when it ends, and some did not end in the turn"
         return AcceptanceRates(absence_reasons=(reason,))
-    keys, reasons, values = _V0_KEYS if is_v0 else _V1_KEYS, list[str](), dict[str, float]()
-    steps, tokens, first_tokens = (counts.get(key, 0.0) for key in keys)
-    steps += 0.0 if is_v0 else first_tokens  # a first token comes from prefill's last step
-    if not all(key in counts for key in keys) or not tokens:
-        reasons.append("the page counts no steps or no tokens")
-    elif steps > tokens:
-        reasons.append("more steps than tokens were counted")
-    else:
-        values["target_steps_per_token"] = steps / tokens
+    steps, tokens, first_tokens = (0.0, 0.0, 0.0) if form is None else _read_form(counts, form)
+    reasons = _doubt_steps(steps, tokens) if form is not None else [reason]
+    values = {} if reasons else {"target_steps_per_token": steps / tokens}
     if counts.get("drafts"):
         return _compute_live_rates(counts, values, reasons, window)
     if speculation and speculation.method is None:
@@ -212,6 +216,60 @@ def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, fail
         reason = "no draft was counted and each step gave one token: nothing says that it speculates"
         return AcceptanceRates(values, (reason,))
     return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
+
+
+def _doubt_steps(steps: float, tokens: float) -> list[str]:
+    """Return the reasons why steps and tokens give no figure."""
+    if not tokens:
+        return [_NO_STEPS]
+    return ["more steps than tokens were counted"] if steps > tokens else []
+
+
+def _read_form(counts: Mapping[str, float], form: CounterForm) -> tuple[float, float, float]:
+    """Return steps, tokens and first tokens; the first token comes from prefill's last step, which is in the steps."""
+    steps, tokens, first_tokens = (counts[key] for key in form.keys)
+    return steps + (0.0 if form.counts_steps_as_tokens else first_tokens), tokens, first_tokens
+
+
+def _choose_form(
+    change: CounterChange, runtime: str | None, *, is_whole: bool
+) -> tuple[CounterForm, str] | tuple[None, str]:
+    """Return the form of the counters; without one, the reason.
+
+    Args:
+        change: of one turn, or a sum of several.
+        runtime: of the arm; None if it is not known.
+        is_whole: whether every answer of the change began and ended in it, so that its counters can be compared.
+    """
+    counts = change.counts
+    engine = change.engine
+    if runtime is not None:
+        engine = "V0" if runtime == "nxdi-v0" else "V1"
+    forms = [form for form in FORMS if engine in {None, form.engine} and all(key in counts for key in form.keys)]
+    if engine is None and is_whole:
+        forms = [form for form in forms if not _contradicts_itself(counts, form)]
+    if not forms:
+        return None, _NO_STEPS
+    shares = [steps / tokens if tokens else 0.0 for steps, tokens, _ in (_read_form(counts, form) for form in forms)]
+    if max(shares) > _TOLERANCE * min(shares):
+        names = " and ".join(f"{form.engine} {form.versions}" for form in forms)
+        return None, f"its counters fit the forms of vLLM {names}, which disagree"
+    return forms[0], ""
+
+
+def _contradicts_itself(counts: Mapping[str, float], form: CounterForm) -> bool:
+    """Return whether other counters of the page show that it has not this form.
+
+    V1 counts each token when it comes, so its finished requests have no more. V0 counts a step as a token, so both
+    counters of its steps are equal.
+    """
+    generated, finished = counts["generation_tokens"], counts.get("request_tokens_sum", 0.0)
+    if not form.counts_steps_as_tokens:
+        return finished > _TOLERANCE * generated
+    step_times = counts.get("step_times", counts.get("decode_steps"))
+    if step_times is None or "first_tokens" not in counts:
+        return False
+    return generated > _TOLERANCE * (step_times + counts["first_tokens"])
 
 
 def _compute_live_rates(

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from measured import arm, speculating
 
+from tandem.bench.counter_names import FORMS, SAMPLES
 from tandem.bench.counters import (
     FILE,
     CounterChange,
@@ -64,6 +65,17 @@ vllm:request_generation_tokens_sum{model_name="m"} 1000.0
 vllm:time_per_output_token_seconds_count{model_name="m"} 220.0
 """
 
+# names and labels as vLLM 0.8.5 to 0.10.1 (V1) write them
+V1_EARLY = """\
+process_start_time_seconds 100.0
+vllm:generation_tokens_total{engine="0",model_name="m"} 240.0
+vllm:request_generation_tokens_count{engine="0",model_name="m"} 10.0
+vllm:request_generation_tokens_sum{engine="0",model_name="m"} 240.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 10.0
+vllm:time_per_output_token_seconds_count{engine="0",model_name="m"} 80.0
+"""
+BOTH_NAMES = V1_EARLY + 'vllm:inter_token_latency_seconds_count{engine="0",model_name="m"} 80.0\n'
+
 V1_FLAT = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 220.0, "drafts": 0.0}
 PLAIN = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 990.0}
 ZERO: dict[str, float] = {}
@@ -99,6 +111,56 @@ def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
     assert v1 == v0
     assert v1.is_indirect
     assert v1.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [V1_EARLY, BOTH_NAMES, V1_EARLY.replace('engine="0",', "")],
+    ids=["0.8.5 to 0.10.1", "0.10.2 to 0.11", "0.8.0 to 0.8.4"],
+)
+def test_the_early_v1_counts_its_steps_under_their_former_name(page: str) -> None:
+    assert compute_rates(changed(parse_page(page))).values["target_steps_per_token"] == 90 / 240
+
+
+def test_a_runtime_of_v0_has_v0s_counters_and_the_former_name_of_steps_changes_nothing() -> None:
+    v0_page = parse_page(V0_FLAT) | {"first_tokens": 10.0}
+    rates = [compute_rates(changed(v0_page), server) for server in (None, arm("spec", runtime="nxdi-v0"))]
+    assert [rate.values["target_steps_per_token"] for rate in rates] == [230 / 1000] * 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed(parse_page(BOTH_NAMES) | {"step_times": 200.0}),
+        changed(parse_page(V1_EARLY.replace('engine="0",', "")) | {"running": 1.0}, {"running": 1.0}),
+    ],
+    ids=["two names of one count", "two engines while requests run"],
+)
+def test_forms_that_disagree_give_no_figure(change: CounterChange) -> None:
+    rates = compute_rates(change)
+    assert rates.values == {}
+    assert "which disagree" in rates.absence_reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "engine"),
+    [
+        ('vllm:num_requests_running{engine="0"} 1\n', "V1"),
+        ("vllm:gpu_prefix_cache_queries_total 1\n", "V1"),
+        ("# TYPE vllm:spec_decode_num_drafts counter\nvllm:spec_decode_num_drafts_total 1\n", "V1"),
+        ("# TYPE vllm:spec_decode_num_emitted_tokens counter\n", "V0"),
+        ("vllm:num_requests_swapped 0\n", "V0"),
+        ("vllm:generation_tokens_total 1\n", None),
+        ('vllm:num_requests_swapped{engine="0"} 0\n', None),
+    ],
+)
+def test_the_page_shows_its_engine_by_labels_and_names(line: str, engine: str | None) -> None:
+    page = parse_page(line)
+    assert changed(page, page).engine == engine
+
+
+def test_each_form_of_counters_has_its_names_and_its_source() -> None:
+    assert [form for form in FORMS if not form.source or not {*form.keys} <= SAMPLES.keys()] == []
 
 
 def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime() -> None:
