@@ -17,6 +17,7 @@ from document_text import BLOCK, CURRENT, ROOT, name_page
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
+from tandem.bench.event import DETAIL_CHARACTERS
 from tandem.bench.run_size import DEFAULT_SIZE, DEFAULT_SUITES
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import REAL
@@ -56,6 +57,7 @@ STATED: list[tuple[str, str, object]] = [
     ("bench.md", "| `--temperature T` | {} |", RUN_DEFAULTS["temperature"]),
     ("doctor.md", "else at most {} days old (spot)", MAX_PRICE_AGE_DAYS["spot"]),
     ("doctor.md", "days old (spot) or {} |", MAX_PRICE_AGE_DAYS["on-demand"]),
+    ("records.md", "the server's own words, at most {} characters", DETAIL_CHARACTERS),
     ("local-endpoint.md", "`start_delay_s`, `stop_delay_s` ({})", FleetBehavior().start_delay_s),
     ("local-endpoint.md", "| `retry_delay_s` ({:.0f}) |", FleetBehavior().retry_delay_s),
     ("publish.md", "`older than {} weeks`", {14 * 86400: "two"}[publisher.MAX_AGE_S]),

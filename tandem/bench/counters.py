@@ -26,7 +26,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -63,6 +64,13 @@ _NO_STEPS = "the page counts no steps or no tokens"
 _PLAIN_TOKENS_PER_STEP = 1.001  # plain decoding commits fewer tokens a step
 
 
+class AskedWork(NamedTuple):
+    """Requests that a server got, and the most tokens that they allowed."""
+
+    requests: int
+    tokens: int
+
+
 class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     """One reading of an arm's /metrics.
 
@@ -72,6 +80,9 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
         when: before the turn's first request or after its last.
         counters: result of `parse_page`; None if the page could not be read.
         error: the reason, for a person.
+        utc_s: time in seconds of Unix time, by the clock of the measuring machine.
+        asked_requests, asked_tokens: requests of this run that the server got since its last scrape, and the most
+            tokens that they allowed; None of the first scrape of a process, because a warm-up and others came before.
     """
 
     at_s: float
@@ -84,6 +95,9 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     when: Literal["before", "after"]
     counters: dict[str, float] | None = None
     error: str | None = None
+    utc_s: float | None = None
+    asked_requests: int | None = None
+    asked_tokens: int | None = None
 
     @property
     def turn(self) -> TurnKey:
@@ -299,8 +313,14 @@ def read_scrapes(path: Path) -> Iterator[MetricsScrape]:
         yield from read_json_lines(path, MetricsScrape, label="the counters", change=change)
 
 
-def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, CounterChange]], list[str]]:
+def pair_scrapes(
+    scrapes: Iterator[MetricsScrape], dropped_arms: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[tuple[TurnKey, CounterChange]], list[str]]:
     """Pair the scrapes before and after each turn.
+
+    Args:
+        scrapes: in the order of their times.
+        dropped_arms: arms whose counters are dropped, each with the reason.
 
     Returns:
         the change of each turn that has one, and a sentence for each arm and reason of dropped turns.
@@ -313,8 +333,11 @@ def pair_scrapes(scrapes: Iterator[MetricsScrape]) -> tuple[list[tuple[TurnKey, 
             scrapes_before[scrape.turn] = scrape
             continue
         before = scrapes_before.pop(scrape.turn, None)
-        if before is None:
-            change: CounterChange | str = "there is no scrape before it"
+        change: CounterChange | str
+        if scrape.arm in dropped_arms:
+            change = dropped_arms[scrape.arm]
+        elif before is None:
+            change = "there is no scrape before it"
         elif before.counters is None or scrape.counters is None:
             change = f"/metrics could not be had ({before.error or scrape.error or 'no reason given'})"
         else:

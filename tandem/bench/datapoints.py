@@ -47,7 +47,7 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
     check_limits(run, folder)
     scrapes = list(counters.read_scrapes(folder / counters.FILE))
     changes: dict[int, list[tuple[TurnKey, CounterChange]]] = defaultdict(list)
-    for turn, change in counters.pair_scrapes(iter(scrapes))[0]:
+    for turn, change in counters.pair_scrapes(iter(scrapes), table.dropped_counters)[0]:
         changes[turn.round].append((turn, change))
     minutes = _find_minutes(run, table.start_s, table.end_s)
     turn_minutes = _find_first_turn_minutes(table, minutes, scrapes)

@@ -32,6 +32,7 @@ from tandem.bench.quantiles import Values
 from tandem.bench.record import RecordBlock, RequestRecord, read_blocks
 from tandem.bench.request_metrics import compute_request_metrics
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
+from tandem.bench.server_starts import ServerStarts, name_server
 from tandem.errors import InputError
 from tandem.metrics import find_metric
 
@@ -120,6 +121,7 @@ class RequestTable:
         torn_lines: a sentence about a torn last line, which is no row.
         raw_tokens: completion tokens of the record, contradicted or not.
         suspects: by word of request_metrics.SUSPECTS, whether the record has this contradiction.
+        replicas: of arms whose address several servers answer, by arm, how that shows; their starts are UNKNOWN.
         unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number of requests.
         retried, reconnected: whether the request was sent again by a resumed run, or by the client.
         by_llmperf: whether llmperf measured the request.
@@ -159,6 +161,7 @@ class RequestTable:
     line_offsets: IntArray
     line_ends: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
     torn_lines: tuple[str, ...] = ()
+    replicas: tuple[tuple[str, str], ...] = ()
     unknown_parts: tuple[tuple[str, str, int], ...] = ()
     raw_tokens: Values = field(default_factory=lambda: np.empty(0))
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
@@ -184,6 +187,11 @@ class RequestTable:
         """The baseline as its own control; None if the run has none."""
         name = f"{self.baseline}{CONTROL_SUFFIX}"
         return name if name in self.arms else None
+
+    @property
+    def dropped_counters(self) -> dict[str, str]:
+        """Arms whose counters are dropped, each with the reason: several servers answer at their address."""
+        return {arm: f"several servers answer at its address: {reason}" for arm, reason in self.replicas}
 
     def control_round_mask(self) -> BoolArray:
         """Return the mask of requests in rounds with the control and no variant."""
@@ -375,16 +383,24 @@ def _read_columns(
 
 
 def _add_process_starts(table: RequestTable) -> RequestTable:
-    """Return the table with the process starts of the server's page for records without a start."""
-    scrapes = counters.read_scrapes(table.folder / counters.FILE)
+    """Return the table with the process starts of the server's page for records without a start.
+
+    Arms whose address several servers answer have no start, whatever their records say.
+    """
+    scrapes = list(counters.read_scrapes(table.folder / counters.FILE))
+    replicas = ServerStarts(scrapes).replicas
     process_starts = {scrape.turn: scrape.start for scrape in scrapes if scrape.start is not None}
-    if not process_starts or (table.start != UNKNOWN).all():
+    if process_starts and not (table.start != UNKNOWN).all():
+        groups = table.turn_groups
+        turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in groups.keys]
+        starts, name_codes = encode_names([*table.starts, *turn_starts])
+        places = np.where(table.start == UNKNOWN, len(table.starts) + groups.codes, table.start)
+        table = replace(table, starts=starts, start=name_codes[places])
+    if not replicas:
         return table
-    groups = table.turn_groups
-    turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in groups.keys]
-    starts, name_codes = encode_names([*table.starts, *turn_starts])
-    places = np.where(table.start == UNKNOWN, len(table.starts) + groups.codes, table.start)
-    return replace(table, starts=starts, start=name_codes[places])
+    arms = {arm: replicas[name_server(arm)] for arm in table.arms if name_server(arm) in replicas}
+    is_replicated = np.isin(table.arm, [table.arms.index(arm) for arm in arms])
+    return replace(table, start=np.where(is_replicated, UNKNOWN, table.start), replicas=tuple(arms.items()))
 
 
 def encode_names(

@@ -25,20 +25,22 @@ import msgspec
 from tandem.bench import counters, host, json_file, manifest, summary
 from tandem.bench.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.client import CompletionClient
+from tandem.bench.counters import AskedWork
 from tandem.bench.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
 from tandem.bench.file_limit import raise_file_limit
 from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.interrupt import StopSignal, catch_signals
 from tandem.bench.loops import ArmSession, RequestLoops
 from tandem.bench.manifest import EndReason, RunManifest, WarmUpEntry
-from tandem.bench.metrics_scraper import ServerRestarts, scrape_metrics
-from tandem.bench.plan import PlanTurn, RunPlan
+from tandem.bench.metrics_scraper import scrape_metrics
+from tandem.bench.plan import PlanItem, PlanTurn, RunPlan
 from tandem.bench.probe import ProbeResult, probe_server
 from tandem.bench.progress import RunProgress
 from tandem.bench.recorder import open_recorder
 from tandem.bench.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.round_callback import RoundCallback, RoundHook
 from tandem.bench.run_description import describe_plan
+from tandem.bench.server_starts import ServerStarts, name_server
 from tandem.bench.settings import RunSettings
 from tandem.bench.simulation import combine_simulated
 from tandem.bench.warm_up import warm_up_arm
@@ -91,7 +93,8 @@ class MeasurementRun:
     watch: host.HostWatch = field(init=False, default_factory=host.HostWatch)
     plan: RunPlan = field(init=False)
     progress: RunProgress = field(init=False)
-    restarts: ServerRestarts = field(init=False)
+    starts: ServerStarts = field(init=False)
+    asked_work: dict[str, AskedWork] = field(init=False, default_factory=dict)
     history: RunHistory = field(init=False, default_factory=RunHistory)
     notes: list[str] = field(init=False, default_factory=list)
     round_count: int = field(init=False, default=0)
@@ -194,7 +197,7 @@ class MeasurementRun:
             self.notes += [note for note in earlier_manifest.notes if note not in self.notes]
         if self.check is not None:
             self.check(run_manifest)
-        self.restarts = ServerRestarts(self.folder)
+        self.starts = ServerStarts(counters.read_scrapes(self.folder / counters.FILE))
         manifest.write_manifest(self.folder, run_manifest)
         reason: EndReason = "failed"
         callback = RoundCallback(self.on_round, self._note, self.stop)
@@ -323,6 +326,7 @@ class MeasurementRun:
         starts = await self._scrape_arms(turn_arms, turn, "before")
         async with asyncio.TaskGroup() as group:
             for arm in turn_arms:
+                self._count_work(arm.name, missing[arm.name])
                 arm_session = dataclasses.replace(arm, start=starts[arm.name])
                 group.create_task(loops.run(arm_session, turn, missing[arm.name]))
         if not self.stop.is_requested:  # cut requests have tokens that no record has
@@ -340,12 +344,33 @@ class MeasurementRun:
         self, arms: Sequence[ArmSession], turn: PlanTurn, when: Literal["before", "after"]
     ) -> dict[str, str | None]:
         """Record the counters of each arm, and return the start word of each arm's server."""
-        scrapes = await asyncio.gather(*(scrape_metrics(arm.client, arm.name, turn, when) for arm in arms))
+        work = [self.asked_work.get(name_server(arm.name)) for arm in arms]
+        scrapes = await asyncio.gather(
+            *(
+                scrape_metrics(arm.client, arm.name, turn, when, asked=asked)
+                for arm, asked in zip(arms, work, strict=True)
+            )
+        )
         for scrape in scrapes:
+            if scrape.counters is not None:
+                self.asked_work[name_server(scrape.arm)] = AskedWork(0, 0)
             json_file.append_json(self.folder / counters.FILE, scrape, label="the counters")
             if scrape.error is not None and scrape.arm != self.plan.control_arm:  # the baseline's own page
                 self._note(f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent")
-        return {scrape.arm: self.restarts.identify_start(scrape) for scrape in scrapes}
+        starts = {scrape.arm: self.starts.identify_start(scrape) for scrape in scrapes}
+        for server, reason in self.starts.replicas.items():
+            self._note(f"{server}: several servers answer at its address: {reason}")
+        return starts
+
+    def _count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
+        """Count a turn's requests to the arm's server, for the next scrape of its counters.
+
+        Before the first scrape of this process nothing is counted: what others asked meanwhile is not known.
+        """
+        work = self.asked_work.get(name_server(arm))
+        if work is not None:
+            most_tokens = sum(item.entry.max_tokens for item in items)
+            self.asked_work[name_server(arm)] = AskedWork(work.requests + len(items), work.tokens + most_tokens)
 
     async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
         """Write the manifest with the run's end, and the summary; a full disk may prevent both."""

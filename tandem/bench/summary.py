@@ -130,7 +130,7 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     controls = manifest.control_round_numbers(run)
     main = table.select(~np.isin(table.round, list(controls)))
     scrapes = (scrape for scrape in counters.read_scrapes(table.folder / counters.FILE) if scrape.round not in controls)
-    changes, drop_reasons = counters.pair_scrapes(scrapes)
+    changes, drop_reasons = counters.pair_scrapes(scrapes, table.dropped_counters)
     turn_metrics = compute_turn_metrics(main, changes)
     sentences = [f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()]
     loads = main.turn_groups.rename(turn.load for turn in main.turn_groups.keys)

@@ -52,7 +52,8 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
 
 def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
     """Return the counts by arm and class, under loads without concurrency and rate, and their limits by arm."""
-    changes, drop_reasons = counters.pair_scrapes(counters.read_scrapes(table.folder / counters.FILE))
+    scrapes = counters.read_scrapes(table.folder / counters.FILE)
+    changes, drop_reasons = counters.pair_scrapes(scrapes, table.dropped_counters)
     numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
 
     def strip_load(turn: TurnKey) -> TurnKey:

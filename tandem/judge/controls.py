@@ -21,6 +21,7 @@ import numpy as np
 from tandem.bench.columns import IntArray
 from tandem.bench.host import MAX_CLIENT_CPU, MAX_LAG_S, RoundLoad, read_round_loads
 from tandem.bench.request_table import UNKNOWN, RequestTable
+from tandem.bench.server_starts import name_server
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing
@@ -186,6 +187,14 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
     """Return whether the intervals include differences between starts; if not, the word itself says so."""
     table, start_counts = pairing.table, []
     arm_codes = _group_codes(table, table.start)
+    if table.replicas:
+        sentence = "; ".join(
+            f"several servers answer at the address of {arm}: {reason}"
+            for arm, reason in table.replicas
+            if arm == name_server(arm)
+        )
+        change = "give the address of one server"
+        return "caution", f"{sentence}; starts cannot be told apart, and the counters are left out: {change}"
     if not any(arm_codes.values()):
         return "absent", "no record says in which start of its server it was measured"
     for cell, variant in product(pairing.known_cells(), table.variants):

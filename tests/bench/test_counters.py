@@ -19,7 +19,7 @@ from tandem.bench.counters import (
     read_scrapes,
 )
 from tandem.bench.manifest import ManifestArm
-from tandem.bench.metrics_scraper import ServerRestarts
+from tandem.bench.server_starts import ServerStarts
 from tandem.errors import InputError
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
@@ -290,6 +290,19 @@ def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[MetricsScrap
     assert reason in note
 
 
+def test_counters_of_a_dropped_arm_are_dropped_with_its_reason() -> None:
+    pages = [
+        scrape(when, {"drafts": drafts}, arm=arm)
+        for arm in ("spec", "base")
+        for when, drafts in (("before", 1.0), ("after", 2.0))
+    ]
+
+    changes, notes = pair_scrapes(iter(pages), {"spec": "several servers answer"})
+
+    assert [turn.arm for turn, _ in changes] == ["base"]
+    assert notes == ["spec: counters are dropped (turns: 1): several servers answer"]
+
+
 def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
     _, notes = pair_scrapes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
     assert notes == ["spec: counters are dropped (turns: 3): there is no scrape before it"]
@@ -315,7 +328,7 @@ def page(arm: str, **counters: float) -> MetricsScrape:
 
 
 def tell_starts(folder: Path, *scrapes: MetricsScrape) -> list[str | None]:
-    starts = ServerRestarts(folder)
+    starts = ServerStarts(read_scrapes(folder / FILE))
     return [starts.identify_start(scrape_) for scrape_ in scrapes]
 
 

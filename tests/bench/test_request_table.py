@@ -98,6 +98,28 @@ def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == starts
 
 
+def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path: Path) -> None:
+    pages = [scrape(began_s, round=number) for number, began_s in enumerate((100.0, 200.0, 100.0))]
+    records = [
+        record(round=number, start=f"{arm}-{number}", arm=arm)
+        for number in range(3)
+        for arm in ("base", "base#2", "spec")
+    ]
+
+    seen = read_request_table(write_run(tmp_path, records, pages))
+
+    assert [arm for arm, _ in seen.replicas] == ["base", "base#2"]
+    assert {seen.arms[arm] for arm, start in zip(seen.arm, seen.start, strict=True) if start >= 0} == {"spec"}
+    assert len({start for start in seen.start if start >= 0}) == 3
+
+
+def test_calls_of_tools_are_part_of_an_output(tmp_path: Path) -> None:
+    records = [record(tool_calls=calls) for calls in ("find{}", "find{}", "look{}", None)]
+    digests = read_request_table(write_run(tmp_path, records)).output
+    assert len(set(digests.tolist())) == 3
+    assert digests[0] == digests[1]
+
+
 @pytest.mark.parametrize("cut", [1, 20])
 def test_a_cut_last_line_is_named_and_no_row(tmp_path: Path, cut: int) -> None:
     folder = write_run(tmp_path, [record(), record()])

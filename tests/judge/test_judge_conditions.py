@@ -169,3 +169,16 @@ def test_a_marked_control_round_gives_no_floor(tmp_path):
     asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
     assert loaded(tmp_path, QUIET, QUIET, asked=asked).floors
     assert not loaded(tmp_path, QUIET, QUIET | {"client_cpu": 0.95}, asked=asked).floors
+
+
+def test_several_servers_behind_one_address_are_a_caution_and_no_starts():
+    table = observed(both())
+    replicas = (("base", "its counters fell and came back"), ("base#2", "its counters fell and came back"))
+
+    found = check(check_controls(replace(table, replicas=replicas)), "start")
+
+    assert found.result == "caution"
+    assert found.sentence == (
+        "several servers answer at the address of base: its counters fell and came back; starts cannot be told apart, "
+        "and the counters are left out: give the address of one server"
+    )
