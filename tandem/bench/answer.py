@@ -122,7 +122,7 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerPa
     if splitter.foreign_line is not None and not (parser.events or parser.is_done or parser.fault):
         parser.fault = describe_foreign_body(reply)
     if parser.is_lost:
-        description = f"the stream has a line outside of its events: {format_bytes(parser.stray_line)}"
+        description = f"no finish_reason ends the answer, and the server says {format_bytes(parser.stray_text)}"
         parser.fault = EventError("api_error", description)
     if parser.skipped_event and not parser.events:
         description = f"an event has no choices: {format_bytes(parser.skipped_event)}"
@@ -156,7 +156,7 @@ class _AnswerParser:
     is_done: bool = False
     fault: EventError | None = None
     skipped_event: bytes = b""  # the first event that is no part of an answer
-    stray_line: bytes = b""  # the first text outside of the events that is no field
+    stray_text: bytes = b""  # the first text outside of the events, or in an event without choices
 
     def add_event(self, at_s: float, event: ServerEvent) -> None:
         """Add one event; skip a bad event and keep the first fault."""
@@ -243,21 +243,26 @@ class _AnswerParser:
 
     def _read_unframed(self, lines: bytes) -> None:
         """Read what stands outside of the events: an error in JSON is one, other text may be."""
+        is_json = False
         for block in (lines, *lines.splitlines()):
             with contextlib.suppress(EventError):
                 error = find_error(decode_event(block))
+                is_json = True
                 if error is not None:
                     self._fail(describe_error(error))
-                return
+        if is_json:
+            return
         stray_lines = [line for line in lines.splitlines() if not FIELD_LINE.match(line)]
-        self.stray_line = self.stray_line or b"".join(stray_lines[:1])
+        self.stray_text = self.stray_text or b"".join(stray_lines[:1])
 
     def _skip_event(self, data: bytes, fields: dict[str, Any]) -> None:
         """Skip an event that is no part of an answer, such as a ping; name it if it holds text."""
         self.skipped_event = self.skipped_event or data
         output = read_output({"delta": fields})
         if output or output.unknown_parts:
-            self._name_parts([f"an event of type {fields.get('type')} without choices"])
+            type_text = f" of type {fields['type']}" if fields.get("type") else ""
+            self._name_parts([f"an event{type_text} without choices"])
+            self.stray_text = self.stray_text or data
 
     def _name_parts(self, names: Iterable[str]) -> None:
         """Keep the names of unknown parts, a few: a server chooses them."""
@@ -270,8 +275,8 @@ class _AnswerParser:
 
     @property
     def is_lost(self) -> bool:
-        """Whether text outside of the events explains an answer that no finish reason ends."""
-        return bool(self.stray_line and self.events and self.fault is None and self.finish_reason is None)
+        """Whether text that is no answer explains an answer that no finish reason ends."""
+        return bool(self.stray_text and self.events and self.fault is None and self.finish_reason is None)
 
     def _check_model(self, name: Any) -> None:
         if self.model is not None or not isinstance(name, str) or not name:

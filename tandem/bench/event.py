@@ -19,6 +19,7 @@ from tandem.bench.record import JSON_NULL
 DONE = b"[DONE]"
 DETAIL_CHARACTERS = 300  # characters of a server's message that a record keeps
 MAX_ERROR_DEPTH = 4  # deepest nesting of a message in error objects
+_ERROR_CODES = range(400, 600)  # HTTP statuses of errors
 COUNT_LIMIT = 2**53  # a larger number is no count
 
 
@@ -97,7 +98,8 @@ def find_error(message: Any) -> Any | None:
     """Return the error in an event's JSON; None if the event reports none.
 
     The forms are OpenAI's and vLLM's (`error`), those of gateways that list `errors` or put the object
-    into an array, and objects that call themselves an error by `object` or `type`.
+    into an array, and objects that call themselves an error by `object` or `type`, or by an HTTP status in `code` or
+    `status`.
     """
     if isinstance(message, list) and len(message) == 1:
         message = message[0]
@@ -109,7 +111,10 @@ def find_error(message: Any) -> Any | None:
             error = error[0]
         if any(error.values()) if isinstance(error, dict) else error:
             return error
-    return message if "error" in (message.get("object"), message.get("type")) else None
+    if "error" in (message.get("object"), message.get("type")):
+        return message
+    has_code = any(count_or_none(message.get(name)) in _ERROR_CODES for name in ("code", "status"))
+    return message if has_code and "choices" not in message else None
 
 
 def describe_error_event(data: bytes) -> str:

@@ -169,8 +169,25 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE, b"Internal Server Error\n\n", DONE),
         {
             "error": "api_error",
-            "error_detail": "the stream has a line outside of its events: 'Internal Server Error'",
+            "error_detail": "no finish_reason ends the answer, and the server says 'Internal Server Error'",
         },
+    ),
+    "text outside of the events changes nothing if a finish reason ends the answer": (
+        (ONE, b"Internal Server Error\n\n", END), {"error": None, "text": "a"},
+    ),
+    "an event of text without choices explains an answer that nothing ends": (
+        (ONE, b'data: {"detail":"worker died"}\n\n', DONE),
+        {
+            "error": "api_error",
+            "error_detail": "no finish_reason ends the answer, and the server says '{\"detail\":\"worker died\"}'",
+        },
+    ),
+    "an object with an error's status is a failure": (
+        (ONE, b'data: {"code":500,"message":"engine died","type":"InternalServerError"}\n\n', END),
+        {"error": "api_error", "error_detail": "engine died"},
+    ),
+    "the second line outside of the events may be the error": (
+        (ONE, b'{"status":"ok"}\n{"error":"engine died"}\n\n', END), {"error_detail": "engine died"},
     ),
     "an unknown field of the stream is ignored": ((ONE, b"trace: 7\n\n", DONE), {"error": None, "text": "a"}),
     "an end that is no good one is a failure with the server's words": (
