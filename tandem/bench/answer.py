@@ -231,6 +231,8 @@ class _AnswerParser:
     def _check_end(self, choice: dict[str, Any]) -> None:
         """Keep a fault if the choice reports an error, or ends as no complete answer does."""
         reason = choice.get("finish_reason")
+        if not reason and not choice.get("error"):
+            return
         word = read_finish_reason(reason)
         error = find_error({"error": choice.get("error")})
         if error is None and isinstance(reason, dict):
@@ -323,9 +325,7 @@ def _read_token_ids(choice: dict[str, Any]) -> list[int] | None:
     ids = choice.get("token_ids")
     if not isinstance(ids, list):
         return None
-    counts = [count_or_none(token_id) for token_id in ids]
-    known_ids = [count for count in counts if count is not None]
-    return known_ids if len(known_ids) == len(ids) else None
+    return None if any(count_or_none(token_id) is None for token_id in ids) else list(map(int, ids))
 
 
 def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:

@@ -61,7 +61,7 @@ _SILENT_KEYS = frozenset({
 })  # fmt: skip
 """Keys that hold no output of the model, or whose output is read elsewhere."""
 
-_CHOICE_FIELDS = frozenset({"delta", "message", "text"})
+_KNOWN_CHOICE_KEYS = _SILENT_KEYS | {"delta", "message", "text"}
 _MAX_DEPTH = 8  # deepest nesting of a part; a deeper one is no output of any server here
 
 
@@ -89,35 +89,44 @@ class ChoiceOutput:
 def read_output(choice: dict[str, Any]) -> ChoiceOutput:
     """Return what the model wrote in `choice`; never raises, whatever the choice holds."""
     output = ChoiceOutput()
-    for name in ("delta", "message"):
-        delta = choice.get(name)
-        if isinstance(delta, dict):
-            _read_delta(delta, output)
-            break
+    delta = choice.get("delta") or choice.get("message")
+    if isinstance(delta, dict):
+        _read_delta(delta, output)
     if not output.text:
         _read_content(choice.get("text"), output)
-    output.unknown_parts += _list_unknown(choice, _CHOICE_FIELDS)
+    output.unknown_parts += [
+        name for name, value in choice.items() if value and name not in _KNOWN_CHOICE_KEYS and _has_text(value)
+    ]
     return output
 
 
 def _read_delta(delta: dict[str, Any], output: ChoiceOutput) -> None:
-    for name in _TEXT_FIELDS:
-        _read_content(delta.get(name), output, where=name)
-    for name in _REASONING_FIELDS:
-        reasoning = _join_texts(delta.get(name))
+    reasonings: dict[str, Any] = {}
+    for name, value in delta.items():
+        if not value or name in _SILENT_KEYS:
+            continue  # most fields of most chunks
+        if name in _TEXT_FIELDS:
+            _read_content(value, output, where=name)
+        elif name in _REASONING_FIELDS:
+            reasonings[name] = value
+        elif name in _CALL_FIELDS:
+            output.tool_calls += "".join(_list_calls(value))
+        elif _has_text(value):
+            output.unknown_parts.append(f"delta.{name}")
+    for name in _REASONING_FIELDS if reasonings else ():
+        reasoning = _join_texts(reasonings.get(name))
         if reasoning:
             output.reasoning += reasoning
             break
-        if _has_text(delta.get(name)):
+        if _has_text(reasonings.get(name)):
             output.unknown_parts.append(f"delta.{name}")
-    for name in _CALL_FIELDS:
-        output.tool_calls += "".join(_list_calls(delta.get(name)))
-    known_fields = {*_TEXT_FIELDS, *_REASONING_FIELDS, *_CALL_FIELDS}
-    output.unknown_parts += [f"delta.{name}" for name in _list_unknown(delta, known_fields)]
 
 
 def _read_content(content: Any, output: ChoiceOutput, *, where: str = "content") -> None:
     """Add a text, a part, or a list of parts."""
+    if isinstance(content, str):
+        output.text += content
+        return
     parts = content if isinstance(content, list) else [content]
     for part in parts:
         if not isinstance(part, dict):
@@ -165,15 +174,6 @@ def _list_calls(calls: Any) -> Iterator[str]:
                     yield value
                 elif value:
                     yield bytes(encode_raw(value)).decode()
-
-
-def _list_unknown(fields: dict[str, Any], known_fields: frozenset[str] | set[str]) -> list[str]:
-    """Return the names of fields that hold text and are neither known nor silent."""
-    return [
-        name
-        for name, value in fields.items()
-        if name not in known_fields and name not in _SILENT_KEYS and _has_text(value)
-    ]
 
 
 def _has_text(value: Any, depth: int = 0) -> bool:

@@ -107,14 +107,18 @@ def find_error(message: Any) -> Any | None:
         return None
     for name in ("error", "errors"):
         error = message.get(name)
+        if not error:
+            continue
         if isinstance(error, list) and len(error) == 1:
             error = error[0]
-        if any(error.values()) if isinstance(error, dict) else error:
+        if not isinstance(error, dict) or any(error.values()):
             return error
+    if "choices" in message:
+        return None
     if "error" in (message.get("object"), message.get("type")):
         return message
     has_code = any(count_or_none(message.get(name)) in _ERROR_CODES for name in ("code", "status"))
-    return message if has_code and "choices" not in message else None
+    return message if has_code else None
 
 
 def describe_error_event(data: bytes) -> str:
@@ -137,10 +141,9 @@ def describe_error(error: Any) -> str:
 
 def count_or_none(value: Any) -> int | None:
     """Return `value` if it is a count, else None; 12.0 is a count, because some servers write it so."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < COUNT_LIMIT:
-        return None
-    count = int(value)
-    return count if count == value else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
 
 
 def encode_raw(value: Any) -> msgspec.Raw:

@@ -281,7 +281,8 @@ def _list_reasons(facts: _HeadlineFacts, finding: schema.VariantFinding) -> Iter
     if facts.failures.variant_failures or facts.failures.baseline_failures:
         yield facts.failures.describe(*facts.arms)
     yield from _list_output_reasons(facts)
-    yield from (check.sentence for check in facts.controls.checks if check.result in {"caution", "absent"})
+    for result in ("caution", "absent"):  # what was seen comes before what could not be
+        yield from (check.sentence for check in facts.controls.checks if check.result == result)
     if finding in {"void", "not comparable"} or facts.invalid_reason:
         return
     open_cells = [cell for cell in facts.words["no evidence"] if cell.verdict == "no evidence"]

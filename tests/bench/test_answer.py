@@ -81,6 +81,9 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (said("a", token_ids=[4, 5]), said("b", token_ids=[6]), END),
         {"tokens": [2, 1, None], "token_ids": (4, 5, 6), "completion_tokens": 3, "counted_by": "token_ids"},
     ),
+    "token ids may be written with a point": (
+        (event({"delta": {"content": "a"}, "token_ids": [4.0]}), END), {"token_ids": (4,), "completion_tokens": 1},
+    ),
     "ids that some chunks lack count nothing": (
         (said("a", token_ids=[4, 5]), TWO, END), {"tokens": [None] * 3, "token_ids": None, "completion_tokens": None},
     ),
@@ -433,7 +436,7 @@ def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) 
     assert len(list(read_records(path))) == 400
 
 
-LEAVES = (None, True, 0, -1, 1.5, 2**63, 2**70, "", "x", "stop", [], {})
+LEAVES = (None, True, 0, -1, 1.5, 2.0, 2**63, 2**70, "", "x", "stop", [], {})
 NAMES = (
     "choices", "delta", "content", "text", "reasoning", "token_ids", "logprobs", "usage", "completion_tokens", "error",
     "prompt_tokens_details", "cached_tokens", "message", "detail", "object", "model", "finish_reason", "role", "tokens",
