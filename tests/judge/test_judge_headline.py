@@ -189,10 +189,10 @@ def test_many_classes_are_counted_and_not_all_named():
     assert len(found.faster) == 60
 
 
-def test_what_a_check_says_stands_in_the_reasons():
+def test_what_a_check_says_stands_in_the_reasons_cautions_first():
     checks = tuple(
         ControlCheck(name=name, result=result, sentence=f"{name} is {result}")
-        for name, result in (("placement", "caution"), ("start", "passed"), ("order", "absent"), ("drift", "passed"))
+        for name, result in (("order", "absent"), ("start", "passed"), ("placement", "caution"), ("drift", "passed"))
     )
     assert headline(run(a=2.0), RunControls(checks=checks)).reasons == ("placement is caution.", "order is absent.")
 
