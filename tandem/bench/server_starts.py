@@ -13,9 +13,9 @@ A restarted server began later than the last scrape of the server before it, and
 asked since then. So several servers answer at the address if
 
 - a start time goes back, returns, or lies before a scrape of the start before it;
-- counters fall within one start time, or fall to more than what this run asked since the last scrape, and to more than
-  half of what they were, for another client may have asked too;
-- counters fall and come back: they rise to where they were, by more than this run asked.
+- counters fall within one start time, or fall to more than what this run asked since the last scrape and half of what
+  they were, for another client may have asked too;
+- counters fall and come back twice: they rise to where they were, by more than this run asked.
 
 What was asked before the first scrape of a process is not known, so a fall there is a start unless the counters come
 back.
@@ -23,6 +23,7 @@ back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ from tandem.bench.schedule import CONTROL_SUFFIX
 
 CLOCK_TOLERANCE_S = 60.0  # between the clocks of a server and of the measuring machine
 _LEAST_SHARE = 0.5  # of a counter, or of its fall: more is no work of another client
+_LEAST_RETURNS = 2  # once, after a restart, may be the work of another client
 _REQUEST_KEYS = ("requests_finished", "first_tokens")
 _TOKEN_KEYS = ("generation_tokens", "request_tokens_sum")
 
@@ -51,7 +53,8 @@ class _ServerHistory:
     last_scrape: MetricsScrape | None = None
     last_counters: Mapping[str, float] = field(default_factory=dict)
     begins_s: list[float] = field(default_factory=list)  # each start time once, in the order of the scrapes
-    falls: list[_Fall] = field(default_factory=list)
+    falls: list[_Fall] = field(default_factory=list)  # that have not come back
+    return_counts: Counter[str] = field(default_factory=Counter)  # of falls that came back, by key
     start_number: int = 1
 
 
@@ -129,14 +132,21 @@ def _doubt_counters(history: _ServerHistory, scrape: MetricsScrape) -> str:
         if new < old and is_same_start:
             return f"its counters fell within one start of its process ({key}: {old:.0f} to {new:.0f})"
         if new < old:
-            if most is not None and new > max(most, _LEAST_SHARE * old):
+            if most is not None and new > most + _LEAST_SHARE * old:
                 return f"its counters fell, and not to those of a new start ({key}: {old:.0f} to {new:.0f})"
             history.falls.append(_Fall(key, old, new))
-        elif most is not None and any(_has_returned(fall, old, new, most) for fall in history.falls if fall.key == key):
-            return f"its counters fell and came back ({key}: {old:.0f} to {new:.0f}, where {most} were asked)"
+            continue
+        returned_falls = [fall for fall in history.falls if fall.key == key and _has_returned(fall, old, new, most)]
+        for fall in returned_falls:
+            history.falls.remove(fall)
+        history.return_counts[key] += bool(returned_falls)
+        if history.return_counts[key] >= _LEAST_RETURNS:
+            return f"its counters fall and come back (last {key}: {old:.0f} to {new:.0f}, where {most} were asked)"
     return ""
 
 
-def _has_returned(fall: _Fall, old: float, new: float, most: float) -> bool:
+def _has_returned(fall: _Fall, old: float, new: float, most: float | None) -> bool:
     """Return whether a counter rose to where it was before a fall, by more than was asked."""
+    if most is None:
+        return False
     return new >= fall.before and new - old - most >= _LEAST_SHARE * (fall.before - fall.after)
