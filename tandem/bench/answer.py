@@ -48,6 +48,7 @@ from tandem.bench.sse import EventSplitter, ServerEvent
 
 OK = 200
 ENDLESS_FACTOR, ENDLESS_EXTRA = 2, 64  # more tokens than factor * max_tokens + extra is endless
+MAX_STRAY_LINES = 64  # outside of the events that are read as JSON, so that a long page takes no time
 MAX_UNKNOWN_PARTS, MAX_PART_NAME = 8, 80  # names of parts that a record keeps, and characters of one
 FIELD_LINE = re.compile(rb"[\w-]{1,40}(:|\Z)")  # an unknown field of an event stream, which the standard ignores
 DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
@@ -246,7 +247,8 @@ class _AnswerParser:
     def _read_unframed(self, lines: bytes) -> None:
         """Read what stands outside of the events: an error in JSON is one, other text may be."""
         is_json = False
-        for block in (lines, *lines.splitlines()):
+        first_lines = [line for line in lines.splitlines()[:MAX_STRAY_LINES] if line[:1] in {b"{", b"["}]
+        for block in (lines, *first_lines):
             with contextlib.suppress(EventError):
                 error = find_error(decode_event(block))
                 is_json = True
