@@ -24,7 +24,10 @@ Spreads = dict[tuple[ArmLoad, str], ValueSpread]
 _TurnChange = tuple[TurnKey, CounterChange, int]  # counts of one turn, and the number of its failed requests
 _MAX_COUNT_RATIO = 1.01  # if the server's and the records' counts differ by more than this factor, one is wrong
 _FOREIGN_TOKENS = "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
-_MISSING_TOKENS = "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
+_MISSING_TOKENS = (
+    "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low; or other "
+    "servers answer at its address"
+)
 
 
 @dataclass(frozen=True)
