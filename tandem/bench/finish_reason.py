@@ -4,9 +4,10 @@ Invariant: an answer is complete only by a word of this table. Any other word is
 server that dies, is out of memory or gives up says so in a word of its own, and such an answer is
 shorter, so it would look faster.
 
-A word is compared without its case. `abort` and `error` of vLLM and SGLang, `timeout` and
-`cancelled` of TensorRT-LLM, `insufficient_system_resource` of DeepSeek and the like are left out on
-purpose.
+A word is compared without its case. `abort` and `error` of vLLM and SGLang, `timeout` and `cancelled` of
+TensorRT-LLM, `insufficient_system_resource` of DeepSeek and the like are left out on purpose.
+
+All sources were read on 2026-11-28; the date or the commit is the source's own.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 _OPENAI = "openai-python, types/chat/chat_completion_chunk.py, 2026-08-21"
-_VLLM = "vllm 0.32, v1/engine/__init__.py FINISH_REASON_STRINGS, 2026-11"
-_SGLANG = "sglang, srt/managers/schedule_batch.py FINISH_*, 2026-11"
+_VLLM = "vllm 0.32.0, v1/engine/__init__.py FINISH_REASON_STRINGS"
+_SGLANG = "sglang 004c82e0, srt/managers/schedule_batch.py FINISH_* and srt/entrypoints/openai"
 _TGI = "text-generation-inference, router/src/lib.rs FinishReason, 2026-01-08"
-_LLAMA = "llama.cpp, tools/server/server-task.cpp, 2026-11"
+_LLAMA = "llama.cpp 00efb3e1, tools/server/server-task.cpp to_json_oaicompat_chat_stream"
 _OLLAMA = "ollama, llm/server.go DoneReason and openai/openai.go FinishChunk, 2026-08-21"
 _MISTRAL = "Mistral API, ChatCompletionChoice.finish_reason, specification 1.0.0"
-_TOGETHER = "together-python, types/common.py FinishReason, 2026-11"
-_ANTHROPIC = "Anthropic Messages API, stop_reason, as gateways pass it on, 2026-11"
+_TOGETHER = "together-python 0c625ea3, types/common.py FinishReason"
+_ANTHROPIC = "Anthropic Messages API, stop_reason, as gateways pass it on"
 
 
 class FinishWord(NamedTuple):
