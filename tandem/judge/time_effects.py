@@ -58,11 +58,17 @@ class ArmTimeline(NamedTuple):
         """Yield each arm but the baseline, its times as a share of the baseline's, for prompts of several rounds."""
         for name, baseline, arm in self.pair_arms():
             ratio = arm.copy()
-            ratio["log"] -= baseline["log"]
-            ratio["at_s"] = (arm["at_s"] + baseline["at_s"]) / 2
+            ratio["log"] = _read_column(arm, "log") - _read_column(baseline, "log")
+            ratio["at_s"] = (_read_column(arm, "at_s") + _read_column(baseline, "at_s")) / 2
             _, places, unit_counts = np.unique(ratio["unit"], return_inverse=True, return_counts=True)
             if (unit_counts > 1).any():
                 yield name, ratio[unit_counts[places] > 1]
+
+
+def _read_column(rows: TurnRows, name: str) -> Values:
+    """Return a column of floats; without its type, mypy tries every overload of numpy wherever it is used."""
+    column: Values = rows[name]
+    return column
 
 
 def build_timeline(pairing: RequestPairing) -> ArmTimeline:
@@ -95,8 +101,10 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
     drifts = {}
     for name, rows in timeline.compare_arms():
         starts, owner = np.unique(rows["unit"], return_index=True, return_inverse=True)[1:]
-        first, last = (extreme.reduceat(rows["at_s"], starts) for extreme in (np.minimum, np.maximum))
-        products, squares = _sum_products(owner, rows["at_s"], rows["log"])
+        at_s = _read_column(rows, "at_s")
+        first: Values = np.minimum.reduceat(at_s, starts)
+        last: Values = np.maximum.reduceat(at_s, starts)
+        products, squares = _sum_products(owner, at_s, rows["log"])
         if squares.mean() > 0:
             drift = estimate_log_ratio(products / squares.mean() * float(np.mean(last - first)))
             if drift is not None:
@@ -154,10 +162,11 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
         return "absent", "all arms were asked at once"
     columns: list[TurnRows] = [np.empty((4, 0))]  # log, sign, pair of arms in a cell, unit
     for code, (_, baseline, arm) in enumerate(timeline.pair_arms(), start=1):
-        sign = np.sign(arm["slot"] - baseline["slot"])
+        sign = np.sign(_read_column(arm, "slot") - _read_column(baseline, "slot"))
         has_order = sign != 0  # 0: both at once, or first as often as second
         cell = baseline["cell"] * len(timeline.arms) + code
-        columns.append(np.stack([arm["log"] - baseline["log"], sign, cell, baseline["unit"]])[:, has_order])
+        difference = _read_column(arm, "log") - _read_column(baseline, "log")
+        columns.append(np.stack([difference, sign, cell, baseline["unit"]])[:, has_order])
     log, sign, cell, unit = np.concatenate(columns, axis=1)
     if not len(log):
         return "absent", "no prompt was asked of one arm before another, so there is no order"
