@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from declared_environments import read_environments
+from shipped import ENVIRONMENTS as COMMITTED
 
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
@@ -25,7 +26,6 @@ ROOT = Path(__file__).parent.parent.parent
 RANGE, GROUP = "10.8.0.0/16", "sg-0123456789abcdef0"
 KEY = "arn:aws:kms:us-east-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 RESERVATION = "cr-0123456789abcdef0"
-COMMITTED = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
 
 Template = dict[str, Any]
 Templates = dict[str, Template]
