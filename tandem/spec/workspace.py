@@ -47,7 +47,7 @@ class Workspace:
 
 
 def load_workspace(environments_folder: Path, experiments_folder: Path, names: tuple[str, ...] = ()) -> Workspace:
-    """Read the environments named (all when none is) and every experiment.
+    """Read the environments named and the experiments that they host; all of both folders when none is named.
 
     Raises:
         SpecError: a folder does not exist, or a named environment has no file.
@@ -73,10 +73,8 @@ def load_workspace(environments_folder: Path, experiments_folder: Path, names: t
     names_to_load = sorted(host_names & set(experiment_files)) if names else experiment_files
     hosted_files = {name: experiment_files[name] for name in names_to_load}
     experiments, partial_experiments = _parse_files(Experiment, hosted_files, faults)
-    for folder in (environments_folder, experiments_folder):
-        for path in sorted(folder.glob("*.yml")):
-            got, change = "a file that is passed over for its ending, .yml", f"rename it to {path.stem}.yaml"
-            faults.append(SpecFault(str(path), "", got, "files ending in .yaml", change))
+    wanted = {*names, *host_names} if names else None
+    faults += _refuse_endings(environments_folder, wanted) + _refuse_endings(experiments_folder, wanted)
     for file in environments.values():
         for index, name in enumerate(file.record.experiments):
             if name not in experiment_files:
@@ -118,6 +116,16 @@ def _list_files(folder: Path) -> dict[str, Path]:
         change = "create it, or name another by --environments or --experiments"
         raise SpecError([SpecFault(str(folder), "", "no such folder", "a folder of YAML files", change)])
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def _refuse_endings(folder: Path, wanted: set[str] | None) -> list[SpecFault]:
+    """Return a fault for each file of a folder that ends in .yml; None wants every file."""
+    faults = []
+    for path in sorted(folder.glob("*.yml")):
+        if wanted is None or path.stem in wanted:
+            got, change = "a file that is passed over for its ending, .yml", f"rename it to {path.stem}.yaml"
+            faults.append(SpecFault(str(path), "", got, "files ending in .yaml", change))
+    return faults
 
 
 def _parse_files(

@@ -115,6 +115,14 @@ def test_a_named_environment_brings_only_what_it_hosts(folders: Path) -> None:
     assert workspace.faults == ()
 
 
+@pytest.mark.parametrize(("folder", "name"), [("environments", "home"), ("experiments", "pair")])
+def test_only_a_file_of_what_is_named_is_refused_for_its_ending(folders: Path, folder: str, name: str) -> None:
+    for stem in (name, "strange"):
+        (folders / folder / f"{stem}.yml").touch()
+
+    assert [Path(fault.file).name for fault in loaded(folders, "home").faults] == [f"{name}.yml"]
+
+
 def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
     assert list(loaded(folders, "home", "home").environments) == ["home"]
 
