@@ -33,6 +33,7 @@ from . import (
     scaling_groups,
     scheduler_role,
     schedules,
+    service_names,
     topics,
     universal_targets,
 )
@@ -41,5 +42,5 @@ MODULES = (
     resource_import, network, launch_template, bucket, s3_errors, s3_parts, s3_store, resource_fields, fleet_settings,
     fleet_instances, node_groups, scaling_groups, eks_api, node_group_api, permissions, eks_types, scheduler_role,
     universal_targets, event_rules, schedules, registry, builds, budgets, alarms, dashboards, topics, metric_namespace,
-    custom_resources,
+    custom_resources, service_names,
 )  # fmt: skip
