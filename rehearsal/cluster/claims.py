@@ -7,7 +7,7 @@ Left out: claims named by resourceClaimName, finalizers of claims, and claims of
 from __future__ import annotations
 
 from rehearsal.cluster.statuses import is_active, is_unfinished, record_event, write_status
-from rehearsal.cluster.store import ApiError, Object, ObjectStore
+from rehearsal.cluster.store import ApiError, Object, ObjectStore, copy_object
 
 POD_CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 
@@ -19,13 +19,13 @@ def sync_claims(store: ObjectStore, claim_s: float = 0.0) -> None:
         store: the cluster.
         claim_s: from a pod until its claims, in seconds.
     """
-    pods = store.list_objects("pods")
+    pods = store.view_objects("pods")
     _release_claims(store, pods)
     for pod in pods:
         if not is_active(pod) or not pod["spec"].get("resourceClaims"):
             continue
         if find_claims(store, pod) is None and store.measure_age(pod) >= claim_s:
-            _make_claims(store, pod)
+            _make_claims(store, copy_object(pod))
 
 
 def find_claims(store: ObjectStore, pod: Object) -> list[Object] | None:
@@ -47,7 +47,7 @@ def find_claims(store: ObjectStore, pod: Object) -> list[Object] | None:
 def _release_claims(store: ObjectStore, pods: list[Object]) -> None:
     """Delete the claims of pods that have ended, so that others get their devices."""
     users = {pod["metadata"]["uid"] for pod in pods if _may_need_claims(pod)}
-    for claim in store.list_objects("resourceclaims"):
+    for claim in store.view_objects("resourceclaims"):
         metadata = claim["metadata"]
         owners = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"}
         if owners and not owners & users:

@@ -67,15 +67,15 @@ def sync_jobs(store: ObjectStore, job_end_s: float = 0.0, ends: dict[str, dateti
             seconds=spec["ttlSecondsAfterFinished"]
         ):
             store.delete_object("jobs", job["metadata"]["namespace"], job["metadata"]["name"])
-    job_uids = {job["metadata"]["uid"] for job in store.list_objects("jobs") if not is_finished(job)}
-    for pod in store.list_objects("pods"):
+    job_uids = {job["metadata"]["uid"] for job in store.view_objects("jobs") if not is_finished(job)}
+    for pod in store.view_objects("pods"):
         if is_tracked(pod) and not job_uids & {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}:
             _release_pod(store, pod)
 
 
 def sync_endpoint_slices(store: ObjectStore) -> None:
     """Keep one EndpointSlice for each Service with a selector: the addresses of its pods, ready or not."""
-    for service in store.list_objects("services"):
+    for service in store.view_objects("services"):
         if not service["spec"].get("selector"):
             continue
         namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]

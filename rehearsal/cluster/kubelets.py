@@ -126,6 +126,6 @@ def pin_image(image: str) -> str:
 
 def _choose_address(store: ObjectStore) -> str:
     """Return the lowest address of 10.244.0.0/16 that no pod has."""
-    used = {pod.get("status", {}).get("podIP") for pod in store.list_objects("pods")}
+    used = {pod.get("status", {}).get("podIP") for pod in store.view_objects("pods")}
     addresses = (f"10.244.{number // 256}.{number % 256}" for number in range(1, 2**16))
     return next(address for address in addresses if address not in used)

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 _DECIMAL_SUFFIXES = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
@@ -23,6 +24,7 @@ _QUANTITY_MAPS = {"requests", "limits", "allocatable", "capacity", "hard", "used
 _FREE_MAPS = {"metadata", "data", "binaryData", "stringData", "matchLabels", "nodeSelector"}
 
 
+@cache
 def parse_quantity(text: str | float) -> Fraction:
     """Return a quantity such as `500m`, `1.5` or `2Gi` as a number.
 

@@ -27,7 +27,7 @@ from rehearsal.cluster.statuses import (
     set_condition,
     write_status,
 )
-from rehearsal.cluster.store import Object, ObjectStore
+from rehearsal.cluster.store import Object, ObjectStore, copy_object
 
 _EQUALITY = re.compile(r"""device\.attributes\[["']([^"']+)["']\]\.(\w+)\s*==\s*("[^"]*"|'[^']*'|\w+)""")
 
@@ -90,8 +90,9 @@ def schedule_pods(store: ObjectStore, allocation_s: float = 0.0) -> None:
             whose claims do not exist yet is left alone, as by PreEnqueue of a real scheduler.
     """
     rooms = measure_nodes(store)
-    pods = [pod for pod in store.list_objects("pods") if is_active(pod) and not pod["spec"].get("nodeName")]
-    for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
+    pods = store.view_objects("pods")
+    waiting = [copy_object(pod) for pod in pods if is_active(pod) and not pod["spec"].get("nodeName")]
+    for pod in sorted(waiting, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
         claims = find_claims(store, pod)
         if claims is None or any(store.measure_age(claim) < allocation_s for claim in claims):
             continue
@@ -100,16 +101,16 @@ def schedule_pods(store: ObjectStore, allocation_s: float = 0.0) -> None:
 
 def measure_nodes(store: ObjectStore) -> list[NodeRoom]:
     """Return the free room of each node."""
-    rooms = {node["metadata"]["name"]: NodeRoom(node) for node in store.list_objects("nodes")}
-    for pod in store.list_objects("pods"):
+    rooms = {node["metadata"]["name"]: NodeRoom(node) for node in store.view_objects("nodes")}
+    for pod in store.view_objects("pods"):
         if is_unfinished(pod) and pod["spec"].get("nodeName") in rooms:
             _add_amounts(rooms[pod["spec"]["nodeName"]].used, sum_requests(pod))
     held = {
         (result["driver"], result["pool"], result["device"])
-        for claim in store.list_objects("resourceclaims")
+        for claim in store.view_objects("resourceclaims")
         for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
     }
-    for row in store.list_objects("resourceslices"):
+    for row in store.view_objects("resourceslices"):
         spec = row["spec"]
         devices = (_read_device(spec, device) for device in spec.get("devices", []))
         if spec.get("nodeName") in rooms:

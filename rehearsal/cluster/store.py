@@ -119,6 +119,7 @@ class ObjectStore:
         self.toleration_s = 300.0
         self._births: dict[str, datetime] = {}
         self._objects: dict[tuple[str, str, str], Object] = {}
+        self._images: dict[tuple[str, str, str], bytes] = {}  # of the same objects: a copy is read from its image
         self._owners: dict[tuple[str, str, str], dict[str, str]] = {}
         self._random = Random(seed)  # noqa: S311 - repeatable, not secret
         self._changes, self._forgotten_version = deque[ObjectChange](), 0
@@ -130,11 +131,15 @@ class ObjectStore:
         """Return copies, sorted by namespace and name; None means every namespace, an owner only its own objects."""
         keys = sorted(key for key in self._objects if key[0] == plural and namespace in (None, key[1]))
         return [
-            copy_object(self._objects[key])
+            self._copy(key)
             for key in keys
             if (not owner_uid or owner_uid in _list_owners(self._objects[key]["metadata"]))
             and is_selected(self._objects[key], label_selector, field_selector)
         ]
+
+    def view_objects(self, plural: str) -> list[Object]:
+        """Return the stored objects themselves, sorted by namespace and name; the caller changes nothing in them."""
+        return [self._objects[key] for key in sorted(key for key in self._objects if key[0] == plural)]
 
     def list_orphans(self) -> list[tuple[str, str, str]]:
         """Return kind, namespace and name of each object whose owners are all gone."""
@@ -148,7 +153,8 @@ class ObjectStore:
         Raises:
             ApiError: 404.
         """
-        return copy_object(self._find(plural, namespace, name))
+        self._find(plural, namespace, name)
+        return self._copy((plural, namespace, name))
 
     def measure_age(self, body: Object) -> float:
         """Return the seconds since an object was created; its creationTimestamp has whole seconds only."""
@@ -199,7 +205,10 @@ class ObjectStore:
                 HTTPStatus.CONFLICT, "Conflict",
                 message + "please apply your changes to the latest version and try again",
             )  # fmt: skip
-        new = copy_object(old)
+        key = plural, namespace, name
+        if subresource == "status" and "status" in old and body.get("status") == old["status"]:
+            return self._copy(key)
+        new = self._copy(key)
         if subresource == "status":
             status = copy_object(body.get("status", {}))
             new["status"] = normalize_object(status) if plural == "nodes" else status
@@ -219,7 +228,7 @@ class ObjectStore:
             if new.get("spec") != old.get("spec"):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
         if new == old:
-            return copy_object(old)
+            return self._copy(key)
         kept_body = self._keep("MODIFIED", plural, new)
         if _is_removable(new):  # its last finalizer is gone
             self.remove_object(plural, namespace, name)
@@ -316,6 +325,7 @@ class ObjectStore:
         """
         body = self._find(plural, namespace, name)
         del self._objects[plural, namespace, name]
+        del self._images[plural, namespace, name]
         self._births.pop(body["metadata"]["uid"], None)
         self._owners.pop((plural, namespace, name), None)
         self._record("DELETED", plural, copy_object(body))
@@ -345,8 +355,14 @@ class ObjectStore:
     def _keep(self, type_: ChangeType, plural: str, body: Object) -> Object:
         metadata = body["metadata"]
         self._record(type_, plural, body)
-        self._objects[plural, metadata.get("namespace", ""), metadata["name"]] = body
-        return copy_object(body)
+        key = plural, metadata.get("namespace", ""), metadata["name"]
+        self._objects[key] = body
+        self._images[key] = marshal.dumps(body)
+        return self._copy(key)
+
+    def _copy(self, key: tuple[str, str, str]) -> Object:
+        copied: Object = marshal.loads(self._images[key])  # noqa: S302 - written by this process
+        return copied
 
     def _record(self, type_: ChangeType, plural: str, body: Object) -> None:
         self.version += 1

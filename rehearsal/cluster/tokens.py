@@ -78,7 +78,7 @@ class BoundTokens:
     def refresh(self) -> None:
         """Write a new token into each file whose token has lived four fifths of its life; forget ended ones."""
         now = self._store.now()
-        uids = {pod["metadata"]["uid"] for pod in self._store.list_objects("pods")} if self._mounts else set()
+        uids = {pod["metadata"]["uid"] for pod in self._store.view_objects("pods")} if self._mounts else set()
         for path, mount in list(self._mounts.items()):
             if mount.pod["metadata"]["uid"] not in uids:
                 del self._mounts[path]

@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, VirtualWorld
 
+from rehearsal.cluster.store import KINDS
 from tandem.guard.apply import stop_fleet
 from tandem.run.run_values import RunnerBeat
 
@@ -164,3 +165,13 @@ def test_servers_are_parked_before_the_run():
     assert not [
         pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith("qwen")
     ]
+
+
+def test_no_controller_changes_an_object_that_it_only_views():
+    world = VirtualWorld()
+    world.ask()
+    world.live(until=lambda world: world.store.view_objects("resourceclaims"))
+    viewed = {plural: world.store.view_objects(plural) for plural in KINDS}
+
+    assert viewed["pods"]
+    assert {plural: world.store.list_objects(plural) for plural in KINDS} == viewed
