@@ -73,6 +73,7 @@ class RehearsalCluster:
         self._nodes = NodeController(self.store, runtime)
         self._kubelets = KubeletGroup(self.store, runtime, self._nodes.has_kubelet)
         self._job_ends: dict[str, datetime] = {}
+        self._seen_version = 0  # of the store, at the beginning of the last pass
 
     @property
     def timing(self) -> ClusterTiming:
@@ -135,12 +136,20 @@ class RehearsalCluster:
             self.settle()
 
     def _run_controllers(self) -> None:
-        """Make one pass; a change by one controller may need further passes to have its effect."""
-        collect_garbage(self.store)
+        """Make one pass; a change by one controller may need further passes to have its effect.
+
+        Garbage, Deployments and Services depend on objects alone, not on the time: they wait for a change.
+        """
+        has_changed = self.store.version != self._seen_version
+        self._seen_version = self.store.version
+        if has_changed:
+            collect_garbage(self.store)
         self._nodes.sync(self._timing)
-        sync_deployments(self.store)
+        if has_changed:
+            sync_deployments(self.store)
         sync_jobs(self.store, self._timing.job_end_s, self._job_ends)
-        sync_endpoint_slices(self.store)
+        if has_changed:
+            sync_endpoint_slices(self.store)
         sync_claims(self.store, self._timing.claim_s)
         schedule_pods(self.store, self._timing.allocation_s)
         self._kubelets.sync()

@@ -20,7 +20,7 @@ from rehearsal.cluster.statuses import (
     set_condition,
     write_status,
 )
-from rehearsal.cluster.store import Object, ObjectStore, format_time
+from rehearsal.cluster.store import Object, ObjectStore, copy_object, format_time
 
 TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"  # a Job's pod carries it until the Job has counted the pod
 FIRST_RETRY_S = 10.0
@@ -56,9 +56,9 @@ def sync_jobs(store: ObjectStore, job_end_s: float = 0.0, ends: dict[str, dateti
         ends: uid of a Job to the moment at which its end had a name; kept between passes.
     """
     ends = {} if ends is None else ends
-    for job in store.list_objects("jobs"):
+    for job in store.view_objects("jobs"):
         if not is_finished(job):
-            _sync_job(store, job, job_end_s, ends)
+            _sync_job(store, copy_object(job), job_end_s, ends)
             continue
         ends.pop(job["metadata"]["uid"], None)
         spec, conditions = job["spec"], job["status"]["conditions"]

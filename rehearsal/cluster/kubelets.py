@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rehearsal.cluster.pods import PodRuntime, PodState
 from rehearsal.cluster.statuses import is_unfinished, set_condition, write_status
-from rehearsal.cluster.store import Object, ObjectStore, format_time
+from rehearsal.cluster.store import Object, ObjectStore, copy_object, format_time
 
 TERMINATED_EXIT_CODE = 143  # SIGTERM
 MESSAGE_CHARACTERS = 2048  # kubernetes.io docs/tasks/debug/debug-application/determine-reason-pod-failure
@@ -30,15 +30,15 @@ class KubeletGroup:
     def sync(self) -> None:
         """Make one pass."""
         uids = set()
-        for pod in self._store.list_objects("pods"):
+        for pod in self._store.view_objects("pods"):
             uids.add(pod["metadata"]["uid"])
             name = pod["spec"].get("nodeName")
             if not name or not self._has_kubelet(name):
                 continue
             if "deletionTimestamp" in pod["metadata"]:
-                self._stop_pod(pod)
+                self._stop_pod(copy_object(pod))
             elif is_unfinished(pod):
-                self._run_pod(pod)
+                self._run_pod(copy_object(pod))
 
         for uid, pod in list(self._started.items()):
             # a pod that was removed by force still has its processes, unless its node is lost

@@ -89,9 +89,11 @@ def schedule_pods(store: ObjectStore, allocation_s: float = 0.0) -> None:
         allocation_s: from a pod's last claim until the scheduler allocates it, in seconds. A pod
             whose claims do not exist yet is left alone, as by PreEnqueue of a real scheduler.
     """
-    rooms = measure_nodes(store)
     pods = store.view_objects("pods")
     waiting = [copy_object(pod) for pod in pods if is_active(pod) and not pod["spec"].get("nodeName")]
+    if not waiting:
+        return
+    rooms = measure_nodes(store)
     for pod in sorted(waiting, key=lambda pod: str(pod["metadata"]["creationTimestamp"])):
         claims = find_claims(store, pod)
         if claims is None or any(store.measure_age(claim) < allocation_s for claim in claims):
