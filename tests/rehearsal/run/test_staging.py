@@ -15,7 +15,7 @@ from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.ops.guard_config import build_guard_config
 from tandem.run.run_keys import run_record_key, steps_prefix
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("staging-life")]
+pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("staging-life")]
 ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = "post-us-east-2"
 SETTINGS = RehearsalSettings(environment=ENVIRONMENT, experiment="post", time_scale=25)
@@ -71,7 +71,6 @@ def test_staging_takes_no_node(unreserved, staged):
     assert (node_minutes, record["node_s"], record["leases"]) == (0, 0, [])
 
 
-@pytest.mark.proof
 def test_whole_run_stages_nothing_afterwards(unreserved, staged, tmp_path):
     assert staged[0].returncode == 0
     unreserved.sandbox.edit(lambda document: document["capacity"].update(kind="on-demand", block=None))
