@@ -16,10 +16,12 @@ from typing import TextIO
 from tandem.bench.estimate import estimate_turn_s, format_duration
 from tandem.bench.plan import PlanTurn
 from tandem.bench.record import RequestRecord
-from tandem.bench.terminal_text import PrintableStream, wrap_text
+from tandem.bench.terminal_text import PrintableStream, fit_line, wrap_text
 
 TERMINAL_S, LOG_S = 0.5, 5.0
 BAR_COLUMNS = 20
+TURN_COLUMNS = 20  # of a turn's name, at least, beside the bar; a longer bar would leave only "round 1, "
+PART_SEPARATOR = "; "
 LOG_COLUMNS = 100  # if neither a terminal nor COLUMNS gives a width
 CLEAR_LINE = "\r\x1b[K"
 
@@ -74,18 +76,25 @@ class RunProgress:
 
     def status_line(self) -> str:
         """Return the progress of the run as text."""
-        now_s = time.monotonic()
-        elapsed_s, total = now_s - (self._start_s or now_s), ""
+        return PART_SEPARATOR.join((self._describe_count(), self._turn_name, self._describe_time()))
+
+    def _describe_count(self) -> str:
+        total = "" if self._is_warm_up or self._requests is None else f"/{self._requests}"
         failure_text = f", {self._failure_count} failed" if self._failure_count else ""
+        return f"{self._done_count}{total} requests{failure_text}"
+
+    def _describe_time(self) -> str:
+        """Return how long the warm-up has taken, or how long the run will still take."""
+        now_s = time.monotonic()
+        elapsed_s = now_s - (self._start_s or now_s)
         if self._is_warm_up:
-            return f"{self._done_count} requests{failure_text}; {self._turn_name}; {format_duration(elapsed_s)} gone"
-        remaining = format_duration(max(self.expected_s - elapsed_s, 0.0))
-        if self._requests is not None:
-            remaining_s = self.expected_s
-            if self._done_count:
-                remaining_s = elapsed_s / self._done_count * (self._requests - self._done_count)
-            total, remaining = f"/{self._requests}", f"about {format_duration(remaining_s)}"
-        return f"{self._done_count}{total} requests{failure_text}; {self._turn_name}; {remaining} left"
+            return f"{format_duration(elapsed_s)} gone"
+        if self._requests is None:
+            return f"{format_duration(max(self.expected_s - elapsed_s, 0.0))} left"
+        remaining_s = self.expected_s
+        if self._done_count:
+            remaining_s = elapsed_s / self._done_count * (self._requests - self._done_count)
+        return f"about {format_duration(remaining_s)} left"
 
     @contextlib.contextmanager
     def show_line(self) -> Iterator[None]:
@@ -101,13 +110,20 @@ class RunProgress:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
             if self._turn_name:
-                self._replace_line(self._draw_bar() if self._terminal else f"{self.status_line()}\n")
+                self._replace_line(self._draw_line() if self._terminal else f"{self.status_line()}\n")
 
-    def _draw_bar(self) -> str:
-        """Return the line of a terminal, cut to its width: a bar, then the status line."""
+    def _draw_line(self) -> str:
+        """Return the line of a terminal: a bar if there is room, then the status line, its turn's name cut to fit."""
+        columns = shutil.get_terminal_size().columns - 1
+        count_text = self._describe_count()
+        time_text = self._describe_time()
+
         share = self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
         bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
-        return f"{bar}{self.status_line()}"[: shutil.get_terminal_size().columns - 1]
+        shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", self._turn_name[:TURN_COLUMNS], time_text))
+        if len(shortest_line) > columns:
+            bar = ""
+        return fit_line(f"{bar}{count_text}", self._turn_name, time_text, width=columns, separator=PART_SEPARATOR)
 
     def _replace_line(self, text: str) -> None:
         """Write `text` in place of the line; a closed output does not stop the run."""

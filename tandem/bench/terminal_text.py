@@ -10,7 +10,7 @@ import textwrap
 import unicodedata
 from typing import Any, TextIO
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 
 _CONTROL_PICTURES = 0x2400
 """Start of Unicode's visible signs for the control characters 0 to 31."""
@@ -67,6 +67,26 @@ def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> li
     wide_signs = cell_len(line) - len(line)  # a wide sign takes two columns
     columns = max(width - wide_signs, width // 2, len(indent) + 1)
     return textwrap.wrap(line, columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def fit_line(start: str, detail: str, end: str, *, width: int, separator: str) -> str:
+    """Return three parts as one line of at most `width` columns; only the detail between them is shortened.
+
+    Args:
+        start: stays whole.
+        detail: ends with an ellipsis if it is too long, and goes if there is no room for it.
+        end: stays whole, because it says how long the reader has to wait.
+        width: in columns. A line whose start and end are wider is cut, because a longer line would be wrapped.
+        separator: between two parts.
+    """
+    start, detail, end = map(clean_text, (start, detail, end))
+    shortest = separator.join(filter(None, (start, "…", end)))
+    room = width - cell_len(shortest)
+    if cell_len(detail) > room + 1:
+        detail = f"{set_cell_size(detail, room).rstrip()}…" if room > 0 else ""
+
+    line = separator.join(filter(None, (start, detail, end)))
+    return line if cell_len(line) <= width else set_cell_size(line, width)
 
 
 def _visible_sign(sign: str) -> str:

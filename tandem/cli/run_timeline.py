@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tandem.bench.terminal_text import clean_text, wrap_text
+from tandem.bench.terminal_text import fit_line, wrap_text
 from tandem.cli.console import VerbatimText, open_console, print_json, print_rows
 from tandem.cli.fleet import TextRow, format_span
 from tandem.errors import ExitCode, ExternalError
@@ -31,8 +31,10 @@ from tandem.shell_command import build_tandem_command
 POLL_S = 3.0
 BLIND_LIMIT = timedelta(minutes=15)  # of a bucket that does not answer, then the following ends
 ANNOUNCED_STEPS = frozenset({"stage", "compile", "llmperf"})  # hours: a log has a line where they begin
+JUDGE_STEP = "judge"
 STEP_WIDTH, PAIR_STEP_WIDTH = 12, 19  # of a step's name on the screen
 NOTE_INDENT = " " * 12  # of what a step's note has beyond its first row
+BAR_COLUMNS = 20  # of the plan's share that is done, behind the line that is written anew
 GOAL_SHARE = 0.85  # of paid node-minutes that compile or measure
 EXIT_CODES: Mapping[RunState, ExitCode] = {
     "running": ExitCode.DONE,
@@ -76,13 +78,13 @@ class RunTimeline:
             ExternalError: the bucket has not answered for a quarter of an hour.
             AccessDeniedError: the credentials may not look.
         """
-        columns = TextColumn("{task.description}"), BarColumn(bar_width=20)
+        columns = TextColumn("{task.description}"), BarColumn(bar_width=BAR_COLUMNS)
         progress = Progress(*columns, console=self.console, transient=True)
         try:
             with progress if self.console.is_terminal else contextlib.nullcontext():
                 task = progress.add_task("", total=sum(self.planned_minutes.values()) or None)
                 while (record := self.look()) is None or record.state == "running":
-                    progress.update(task, description=clean_text(self._describe_now()), completed=self._count_minutes())
+                    progress.update(task, description=self._fit_now(), completed=self._count_minutes())
                     time.sleep(POLL_S)
         except KeyboardInterrupt:
             print(f"the run goes on without this command; {describe_return(self.client, self.run)}", file=sys.stderr)
@@ -114,14 +116,11 @@ class RunTimeline:
             self._print_once("runner", f"the runner has not written for {format_span(age)}: look at its pod")
         return record
 
-    def _print_once(self, key: str, line: str, version: tuple[Any, ...] = (), *, is_brief: bool = False) -> None:
-        """Print a line, unless the last one of its key was of this version; a brief one is cut where it is too wide."""
+    def _print_once(self, key: str, line: str, version: tuple[Any, ...] = ()) -> None:
+        """Print a line, folded where it is too wide, unless the last one of its key was of this version."""
         if self._printed.get(key) != version:
             self._printed[key] = version
-            rows = wrap_text(line, self.console.width, first="  ", indent=NOTE_INDENT)
-            if is_brief and len(rows) > 1:
-                rows = [f"  {clean_text(line)}"[: self.console.width - 1].rstrip() + "…"]
-            for row in rows:
+            for row in wrap_text(line, self.console.width, first="  ", indent=NOTE_INDENT):
                 self.console.print(row, soft_wrap=True)
 
     def _print_step(self, step: StepRecord, *, left: str) -> None:
@@ -130,20 +129,28 @@ class RunTimeline:
             return
         moment = datetime.fromisoformat(step.ended_at or step.started_at)
         span = "" if is_running else format_span(moment - datetime.fromisoformat(step.started_at))
-        state, note = "begins" if is_running else step.state, "; ".join(filter(None, (step.note.rstrip("."), left)))
+        state = "begins" if is_running else step.state
+        is_verdict = step.step == JUDGE_STEP and step.state == "done"  # which the run's end says
+        note = "" if is_verdict and not self.verbose else step.note.rstrip(".")
         version = (step.state, *((step.attempts, step.note) if self.verbose else ()))
         width = PAIR_STEP_WIDTH if step.step.startswith(PAIR_STEP) else STEP_WIDTH
-        line = f"{moment:%H:%M:%S}  {step.step:<{width}} {state:<8}{span:>11}  {note}"
-        is_brief = not self.verbose and step.state in {"running", "done"}  # how the run came out is said at its end
-        self._print_once(f"step {step.step}", line, version, is_brief=is_brief)
+        text = "; ".join(filter(None, (note, left)))
+        line = f"{moment:%H:%M:%S}  {step.step:<{width}} {state:<8}{span:>11}  {text}"
+        self._print_once(f"step {step.step}", line.rstrip(), version)
 
-    def _describe_now(self) -> str:
-        """Return the line of a terminal that is written anew."""
+    def _describe_now(self) -> tuple[str, str, str]:
+        """Return the step at work with its time, its note, and about how long the run will still take."""
         step = next((step for step in reversed(self.steps) if step.state == "running"), None)
         if step is None:
-            return "  the runner is between two steps"
+            return "the runner is between two steps", "", ""
         elapsed = format_span(current_time() - datetime.fromisoformat(step.started_at))
-        return ", ".join(filter(None, (f"  {step.step}: {elapsed}", step.note[:40], self._describe_left())))
+        return f"{step.step}: {elapsed}", step.note, self._describe_left()
+
+    def _fit_now(self) -> str:
+        """Return the line of a terminal that is written anew; its note gives way to the time that is left."""
+        step, note, left = self._describe_now()
+        room = self.console.width - BAR_COLUMNS - 1
+        return fit_line(f"  {step}", note, left, width=room, separator=", ")
 
     def _count_minutes(self) -> float:
         """Return the planned minutes of what is done, with those that the step at work has taken of its own."""
@@ -172,7 +179,7 @@ class RunTimeline:
         return code
 
     def _list_conclusion_rows(self, record: RunRecord) -> Iterator[TextRow]:
-        now = self._describe_now().strip() if record.state == "running" else ""
+        now = ", ".join(filter(None, self._describe_now())) if record.state == "running" else ""
         yield record.state, "; ".join(filter(None, (record.verdict, record.reason, now)))
         capacity = self.client.environment.capacity
         estimate = None if record.resumes else self.estimate  # a resumed run's plan has only what was left

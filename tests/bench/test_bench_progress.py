@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import unicodedata
 from dataclasses import replace
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from tandem.bench.progress import CLEAR_LINE, RunProgress
 from tandem.bench.record import SCHEMA, RequestRecord
 from tandem.bench.run_description import describe_plan, note_shared_classes, note_thin_loads
 from tandem.bench.settings import RunSettings
-from tandem.bench.terminal_text import PrintableStream
+from tandem.bench.terminal_text import PrintableStream, fit_line
 
 RECORD = RequestRecord(
     schema=SCHEMA,
@@ -74,6 +75,45 @@ def test_a_terminal_has_one_line_that_is_written_anew_and_a_log_has_plain_lines(
     assert "\n" not in terminal.getvalue()
     assert log.getvalue().startswith("0/16 requests")
     assert not {"\x1b", "\r"} & set(log.getvalue())
+
+
+def read_terminal_line(monkeypatch, columns, arms):
+    """Return what a terminal of this width shows of a run's fifth request."""
+    monkeypatch.setattr(progress, "TERMINAL_S", 0.005)
+    monkeypatch.setenv("COLUMNS", str(columns))
+    terminal = Terminal()
+    shown_run = shown(terminal, done=4)
+    turn = plan(classes={"code-edit": 8}).round(0)[1]
+    shown_run.begin_turn(replace(turn, arms=arms), recorded_count=0)
+    asyncio.run(once(shown_run))
+    return terminal.getvalue().split(CLEAR_LINE)[1]
+
+
+LONG_ARMS = tuple(f"qwen3-32b-fused-window-{window}" for window in range(1, 9))
+
+
+@pytest.mark.parametrize("columns", [80, 100, 200])
+def test_a_terminal_line_ends_with_the_time_left_however_long_the_arms_are(columns, monkeypatch):
+    line = read_terminal_line(monkeypatch, columns, LONG_ARMS)
+
+    assert re.fullmatch(r".*4/16 requests; round 1, code-edit at.*…; about \d+ s left", line)
+    assert len(line) < columns
+
+
+@pytest.mark.parametrize(("columns", "has_bar"), [(60, False), (80, True), (200, True)])
+def test_the_bar_gives_way_to_the_name_of_the_turn(columns, has_bar, monkeypatch):
+    line = read_terminal_line(monkeypatch, columns, ("a", "b"))
+    assert ("━" in line, "round 1, code-edit at" in line) == (has_bar, True)
+
+
+def test_a_hidden_sign_makes_no_terminal_line_too_wide(monkeypatch):
+    line = read_terminal_line(monkeypatch, 80, ("\u202e" * 40,))
+    assert len(line) < 80
+    assert line.endswith(" left")
+
+
+def test_a_line_without_room_for_the_detail_leaves_it_out():
+    assert fit_line("4 requests", "round 1", "9 s left", width=20, separator="; ") == "4 requests; 9 s left"
 
 
 def test_a_line_shows_the_warm_up_and_its_count_ends_with_it(monkeypatch):
