@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the same modules
-CDK := node_modules/.bin/cdk
+NPM_INSTALL := $(BIN)/npm install --no-save --package-lock=false --no-audit --no-fund --loglevel=error
 CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
@@ -18,21 +18,38 @@ REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMEN
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-setup: .venv/.ready node_modules/.ready ## make .venv and node_modules
+setup: .venv/.ready node_modules/.ready ## make .venv and node_modules with what the demo needs
 
 # two steps: what has no wheel is built by the build lock's setuptools, not by one that pip fetches without a hash;
-# then the distribution with all its extras, of which the lock has brought everything: --no-index fetches nothing
-.venv/.ready: requirements-build.txt requirements-test.txt pyproject.toml setup.py
-	@echo "==> Python packages into .venv (about 1.2 GB, two minutes on a new machine)"
+# then the distribution with all its extras, of which the lock has brought everything: --no-index fetches nothing.
+# --no-compile: Python compiles a module when it is first imported, and most modules of the CDK never are
+.venv/.ready: requirements-build.txt requirements.txt pyproject.toml setup.py
+	@echo "==> Python packages into .venv (0.9 GB, half a minute with a fast network)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -qq --require-hashes -r requirements-build.txt
-	$(BIN)/pip install -qq --require-hashes --no-build-isolation -r requirements-test.txt
+	$(BIN)/pip install -qq --no-compile --require-hashes -r requirements-build.txt
+	$(BIN)/pip install -qq --no-compile --require-hashes --no-build-isolation -r requirements.txt
 	$(BIN)/pip install -qq --no-index --no-build-isolation --editable '.[all]'
 	@touch $@
 
 node_modules/.ready: package.json .venv/.ready
-	@echo "==> the CDK CLI and Kubernetes schemas into node_modules"
-	$(BIN)/npm install --no-save --package-lock=false --no-audit --no-fund --loglevel=error
+	@echo "==> the CDK CLI into node_modules (30 MB)"
+	$(NPM_INSTALL) --omit=dev
+	@touch $@
+
+.PHONY: setup-test
+setup-test: .venv/.checks node_modules/.checks ## add what tests and checks need: make test does it by itself
+# a registry must answer here, and at no later time: the tests need no address beyond this machine
+	@$(BIN)/python -c "from rehearsal.aws.installation import ensure_python; ensure_python()"
+	@$(BIN)/python tests/images/recipe.py tools
+
+.venv/.checks: requirements-test.txt .venv/.ready
+	@echo "==> packages of tests and checks into .venv (0.4 GB)"
+	$(BIN)/pip install -qq --no-compile --require-hashes --no-build-isolation -r requirements-test.txt
+	@touch $@
+
+node_modules/.checks: node_modules/.ready
+	@echo "==> schemas of Argo CD and Flux into node_modules (30 MB)"
+	$(NPM_INSTALL)
 	@touch $@
 
 check: setup ## hold every spec against the rules
@@ -57,7 +74,7 @@ rehearse-run: setup ## the run alone, as demo runs it; HOLD=1: a fresh world lik
 
 # The one gate: .ci/run runs it. What takes seconds comes first and ends it at once. Types are checked while the tests
 # run, and told when they have ended. Three processes on two cores: tests wait much.
-test: setup test-packages ## format, lint, imports, types and the tests, but for those of make proof
+test: setup-test ## format, lint, imports, types and the tests, but for those of make proof
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/lint-imports
@@ -65,24 +82,18 @@ test: setup test-packages ## format, lint, imports, types and the tests, but for
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder; tests=$$?; \
 	wait $$types; types=$$?; cat build/mypy.log; exit $$((tests ? tests : types))
 
-# a registry must answer here, and at no later time: the tests need no address beyond this machine
-.PHONY: test-packages
-test-packages: setup
-	@$(BIN)/python -c "from rehearsal.aws.installation import ensure_python; ensure_python()"
-	@$(BIN)/python tests/images/recipe.py tools
-
-proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
+proof: setup-test ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
 	@$(BIN)/python tests/images/recipe.py tools run lm-eval
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' tests/proofs
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests --ignore=tests/proofs
 
 # KUBECONFIG and CONTEXT count only on the command line: a shell's own must not choose the cluster
 named = $(if $(filter command,$(firstword $(origin $(1)))),$($(1)))
-conform: setup ## check manifests, rights and the runner on a cluster that nobody needs: KUBECONFIG=FILE CONTEXT=NAME
+conform: setup .venv/.checks ## check manifests, rights and the runner on a cluster that nobody needs: KUBECONFIG=FILE CONTEXT=NAME
 	CONFORM_KUBECONFIG="$(call named,KUBECONFIG)" CONFORM_CONTEXT="$(call named,CONTEXT)" CONFORM_ADDRESS="$(ADDRESS)" \
 		KUBECTL="$(KUBECTL)" $(BIN)/pytest -p no:cacheprovider -q -n 0 -m conform tests/conform
 
-golden: setup ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
+golden: setup-test ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
 	$(BIN)/python tests/frozen/freeze.py --write
 	TANDEM_GOLDEN=write $(BIN)/pytest -q tests/cli/test_first_screens.py
 
@@ -98,22 +109,22 @@ house: setup ## print figures of names and sizes; NAMES=1 lists what counts agai
 lock: .venv-lock/.ready ## write every lock from its input (*.in); UPGRADE=1 takes newer packages
 	UV_FIND_LINKS="$${UV_FIND_LINKS:-$(PIP_FIND_LINKS)}" .venv-lock/bin/python -m supply.make_locks $(if $(UPGRADE),--upgrade)
 
-audit: setup ## known vulnerabilities of every lock: 0 none, 1 some, 3 the database cannot be reached
+audit: .venv/.checks ## known vulnerabilities of every lock: 0 none, 1 some, 3 the database cannot be reached
 	@$(BIN)/python -m supply.audit
 
 docs: setup ## write the generated references
 	$(BIN)/python docs/write_pages.py
 
 .venv-site/.ready: supply/site/requirements.txt
-	@echo "==> mkdocs-material into .venv-site (170 MB)"
+	@echo "==> mkdocs-material into .venv-site (155 MB)"
 	$(PYTHON) -m venv .venv-site
-	.venv-site/bin/pip install -qq --require-hashes -r $<
+	.venv-site/bin/pip install -qq --no-compile --require-hashes -r $<
 	@touch $@
 
-site: setup .venv-site/.ready ## the docs as a site with search: build/site/index.html
+site: .venv-site/.ready ## the docs as a site, with a search that needs no server: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --config-file supply/site/mkdocs.yml
 
-look-site: site ## the site in a real browser, at 390 and 1440 px, light and dark: build/look/site; needs chromium
+look-site: setup site ## the site in a real browser, at 390 and 1440 px, light and dark: build/look/site; needs chromium
 	$(BIN)/python benchmarks/look_site.py build/site index.html bench.html reference/rights.html measurement.html
 
 look: setup ## the verdict's report in a real browser: build/look; needs chromium
@@ -124,6 +135,10 @@ look: setup ## the verdict's report in a real browser: build/look; needs chromiu
 
 bench: setup ## measure synthesis, check and render; figures in docs/performance.md
 	$(BIN)/python benchmarks/measure.py
+
+.PHONY: first-minute
+first-minute: ## measure setup, demo and packages on a fresh clone: s and MB; BEFORE=COMMIT beside it, TEST=1: make test too
+	$(PYTHON) benchmarks/first_minute.py $(BEFORE) HEAD $(if $(TEST),--test)
 
 .PHONY: pip-install
 pip-install: setup ## install Tandem by pip into an empty environment; its MB and seconds, and a verdict from two URLs

@@ -14,6 +14,7 @@ import time
 import venv
 from pathlib import Path
 
+from disk_size import measure_disk_mb
 from taken_on import taken_on
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -23,12 +24,6 @@ MEASURE = (
     "--variant {qwen-sd-vllm} --model Qwen/Qwen3-32B --out try"
 )
 VERDICT_CODES = (0, 4)  # 4: a control failed, as on a busy machine
-
-
-def measure_disk_mb(folder: Path) -> float:
-    """Return what a folder takes on the disk, in units of 2^20 bytes; a link is not followed."""
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    return sum(path.stat().st_blocks for path in files) * 512 / 2**20
 
 
 def run_timed(command: list[str], folder: Path, variables: dict[str, str]) -> tuple[int, float]:

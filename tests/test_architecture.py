@@ -99,5 +99,6 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
 
 
 def test_every_npm_dependency_is_pinned_exactly() -> None:
-    declared = json.loads((ROOT / "package.json").read_text())["devDependencies"]
+    package = json.loads((ROOT / "package.json").read_text())
+    declared = package["dependencies"] | package["devDependencies"]
     assert [version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []

@@ -50,6 +50,7 @@ def _ensure_environment(
         "install",
         "-qq",
         "--disable-pip-version-check",
+        "--no-compile",
         "--require-hashes",
         "-r",
         str(requirements),

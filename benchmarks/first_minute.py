@@ -1,0 +1,265 @@
+"""Measure what the first commands take on a fresh clone, in seconds and megabytes, of one commit or of two.
+
+    python3 benchmarks/first_minute.py [COMMIT ...] [--test] [--keep FOLDER]     default: HEAD
+
+Each commit is cloned into an empty folder, with an empty HOME, and the commands run in it one after the other. What is
+not committed is not measured. Two commits give tables side by side. Exit 1: a command failed, and its output is shown.
+Needs Python's standard library alone, so that it runs before `make setup`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from disk_size import measure_disk_mb, sum_disk_mb
+from taken_on import taken_on
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = (("setup",), ("demo",), ("demo",), ("setup-test", "test-packages"))
+"""Targets in the order of running; of several names a commit's Makefile has one."""
+
+GROUPS = ("light", "aws", "deploy", "rehearsal")
+"""Groups of packages of the distribution: what it needs itself, then its extras."""
+
+CHECKS = "checks"
+NAMED_COUNT = 4  # largest packages that a row names
+OWN_VARIABLES = frozenset({"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV"})
+"""Variables of this process that would change what the clone does."""
+
+
+@dataclass(kw_only=True)
+class CloneFigures:
+    """What one commit took.
+
+    Args:
+        commit: as the user named it.
+        seconds: of each command, in order.
+        added_mb: that each command added to the clone.
+        home_mb: caches in HOME at the end.
+        folder_mb: each folder that the commands made, at its end.
+        packages_mb: packages of .venv by group, at its end.
+    """
+
+    commit: str
+    seconds: list[float] = field(default_factory=list)
+    added_mb: list[float] = field(default_factory=list)
+    home_mb: float = 0.0
+    folder_mb: dict[str, float] = field(default_factory=dict)
+    packages_mb: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+class CommandError(Exception):
+    """A command of a clone failed."""
+
+
+def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures:
+    """Clone a commit, run the commands in it, and return what they took.
+
+    Args:
+        commit: any name of it that this repository knows.
+        folder: an empty one, for the clone and its HOME.
+        has_test: run `make test` too.
+
+    Raises:
+        CommandError: git or a command failed.
+    """
+    clone = folder / "clone"
+    home = folder / "home"
+    home.mkdir()
+    digest = run_git(ROOT, "rev-parse", f"{commit}^{{commit}}")
+    run_git(ROOT, "clone", "--quiet", "--no-checkout", str(ROOT), str(clone))
+    run_git(clone, "checkout", "--quiet", "--detach", digest)
+
+    variables = build_variables(home)
+    targets = set(re.findall(r"^([a-z-]+):", (clone / "Makefile").read_text(), re.MULTILINE))
+    figures = CloneFigures(commit=commit)
+    size_mb = measure_disk_mb(clone)
+    for names in (*COMMANDS, *([("test",)] if has_test else [])):
+        target = next(name for name in names if name in targets)
+        print(f"{commit}: make {target}", file=sys.stderr, flush=True)
+        figures.seconds.append(run_target(clone, target, variables))
+        former_mb, size_mb = size_mb, measure_disk_mb(clone)
+        figures.added_mb.append(size_mb - former_mb)
+
+    figures.home_mb = measure_disk_mb(home)
+    for made in sorted([*clone.glob(".venv*"), clone / "node_modules"]):
+        figures.folder_mb[made.name] = measure_disk_mb(made)
+    [site_packages] = (clone / ".venv").glob("lib/python3.*/site-packages")
+    figures.packages_mb = measure_packages(site_packages)
+    return figures
+
+
+def run_git(folder: Path, *arguments: str) -> str:
+    """Return what git prints.
+
+    Raises:
+        CommandError: git refused.
+    """
+    command = ["git", *arguments]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise CommandError(f"git {arguments[0]}: {result.stderr.strip()}")
+    return result.stdout.strip()
+
+
+def build_variables(home: Path) -> dict[str, str]:
+    """Return this process's variables with another HOME, and without what a make of this checkout has added."""
+    path = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if not place.startswith(str(ROOT))]
+    kept = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES and "XDG_" not in name}
+    return {**kept, "PATH": os.pathsep.join(path), "HOME": str(home)}
+
+
+def run_target(clone: Path, target: str, variables: dict[str, str]) -> float:
+    """Run one target and return its seconds by the clock.
+
+    Raises:
+        CommandError: it failed; the message ends with the end of its output.
+    """
+    log = clone.parent / f"{target}.log"
+    started_s = time.perf_counter()
+    with log.open("wb") as output:
+        command = ["make", target]
+        result = subprocess.run(
+            command, cwd=clone, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+        )
+    duration_s = time.perf_counter() - started_s
+    if result.returncode:
+        raise CommandError(f"make {target} ended with {result.returncode}:\n{log.read_text(errors='replace')[-3000:]}")
+    return duration_s
+
+
+def measure_packages(site_packages: Path) -> dict[str, dict[str, float]]:
+    """Return what each package takes on the disk, by group; a package of several groups counts in the first."""
+    installed = {
+        normalize_name(distribution.metadata["Name"]): distribution
+        for distribution in importlib.metadata.distributions(path=[str(site_packages)])
+    }
+    rest = dict(installed)
+    sizes: dict[str, dict[str, float]] = {}
+    for group in GROUPS:
+        names = list_needs(installed, "tandem", "" if group == GROUPS[0] else group)
+        sizes[group] = {name: measure_package(rest.pop(name)) for name in sorted(names & set(rest))}
+    sizes["installer"] = {name: measure_package(rest.pop(name)) for name in ("pip", "setuptools") if name in rest}
+    sizes[CHECKS] = {name: measure_package(distribution) for name, distribution in rest.items()}
+    return sizes
+
+
+def list_needs(installed: dict[str, importlib.metadata.Distribution], name: str, extra: str) -> set[str]:
+    """Return a package and all that it needs, of what is installed."""
+    waiting = [(name, extra)]
+    seen = set()
+    while waiting:
+        place = waiting.pop()
+        if place in seen or place[0] not in installed:
+            continue
+        seen.add(place)
+        for line in installed[place[0]].requires or []:
+            waiting += list_needed_places(line, place[1])
+    return {name for name, _ in seen}
+
+
+def list_needed_places(line: str, extra: str) -> Iterator[tuple[str, str]]:
+    """Yield the package that a requirement names, with each of its extras, where an extra of ours asks for it.
+
+    A marker of a Python or a system is not read: what it leaves out is not installed.
+    """
+    requirement, _, marker = line.partition(";")
+    asking_extras = re.findall(r"extra == ['\"]([\w-]+)", marker)
+    if asking_extras and extra not in asking_extras:
+        return
+    match = re.match(r"([\w.-]+)\s*(?:\[([\w,\s-]+)\])?", requirement)
+    if match is not None:
+        for named_extra in ("", *(match[2] or "").replace(" ", "").split(",")):
+            yield normalize_name(match[1]), named_extra
+
+
+def normalize_name(name: str) -> str:
+    """Return a package's name as PyPI normalizes it (PEP 503)."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def measure_package(distribution: importlib.metadata.Distribution) -> float:
+    """Return what a package's files take on the disk, with what Python has compiled of them, in units of 2^20 bytes."""
+    files = set()
+    for file in distribution.files or []:
+        path = Path(os.path.normpath(str(distribution.locate_file(file))))
+        files.add(path)
+        if path.suffix == ".py":
+            files.add(Path(importlib.util.cache_from_source(str(path))))
+    return sum_disk_mb(path for path in files if path.is_file())
+
+
+def format_tables(clones: Sequence[CloneFigures]) -> Iterator[str]:
+    """Yield the tables of all commits side by side, in Markdown."""
+    commits = [clone.commit for clone in clones]
+    yield format_row(["command", *(f"{commit}: {unit}" for commit in commits for unit in ("s", "MB more"))])
+    yield format_row(["---"] * (1 + 2 * len(clones)))
+    names = [f"`make {targets[0]}`" for targets in (*COMMANDS, ("test",))]
+    names[2] = f"{names[1]} again"
+    for place in range(len(clones[0].seconds)):
+        cells = [(f"{clone.seconds[place]:.0f}", f"{clone.added_mb[place]:.0f}") for clone in clones]
+        yield format_row([names[place], *(cell for pair in cells for cell in pair)])
+    cold = [
+        (f"{clone.seconds[0] + clone.seconds[1]:.0f}", f"{clone.added_mb[0] + clone.added_mb[1]:.0f}")
+        for clone in clones
+    ]
+    yield format_row(["`make demo` on a fresh clone: the first two", *(cell for pair in cold for cell in pair)])
+
+    yield ""
+    yield format_row(["folder, at the end", *(f"{commit}: MB" for commit in commits)])
+    yield format_row(["---"] * (1 + len(clones)))
+    for folder in dict.fromkeys(folder for clone in clones for folder in clone.folder_mb):
+        yield format_row([f"`{folder}`", *(f"{clone.folder_mb.get(folder, 0):.0f}" for clone in clones)])
+    yield format_row(["caches in HOME", *(f"{clone.home_mb:.0f}" for clone in clones)])
+
+    yield ""
+    yield format_row(["packages in `.venv`, at the end", *(f"{commit}: MB" for commit in commits), "the largest"])
+    yield format_row(["---"] * (2 + len(clones)))
+    for group, packages in clones[-1].packages_mb.items():
+        largest = sorted(packages, key=packages.__getitem__, reverse=True)[:NAMED_COUNT]
+        named = ", ".join(f"{name} {packages[name]:.0f}" for name in largest)
+        totals = [f"{sum(clone.packages_mb[group].values()):.0f}" for clone in clones]
+        yield format_row([group, *totals, named])
+
+
+def format_row(cells: Sequence[str]) -> str:
+    """Return a row of a table in Markdown."""
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Measure every commit and print the tables; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commits", nargs="*", default=["HEAD"], help="commits of this repository; default: HEAD")
+    parser.add_argument("--test", action="store_true", help="run `make test` too")
+    parser.add_argument("--keep", type=Path, help="an empty folder for the clones; default: one that is removed")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    try:
+        with tempfile.TemporaryDirectory(prefix="tandem-first-") as temporary:
+            folder = arguments.keep or Path(temporary)
+            clones = []
+            for number, commit in enumerate(arguments.commits):
+                place = folder.resolve() / f"{number}-{re.sub(r'[^0-9A-Za-z.-]', '-', commit)}"
+                place.mkdir(parents=True)
+                clones.append(measure_commit(commit, place, has_test=arguments.test))
+    except CommandError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{taken_on()}, load {load:.1f} at the beginning\n", *format_tables(clones), sep="\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
