@@ -1,8 +1,9 @@
 """`make look-site`: the site of docs/ in a real browser, light and dark, on a phone and on a desktop.
 
-The program checks facts that only a browser knows. The console is empty, the page requests only the site's own files,
-no element is wider than the screen, and the search finds a word. It leaves screenshots for a person. Not part of `make
-test`.
+The program opens the pages from the disk, and checks facts that only a browser knows. The console is empty, the page
+requests only the site's own files, no element is wider than the screen, and the search finds a word that is typed. A
+server sends the first page once more, since the search runs in another way there. The program leaves screenshots for a
+person. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -11,26 +12,24 @@ import argparse
 import asyncio
 import sys
 import threading
+import time
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from browser import Tab, View, faults, look_in_views, shoot, shown, widths
+from browser import Seen, Tab, View, faults, look_in_views, shoot, shown, widths
 
 WORD = "acceptance"
-SEARCH_S = 3.0
+SEARCH_S = 10.0  # at most, until the first hit
 _STATE = 'performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? NaN'
 _SCROLLING = ".md-typeset__scrollwrap, pre, .md-sidebar, .md-search, .md-header, .md-tooltip"
-_SEARCH = f"""(() => {{
+_OPEN_SEARCH = """(() => {
   document.querySelector("#__search").checked = true;
-  const field = document.querySelector(".md-search__input");
-  field.focus();
-  field.value = "{WORD}";
-  field.dispatchEvent(new Event("keyup", {{bubbles: true}}));
-  field.dispatchEvent(new Event("input", {{bubbles: true}}));
-}})()"""
-_FOUND = 'document.querySelectorAll(".md-search-result__item").length'
+  document.querySelector("#__search").dispatchEvent(new Event("change"));
+  document.querySelector(".md-search__input").focus();
+})()"""
+_HITS = '[...document.querySelectorAll(".md-search-result__item > a")].map((link) => link.href)'
 
 
 async def look(opened: Tab, view: View, url: str, *, root: str, out: Path) -> list[str]:
@@ -40,18 +39,30 @@ async def look(opened: Tab, view: View, url: str, *, root: str, out: Path) -> li
     state = await shown(opened, url, _read_paint)
     state |= await opened.value(widths(_SCROLLING))
     await shoot(opened, view, out / view.name)
-    requests = [request for request in opened.seen.requests if not request.startswith((root, "data:", "blob:"))]
-    wrong = [f"a request to {request}" for request in requests]
-    opened.seen.requests.clear()
-    wrong += faults(state, opened.seen, url)
+    wrong = faults(state, Seen(), url)
     if out.stem == "index":
-        await opened.value(_SEARCH)
-        await asyncio.sleep(SEARCH_S)
-        count = await opened.value(_FOUND)
-        print(f"{view.scheme:5} {view.screen:7} the search finds {count} pages for {WORD!r}")
-        wrong += [] if count else [f"the search finds nothing for {WORD!r}"]
+        wrong += await _search(opened, view, root)
         await shoot(opened, view, out / f"{view.name}-search")
-    return wrong
+    wrong += [f"console: {error}" for error in opened.seen.errors]
+    own_starts = (root, "data:", "blob:", "about:srcdoc")
+    return [
+        *wrong,
+        *(f"a request to {request}" for request in opened.seen.requests if not request.startswith(own_starts)),
+    ]
+
+
+async def _search(opened: Tab, view: View, root: str) -> list[str]:
+    """Type a word into the page's search and return the faults."""
+    await opened.value(_OPEN_SEARCH)
+    await opened.ask("Input.insertText", text=WORD)
+    hits: list[str] = []
+    deadline_s = time.monotonic() + SEARCH_S
+    while not hits and time.monotonic() < deadline_s:
+        await asyncio.sleep(0.2)
+        hits = await opened.value(_HITS)
+    print(f"{root.partition(':')[0]:5} {view.scheme:5} {view.screen:7} the search finds {len(hits)} pages for {WORD!r}")
+    foreign_hits = [f"the search leads to {hit}" for hit in hits if not hit.startswith(root)]
+    return foreign_hits if hits else [f"the search finds nothing for {WORD!r}"]
 
 
 async def _read_paint(opened: Tab) -> dict[str, Any]:
@@ -67,20 +78,32 @@ def main(site: Path, pages: list[str], out: Path) -> int:
         pages: to look at, as their paths below it; on index.html the search is used too.
         out: folder of the pictures, one in it for each page.
     """
-    wrong = []
+    wrong = look_at_pages(f"{site.resolve().as_uri()}/", pages, out)
     handler = partial(QuietHandler, directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        root = f"http://127.0.0.1:{server.server_port}/"
-        for page in pages:
-            folder = out / Path(page).stem
-            folder.mkdir(parents=True, exist_ok=True)
-            see = partial(look, root=root, out=folder)
-            wrong += [f"{page}: {each}" for each in asyncio.run(look_in_views(root + page, see))]
+        wrong += look_at_pages(f"http://127.0.0.1:{server.server_port}/", ["index.html"], out / "served")
         server.shutdown()
     for each in wrong:
         print(f"wrong: {each}", file=sys.stderr)
     return 1 if wrong else 0
+
+
+def look_at_pages(root: str, pages: list[str], out: Path) -> list[str]:
+    """Look at pages in every view and return the faults.
+
+    Args:
+        root: URL of the site's folder.
+        pages: as their paths below it.
+        out: folder of the pictures.
+    """
+    wrong = []
+    for page in pages:
+        folder = out / Path(page).stem
+        folder.mkdir(parents=True, exist_ok=True)
+        see = partial(look, root=root, out=folder)
+        wrong += [f"{root}{page}: {each}" for each in asyncio.run(look_in_views(root + page, see))]
+    return wrong
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from document_text import BLOCK, DOCUMENTS, ROOT, list_committed, list_spans, name_page
 
 FOREIGN = {  # pages of other projects, named with theirs
@@ -94,6 +95,26 @@ def test_the_site_leads_to_every_page_and_reference() -> None:
     places = re.findall(r": (\S+\.md)$", (ROOT / "supply/site/mkdocs.yml").read_text(), flags=re.MULTILINE)
     pages = [*PAGES, *(ROOT / "docs/reference").glob("*.md"), ROOT / "docs/decisions/README.md"]
     assert sorted(places) == sorted(name_page(path).removeprefix("docs/") for path in pages)
+
+
+def test_the_site_begins_with_the_sentence_that_says_what_tandem_is() -> None:
+    sentences = [
+        re.sub(r"\s+", " ", (ROOT / page).read_text()).partition(" Tandem runs ")[2].partition(".")[0]
+        for page in ("README.md", "docs/README.md")
+    ]
+    index = (ROOT / "docs/README.md").read_text().split("\n\n")
+
+    assert sentences[0] == sentences[1] != ""
+    assert index[1].startswith("Tandem runs ")
+
+
+def test_the_site_has_the_script_of_its_search_and_asks_no_other_server_for_one() -> None:
+    settings = yaml.safe_load((ROOT / "supply/site/mkdocs.yml").read_text())
+    scripts = settings["extra"]["polyfills"]
+
+    assert "offline" in settings["plugins"]
+    assert [script for script in scripts if not (ROOT / "supply/site/theme" / script).is_file()] == []
+    assert any("iframe-worker" in script for script in scripts), "the plugin would add one of unpkg.com"
 
 
 @pytest.mark.parametrize("page", ["docs/README.md", "README.md", "docs/architecture.md"])
