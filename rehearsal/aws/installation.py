@@ -41,8 +41,8 @@ def _ensure_environment(
     wanted_digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
     if interpreter.exists() and stamp.exists() and stamp.read_text() == wanted_digest:
         return interpreter
-    report(f"making {directory.name} for the local AWS endpoint (92 MB, about 20 s)")
-    venv.create(directory, with_pip=True, clear=directory.exists())
+    report(f"making {directory.name} for the local AWS endpoint (90 MB)")
+    venv.create(directory, with_pip=True, clear=directory.exists(), symlinks=True)  # as `python -m venv` does it
     command = [
         str(interpreter),
         "-m",
