@@ -1,10 +1,11 @@
-"""Measure what the first commands take on a fresh clone, in seconds and megabytes, of one commit or of two.
+"""Measure the seconds and megabytes of the first commands on a fresh clone.
 
     python3 benchmarks/first_minute.py [COMMIT ...] [--test] [--keep FOLDER]     default: HEAD
 
-Each commit is cloned into an empty folder, with an empty HOME, and the commands run in it one after the other. What is
-not committed is not measured. Two commits give tables side by side. Exit 1: a command failed, and its output is shown.
-Needs Python's standard library alone, so that it runs before `make setup`.
+Each commit is cloned into an empty folder, with an empty HOME, and the commands run there in turn.
+What is not committed is not measured. Two commits give tables side by side. Exit 1: a command
+failed, and its output is shown. The program needs Python's standard library alone, so it runs
+before `make setup`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import Distribution
 from pathlib import Path
 
 from disk_size import measure_disk_mb, sum_disk_mb
@@ -34,7 +36,18 @@ GROUPS = ("light", "aws", "deploy", "rehearsal")
 
 CHECKS = "checks"
 NAMED_COUNT = 4  # largest packages that a row names
-OWN_VARIABLES = frozenset({"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV"})
+OWN_VARIABLES = frozenset(
+    {
+        "MAKEFLAGS",
+        "MAKELEVEL",
+        "MFLAGS",
+        "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPATH",
+        "VIRTUAL_ENV",
+        "XDG_CACHE_HOME",
+        "XDG_CONFIG_HOME",
+    }
+)
 """Variables of this process that would change what the clone does."""
 
 
@@ -114,10 +127,11 @@ def run_git(folder: Path, *arguments: str) -> str:
 
 
 def build_variables(home: Path) -> dict[str, str]:
-    """Return this process's variables with another HOME, and without what a make of this checkout has added."""
-    path = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if not place.startswith(str(ROOT))]
-    kept = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES and "XDG_" not in name}
-    return {**kept, "PATH": os.pathsep.join(path), "HOME": str(home)}
+    """Return this process's variables with another HOME, and without those of a make here."""
+    places = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(place for place in places if not place.startswith(str(ROOT)))
+    kept = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
+    return {**kept, "PATH": path, "HOME": str(home)}
 
 
 def run_target(clone: Path, target: str, variables: dict[str, str]) -> float:
@@ -128,19 +142,26 @@ def run_target(clone: Path, target: str, variables: dict[str, str]) -> float:
     """
     log = clone.parent / f"{target}.log"
     started_s = time.perf_counter()
+    command = ["make", target]  # whichever make the caller has
     with log.open("wb") as output:
-        command = ["make", target]
         result = subprocess.run(
-            command, cwd=clone, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+            command,
+            cwd=clone,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            check=False,
         )
     duration_s = time.perf_counter() - started_s
     if result.returncode:
-        raise CommandError(f"make {target} ended with {result.returncode}:\n{log.read_text(errors='replace')[-3000:]}")
+        end = log.read_text(errors="replace")[-3000:]
+        raise CommandError(f"make {target} ended with {result.returncode}:\n{end}")
     return duration_s
 
 
 def measure_packages(site_packages: Path) -> dict[str, dict[str, float]]:
-    """Return what each package takes on the disk, by group; a package of several groups counts in the first."""
+    """Return what each package takes on the disk, by the first group that needs it."""
     installed = {
         normalize_name(distribution.metadata["Name"]): distribution
         for distribution in importlib.metadata.distributions(path=[str(site_packages)])
@@ -150,12 +171,13 @@ def measure_packages(site_packages: Path) -> dict[str, dict[str, float]]:
     for group in GROUPS:
         names = list_needs(installed, "tandem", "" if group == GROUPS[0] else group)
         sizes[group] = {name: measure_package(rest.pop(name)) for name in sorted(names & set(rest))}
-    sizes["installer"] = {name: measure_package(rest.pop(name)) for name in ("pip", "setuptools") if name in rest}
+    installers = [name for name in ("pip", "setuptools") if name in rest]
+    sizes["installer"] = {name: measure_package(rest.pop(name)) for name in installers}
     sizes[CHECKS] = {name: measure_package(distribution) for name, distribution in rest.items()}
     return sizes
 
 
-def list_needs(installed: dict[str, importlib.metadata.Distribution], name: str, extra: str) -> set[str]:
+def list_needs(installed: Mapping[str, Distribution], name: str, extra: str) -> set[str]:
     """Return a package and all that it needs, of what is installed."""
     waiting = [(name, extra)]
     seen = set()
@@ -170,7 +192,7 @@ def list_needs(installed: dict[str, importlib.metadata.Distribution], name: str,
 
 
 def list_needed_places(line: str, extra: str) -> Iterator[tuple[str, str]]:
-    """Yield the package that a requirement names, with each of its extras, where an extra of ours asks for it.
+    """Yield the package that a requirement names, with its extras, if our extra asks for it.
 
     A marker of a Python or a system is not read: what it leaves out is not installed.
     """
@@ -180,7 +202,7 @@ def list_needed_places(line: str, extra: str) -> Iterator[tuple[str, str]]:
         return
     match = re.match(r"([\w.-]+)\s*(?:\[([\w,\s-]+)\])?", requirement)
     if match is not None:
-        for named_extra in ("", *(match[2] or "").replace(" ", "").split(",")):
+        for named_extra in ("", *re.findall(r"[\w-]+", match[2] or "")):
             yield normalize_name(match[1]), named_extra
 
 
@@ -189,8 +211,8 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def measure_package(distribution: importlib.metadata.Distribution) -> float:
-    """Return what a package's files take on the disk, with what Python has compiled of them, in units of 2^20 bytes."""
+def measure_package(distribution: Distribution) -> float:
+    """Return what a package takes on the disk, compiled modules too, in units of 2^20 bytes."""
     files = set()
     for file in distribution.files or []:
         path = Path(os.path.normpath(str(distribution.locate_file(file))))
@@ -202,29 +224,45 @@ def measure_package(distribution: importlib.metadata.Distribution) -> float:
 
 def format_tables(clones: Sequence[CloneFigures]) -> Iterator[str]:
     """Yield the tables of all commits side by side, in Markdown."""
-    commits = [clone.commit for clone in clones]
-    yield format_row(["command", *(f"{commit}: {unit}" for commit in commits for unit in ("s", "MB more"))])
-    yield format_row(["---"] * (1 + 2 * len(clones)))
+    yield from _format_commands(clones)
+    yield ""
+    yield from _format_folders(clones)
+    yield ""
+    yield from _format_packages(clones)
+
+
+def _format_commands(clones: Sequence[CloneFigures]) -> Iterator[str]:
+    heads = ["command"]
+    cold = ["`make demo` on a fresh clone: the first two"]
+    for clone in clones:
+        heads += [f"{clone.commit}: s", f"{clone.commit}: MB more"]
+        cold += [f"{sum(clone.seconds[:2]):.0f}", f"{sum(clone.added_mb[:2]):.0f}"]
+    yield format_row(heads)
+    yield format_row(["---"] * len(heads))
+
     names = [f"`make {targets[0]}`" for targets in (*COMMANDS, ("test",))]
     names[2] = f"{names[1]} again"
     for place in range(len(clones[0].seconds)):
-        cells = [(f"{clone.seconds[place]:.0f}", f"{clone.added_mb[place]:.0f}") for clone in clones]
-        yield format_row([names[place], *(cell for pair in cells for cell in pair)])
-    cold = [
-        (f"{clone.seconds[0] + clone.seconds[1]:.0f}", f"{clone.added_mb[0] + clone.added_mb[1]:.0f}")
-        for clone in clones
-    ]
-    yield format_row(["`make demo` on a fresh clone: the first two", *(cell for pair in cold for cell in pair)])
+        cells = [names[place]]
+        for clone in clones:
+            cells += [f"{clone.seconds[place]:.0f}", f"{clone.added_mb[place]:.0f}"]
+        yield format_row(cells)
+    yield format_row(cold)
 
-    yield ""
-    yield format_row(["folder, at the end", *(f"{commit}: MB" for commit in commits)])
+
+def _format_folders(clones: Sequence[CloneFigures]) -> Iterator[str]:
+    yield format_row(["folder, at the end", *(f"{clone.commit}: MB" for clone in clones)])
     yield format_row(["---"] * (1 + len(clones)))
-    for folder in dict.fromkeys(folder for clone in clones for folder in clone.folder_mb):
-        yield format_row([f"`{folder}`", *(f"{clone.folder_mb.get(folder, 0):.0f}" for clone in clones)])
+    folders = dict.fromkeys(folder for clone in clones for folder in clone.folder_mb)
+    for folder in folders:
+        sizes = [f"{clone.folder_mb.get(folder, 0):.0f}" for clone in clones]
+        yield format_row([f"`{folder}`", *sizes])
     yield format_row(["caches in HOME", *(f"{clone.home_mb:.0f}" for clone in clones)])
 
-    yield ""
-    yield format_row(["packages in `.venv`, at the end", *(f"{commit}: MB" for commit in commits), "the largest"])
+
+def _format_packages(clones: Sequence[CloneFigures]) -> Iterator[str]:
+    heads = ["packages in `.venv`, at the end", *(f"{clone.commit}: MB" for clone in clones)]
+    yield format_row([*heads, "the largest"])
     yield format_row(["---"] * (2 + len(clones)))
     for group, packages in clones[-1].packages_mb.items():
         largest = sorted(packages, key=packages.__getitem__, reverse=True)[:NAMED_COUNT]
@@ -240,10 +278,13 @@ def format_row(cells: Sequence[str]) -> str:
 
 def main() -> int:
     """Measure every commit and print the tables; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commits", nargs="*", default=["HEAD"], help="commits of this repository; default: HEAD")
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("commits", nargs="*", default=["HEAD"], help="default: HEAD")
     parser.add_argument("--test", action="store_true", help="run `make test` too")
-    parser.add_argument("--keep", type=Path, help="an empty folder for the clones; default: one that is removed")
+    parser.add_argument("--keep", type=Path, help="an empty folder for the clones, which stay")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
     try:

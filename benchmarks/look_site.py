@@ -1,9 +1,9 @@
-"""`make look-site`: the site of docs/ in a real browser, light and dark, on a phone and on a desktop.
+"""`make look-site`: the site of docs/ in a real browser, in light and dark, on phone and desktop.
 
-The program opens the pages from the disk, and checks facts that only a browser knows. The console is empty, the page
-requests only the site's own files, no element is wider than the screen, and the search finds a word that is typed. A
-server sends the first page once more, since the search runs in another way there. The program leaves screenshots for a
-person. Not part of `make test`.
+The program opens the pages from the disk, and checks facts that only a browser knows: the console is
+empty, the page requests only the site's own files, no element is wider than the screen, and the
+search finds a word that is typed. Then a server sends the first page, because the search runs in
+another way there. The program leaves screenshots for a person. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def look(opened: Tab, view: View, url: str, *, root: str, out: Path) -> li
     state = await shown(opened, url, _read_paint)
     state |= await opened.value(widths(_SCROLLING))
     await shoot(opened, view, out / view.name)
-    wrong = faults(state, Seen(), url)
+    wrong = faults(state, Seen(), url)  # messages and requests are read below, those of the search too
     if out.stem == "index":
         wrong += await _search(opened, view, root)
         await shoot(opened, view, out / f"{view.name}-search")
