@@ -4,8 +4,8 @@
 
 Each commit is cloned into an empty folder, with an empty HOME, and the commands run there in turn.
 What is not committed is not measured. Two commits give tables side by side. Exit 1: a command
-failed, and its output is shown. The program needs Python's standard library alone, so it runs
-before `make setup`.
+failed; the end of its output is shown, and the table has its exit code. The program needs Python's
+standard library alone, so it runs before `make setup`.
 """
 
 from __future__ import annotations
@@ -51,29 +51,49 @@ OWN_VARIABLES = frozenset(
 """Variables of this process that would change what the clone does."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CommandFigures:
+    """What one command took.
+
+    Args:
+        target: of make.
+        seconds: by the clock.
+        exit_code: of make.
+        added_mb: that it added to the clone.
+    """
+
+    target: str
+    seconds: float
+    exit_code: int
+    added_mb: float
+
+    def format_seconds(self) -> str:
+        """Return the seconds, and the exit code of a command that failed."""
+        failure = f", exit code {self.exit_code}" if self.exit_code else ""
+        return f"{self.seconds:.0f}{failure}"
+
+
 @dataclass(kw_only=True)
 class CloneFigures:
     """What one commit took.
 
     Args:
         commit: as the user named it.
-        seconds: of each command, in order.
-        added_mb: that each command added to the clone.
+        commands: in order.
         home_mb: caches in HOME at the end.
         folder_mb: each folder that the commands made, at its end.
         packages_mb: packages of .venv by group, at its end.
     """
 
     commit: str
-    seconds: list[float] = field(default_factory=list)
-    added_mb: list[float] = field(default_factory=list)
+    commands: list[CommandFigures] = field(default_factory=list)
     home_mb: float = 0.0
     folder_mb: dict[str, float] = field(default_factory=dict)
     packages_mb: dict[str, dict[str, float]] = field(default_factory=dict)
 
 
 class CommandError(Exception):
-    """A command of a clone failed."""
+    """Git refused."""
 
 
 def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures:
@@ -85,7 +105,7 @@ def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures
         has_test: run `make test` too.
 
     Raises:
-        CommandError: git or a command failed.
+        CommandError: git knows no such commit, or could not clone it.
     """
     clone = folder / "clone"
     home = folder / "home"
@@ -101,15 +121,22 @@ def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures
     for names in (*COMMANDS, *([("test",)] if has_test else [])):
         target = next(name for name in names if name in targets)
         print(f"{commit}: make {target}", file=sys.stderr, flush=True)
-        figures.seconds.append(run_target(clone, target, variables))
-        former_mb, size_mb = size_mb, measure_disk_mb(clone)
-        figures.added_mb.append(size_mb - former_mb)
+        seconds, exit_code = run_target(clone, target, variables)
+        former_mb = size_mb
+        size_mb = measure_disk_mb(clone)
+        command = CommandFigures(
+            target=target,
+            seconds=seconds,
+            exit_code=exit_code,
+            added_mb=size_mb - former_mb,
+        )
+        figures.commands.append(command)
 
     figures.home_mb = measure_disk_mb(home)
     for made in sorted([*clone.glob(".venv*"), clone / "node_modules"]):
         figures.folder_mb[made.name] = measure_disk_mb(made)
-    [site_packages] = (clone / ".venv").glob("lib/python3.*/site-packages")
-    figures.packages_mb = measure_packages(site_packages)
+    for site_packages in clone.glob(".venv/lib/python3.*/site-packages"):
+        figures.packages_mb = measure_packages(site_packages)
     return figures
 
 
@@ -134,15 +161,11 @@ def build_variables(home: Path) -> dict[str, str]:
     return {**kept, "PATH": path, "HOME": str(home)}
 
 
-def run_target(clone: Path, target: str, variables: dict[str, str]) -> float:
-    """Run one target and return its seconds by the clock.
-
-    Raises:
-        CommandError: it failed; the message ends with the end of its output.
-    """
+def run_target(clone: Path, target: str, variables: Mapping[str, str]) -> tuple[float, int]:
+    """Run one target; return its seconds by the clock and its exit code, and show why it failed."""
     log = clone.parent / f"{target}.log"
-    started_s = time.perf_counter()
     command = ["make", target]  # whichever make the caller has
+    started_s = time.perf_counter()
     with log.open("wb") as output:
         result = subprocess.run(
             command,
@@ -155,9 +178,8 @@ def run_target(clone: Path, target: str, variables: dict[str, str]) -> float:
         )
     duration_s = time.perf_counter() - started_s
     if result.returncode:
-        end = log.read_text(errors="replace")[-3000:]
-        raise CommandError(f"make {target} ended with {result.returncode}:\n{end}")
-    return duration_s
+        print(log.read_text(errors="replace")[-3000:], file=sys.stderr)
+    return duration_s, result.returncode
 
 
 def measure_packages(site_packages: Path) -> dict[str, dict[str, float]]:
@@ -236,16 +258,16 @@ def _format_commands(clones: Sequence[CloneFigures]) -> Iterator[str]:
     cold = ["`make demo` on a fresh clone: the first two"]
     for clone in clones:
         heads += [f"{clone.commit}: s", f"{clone.commit}: MB more"]
-        cold += [f"{sum(clone.seconds[:2]):.0f}", f"{sum(clone.added_mb[:2]):.0f}"]
+        first_commands = clone.commands[:2]
+        cold.append(f"{sum(command.seconds for command in first_commands):.0f}")
+        cold.append(f"{sum(command.added_mb for command in first_commands):.0f}")
     yield format_row(heads)
     yield format_row(["---"] * len(heads))
 
-    names = [f"`make {targets[0]}`" for targets in (*COMMANDS, ("test",))]
-    names[2] = f"{names[1]} again"
-    for place in range(len(clones[0].seconds)):
-        cells = [names[place]]
-        for clone in clones:
-            cells += [f"{clone.seconds[place]:.0f}", f"{clone.added_mb[place]:.0f}"]
+    for row in zip(*(clone.commands for clone in clones), strict=True):
+        cells = [" or ".join(dict.fromkeys(f"`make {command.target}`" for command in row))]
+        for command in row:
+            cells += [command.format_seconds(), f"{command.added_mb:.0f}"]
         yield format_row(cells)
     yield format_row(cold)
 
@@ -267,7 +289,7 @@ def _format_packages(clones: Sequence[CloneFigures]) -> Iterator[str]:
     for group, packages in clones[-1].packages_mb.items():
         largest = sorted(packages, key=packages.__getitem__, reverse=True)[:NAMED_COUNT]
         named = ", ".join(f"{name} {packages[name]:.0f}" for name in largest)
-        totals = [f"{sum(clone.packages_mb[group].values()):.0f}" for clone in clones]
+        totals = [f"{sum(clone.packages_mb.get(group, {}).values()):.0f}" for clone in clones]
         yield format_row([group, *totals, named])
 
 
@@ -299,7 +321,7 @@ def main() -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     print(f"{taken_on()}, load {load:.1f} at the beginning\n", *format_tables(clones), sep="\n")
-    return 0
+    return int(any(command.exit_code for clone in clones for command in clone.commands))
 
 
 if __name__ == "__main__":

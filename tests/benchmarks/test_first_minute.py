@@ -1,4 +1,4 @@
-"""What `make first-minute` counts to which group; the commands themselves take minutes and are not run here."""
+"""What `make first-minute` counts to which group; its commands take minutes and do not run here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
         ("numpy<3,>=2.4.6", "", [("numpy", "")]),
         ('boto3<2,>=1.43.106; extra == "aws"', "aws", [("boto3", "")]),
         ('boto3<2,>=1.43.106; extra == "aws"', "", []),
-        ('tandem[aws,deploy]; extra == "all"', "all", [("tandem", ""), ("tandem", "aws"), ("tandem", "deploy")]),
+        ('tandem[aws]; extra == "all"', "all", [("tandem", ""), ("tandem", "aws")]),
         ("typing_extensions>=4; python_version < '3.12'", "", [("typing-extensions", "")]),
     ],
 )
@@ -59,3 +59,36 @@ def test_a_clone_sees_neither_this_checkout_nor_this_home(monkeypatch, tmp_path)
 def test_a_commit_that_nobody_knows_is_refused(tmp_path):
     with pytest.raises(first_minute.CommandError, match="git rev-parse"):
         first_minute.measure_commit("no-such-commit", tmp_path, has_test=False)
+
+
+def test_a_failed_command_keeps_its_seconds_and_shows_its_code(tmp_path, capsys):
+    clone = tmp_path / "clone"
+    clone.mkdir()
+    (clone / "Makefile").write_text("test:\n\t@echo one test failed; exit 3\n")
+
+    seconds, code = first_minute.run_target(clone, "test", {"PATH": "/usr/bin:/bin"})
+
+    figures = first_minute.CommandFigures(target="test", seconds=7.2, exit_code=code, added_mb=1.0)
+    assert (seconds > 0, figures.format_seconds()) == (True, "7, exit code 2")
+    assert "one test failed" in capsys.readouterr().err
+
+
+def test_commits_stand_side_by_side_with_the_name_that_each_has_of_a_target():
+    clones = [
+        first_minute.CloneFigures(
+            commit=commit,
+            commands=[
+                first_minute.CommandFigures(target=target, seconds=10.0, exit_code=0, added_mb=5.0)
+                for target in ("setup", "demo", last_target)
+            ],
+            packages_mb={"light": {"numpy": 72.0, "scipy": 142.0}},
+        )
+        for commit, last_target in (("old", "test-packages"), ("HEAD", "setup-test"))
+    ]
+
+    lines = list(first_minute.format_tables(clones))
+
+    assert lines[0] == "| command | old: s | old: MB more | HEAD: s | HEAD: MB more |"
+    assert "| `make test-packages` or `make setup-test` | 10 | 5 | 10 | 5 |" in lines
+    assert "| `make demo` on a fresh clone: the first two | 20 | 10 | 20 | 10 |" in lines
+    assert lines[-1] == "| light | 214 | 214 | scipy 142, numpy 72 |"
