@@ -15,6 +15,7 @@ import importlib.metadata
 import importlib.util
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -58,12 +59,14 @@ class CommandFigures:
     Args:
         target: of make.
         seconds: by the clock.
+        processor_s: of all its processes; other work on the machine changes it less.
         exit_code: of make.
         added_mb: that it added to the clone.
     """
 
     target: str
     seconds: float
+    processor_s: float
     exit_code: int
     added_mb: float
 
@@ -121,12 +124,14 @@ def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures
     for names in (*COMMANDS, *([("test",)] if has_test else [])):
         target = next(name for name in names if name in targets)
         print(f"{commit}: make {target}", file=sys.stderr, flush=True)
+        former_s = read_processor_s()
         seconds, exit_code = run_target(clone, target, variables)
         former_mb = size_mb
         size_mb = measure_disk_mb(clone)
         command = CommandFigures(
             target=target,
             seconds=seconds,
+            processor_s=read_processor_s() - former_s,
             exit_code=exit_code,
             added_mb=size_mb - former_mb,
         )
@@ -159,6 +164,12 @@ def build_variables(home: Path) -> dict[str, str]:
     path = os.pathsep.join(place for place in places if not place.startswith(str(ROOT)))
     kept = {name: value for name, value in os.environ.items() if name not in OWN_VARIABLES}
     return {**kept, "PATH": path, "HOME": str(home)}
+
+
+def read_processor_s() -> float:
+    """Return the processor time of all processes of this one that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def run_target(clone: Path, target: str, variables: Mapping[str, str]) -> tuple[float, int]:
@@ -257,9 +268,10 @@ def _format_commands(clones: Sequence[CloneFigures]) -> Iterator[str]:
     heads = ["command"]
     cold = ["`make demo` on a fresh clone: the first two"]
     for clone in clones:
-        heads += [f"{clone.commit}: s", f"{clone.commit}: MB more"]
+        heads += [f"{clone.commit}: s", "of a processor", "MB more"]
         first_commands = clone.commands[:2]
         cold.append(f"{sum(command.seconds for command in first_commands):.0f}")
+        cold.append(f"{sum(command.processor_s for command in first_commands):.0f}")
         cold.append(f"{sum(command.added_mb for command in first_commands):.0f}")
     yield format_row(heads)
     yield format_row(["---"] * len(heads))
@@ -267,7 +279,9 @@ def _format_commands(clones: Sequence[CloneFigures]) -> Iterator[str]:
     for row in zip(*(clone.commands for clone in clones), strict=True):
         cells = [" or ".join(dict.fromkeys(f"`make {command.target}`" for command in row))]
         for command in row:
-            cells += [command.format_seconds(), f"{command.added_mb:.0f}"]
+            cells.append(command.format_seconds())
+            cells.append(f"{command.processor_s:.0f}")
+            cells.append(f"{command.added_mb:.0f}")
         yield format_row(cells)
     yield format_row(cold)
 

@@ -68,7 +68,13 @@ def test_a_failed_command_keeps_its_seconds_and_shows_its_code(tmp_path, capsys)
 
     seconds, code = first_minute.run_target(clone, "test", {"PATH": "/usr/bin:/bin"})
 
-    figures = first_minute.CommandFigures(target="test", seconds=7.2, exit_code=code, added_mb=1.0)
+    figures = first_minute.CommandFigures(
+        target="test",
+        seconds=7.2,
+        processor_s=3.0,
+        exit_code=code,
+        added_mb=1.0,
+    )
     assert (seconds > 0, figures.format_seconds()) == (True, "7, exit code 2")
     assert "one test failed" in capsys.readouterr().err
 
@@ -78,7 +84,13 @@ def test_commits_stand_side_by_side_with_the_name_that_each_has_of_a_target():
         first_minute.CloneFigures(
             commit=commit,
             commands=[
-                first_minute.CommandFigures(target=target, seconds=10.0, exit_code=0, added_mb=5.0)
+                first_minute.CommandFigures(
+                    target=target,
+                    seconds=10.0,
+                    processor_s=4.0,
+                    exit_code=0,
+                    added_mb=5.0,
+                )
                 for target in ("setup", "demo", last_target)
             ],
             packages_mb={"light": {"numpy": 72.0, "scipy": 142.0}},
@@ -88,7 +100,7 @@ def test_commits_stand_side_by_side_with_the_name_that_each_has_of_a_target():
 
     lines = list(first_minute.format_tables(clones))
 
-    assert lines[0] == "| command | old: s | old: MB more | HEAD: s | HEAD: MB more |"
-    assert "| `make test-packages` or `make setup-test` | 10 | 5 | 10 | 5 |" in lines
-    assert "| `make demo` on a fresh clone: the first two | 20 | 10 | 20 | 10 |" in lines
+    assert lines[0] == "| command | old: s | of a processor | MB more | HEAD: s | of a processor | MB more |"
+    assert "| `make test-packages` or `make setup-test` | 10 | 4 | 5 | 10 | 4 | 5 |" in lines
+    assert "| `make demo` on a fresh clone: the first two | 20 | 8 | 10 | 20 | 8 | 10 |" in lines
     assert lines[-1] == "| light | 214 | 214 | scipy 142, numpy 72 |"
