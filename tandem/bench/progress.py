@@ -20,7 +20,7 @@ from tandem.bench.terminal_text import PrintableStream, fit_line, wrap_text
 
 TERMINAL_S, LOG_S = 0.5, 5.0
 BAR_COLUMNS = 20
-TURN_COLUMNS = 20  # of a turn's name, at least, beside the bar; a longer bar would leave only "round 1, "
+TURN_COLUMNS = 20  # of a turn's name that the bar leaves, or the bar goes
 PART_SEPARATOR = "; "
 LOG_COLUMNS = 100  # if neither a terminal nor COLUMNS gives a width
 CLEAR_LINE = "\r\x1b[K"
@@ -113,17 +113,17 @@ class RunProgress:
                 self._replace_line(self._draw_line() if self._terminal else f"{self.status_line()}\n")
 
     def _draw_line(self) -> str:
-        """Return the line of a terminal: a bar if there is room, then the status line, its turn's name cut to fit."""
+        """Return a terminal's line: a bar if there is room, then the status line with a shorter turn."""
         columns = shutil.get_terminal_size().columns - 1
         count_text = self._describe_count()
         time_text = self._describe_time()
 
         share = self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
         bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
-        shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", self._turn_name[:TURN_COLUMNS], time_text))
-        if len(shortest_line) > columns:
-            bar = ""
-        return fit_line(f"{bar}{count_text}", self._turn_name, time_text, width=columns, separator=PART_SEPARATOR)
+        shortest_turn = self._turn_name[:TURN_COLUMNS]
+        shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", shortest_turn, time_text))
+        start = count_text if len(shortest_line) > columns else f"{bar}{count_text}"
+        return fit_line(start, self._turn_name, time_text, width=columns, separator=PART_SEPARATOR)
 
     def _replace_line(self, text: str) -> None:
         """Write `text` in place of the line; a closed output does not stop the run."""

@@ -76,16 +76,17 @@ def fit_line(start: str, detail: str, end: str, *, width: int, separator: str) -
         start: stays whole.
         detail: ends with an ellipsis if it is too long, and goes if there is no room for it.
         end: stays whole, because it says how long the reader has to wait.
-        width: in columns. A line whose start and end are wider is cut, because a longer line would be wrapped.
+        width: in columns. A line whose start and end are wider is cut: a longer one would be wrapped.
         separator: between two parts.
     """
-    start, detail, end = map(clean_text, (start, detail, end))
-    shortest = separator.join(filter(None, (start, "…", end)))
-    room = width - cell_len(shortest)
-    if cell_len(detail) > room + 1:
-        detail = f"{set_cell_size(detail, room).rstrip()}…" if room > 0 else ""
+    first = clean_text(start)
+    middle = clean_text(detail)
+    last = clean_text(end)
+    room = width - cell_len(separator.join(filter(None, (first, "…", last))))
+    if cell_len(middle) > room + 1:
+        middle = f"{set_cell_size(middle, room).rstrip()}…" if room > 0 else ""
 
-    line = separator.join(filter(None, (start, detail, end)))
+    line = separator.join(filter(None, (first, middle, last)))
     return line if cell_len(line) <= width else set_cell_size(line, width)
 
 
