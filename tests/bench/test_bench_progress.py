@@ -79,14 +79,11 @@ def test_a_terminal_has_one_line_that_is_written_anew_and_a_log_has_plain_lines(
 
 def read_terminal_line(monkeypatch, columns, arms):
     """Return what a terminal of this width shows of a run's fifth request."""
-    monkeypatch.setattr(progress, "TERMINAL_S", 0.005)
     monkeypatch.setenv("COLUMNS", str(columns))
-    terminal = Terminal()
-    shown_run = shown(terminal, done=4)
+    shown_run = shown(Terminal(), done=4)
     turn = plan(classes={"code-edit": 8}).round(0)[1]
     shown_run.begin_turn(replace(turn, arms=arms), recorded_count=0)
-    asyncio.run(once(shown_run))
-    return terminal.getvalue().split(CLEAR_LINE)[1]
+    return shown_run._draw_line()
 
 
 LONG_ARMS = tuple(f"qwen3-32b-fused-window-{window}" for window in range(1, 9))
