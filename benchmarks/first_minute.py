@@ -276,12 +276,15 @@ def _format_commands(clones: Sequence[CloneFigures]) -> Iterator[str]:
     yield format_row(heads)
     yield format_row(["---"] * len(heads))
 
+    names: list[str] = []
     for row in zip(*(clone.commands for clone in clones), strict=True):
-        cells = [" or ".join(dict.fromkeys(f"`make {command.target}`" for command in row))]
+        name = " or ".join(dict.fromkeys(f"`make {command.target}`" for command in row))
+        cells = [f"{name} again" if name in names else name]
+        names.append(name)
         for command in row:
             cells.append(command.format_seconds())
             cells.append(f"{command.processor_s:.0f}")
-            cells.append(f"{command.added_mb:.0f}")
+            cells.append(str(round(command.added_mb)))
         yield format_row(cells)
     yield format_row(cold)
 

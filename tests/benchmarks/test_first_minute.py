@@ -91,7 +91,7 @@ def test_commits_stand_side_by_side_with_the_name_that_each_has_of_a_target():
                     exit_code=0,
                     added_mb=5.0,
                 )
-                for target in ("setup", "demo", last_target)
+                for target in ("setup", "demo", "demo", last_target)
             ],
             packages_mb={"light": {"numpy": 72.0, "scipy": 142.0}},
         )
@@ -102,5 +102,6 @@ def test_commits_stand_side_by_side_with_the_name_that_each_has_of_a_target():
 
     assert lines[0] == "| command | old: s | of a processor | MB more | HEAD: s | of a processor | MB more |"
     assert "| `make test-packages` or `make setup-test` | 10 | 4 | 5 | 10 | 4 | 5 |" in lines
+    assert "| `make demo` again | 10 | 4 | 5 | 10 | 4 | 5 |" in lines
     assert "| `make demo` on a fresh clone: the first two | 20 | 8 | 10 | 20 | 8 | 10 |" in lines
     assert lines[-1] == "| light | 214 | 214 | scipy 142, numpy 72 |"
